@@ -6,7 +6,7 @@ use super::load_options::LoadOptions;
 use super::policy::AllowedGrants;
 use gpux_config::{Diagnostic, Spanned, Wasi, WasmGrant, WasmSpec};
 use gpux_core::ProjectFiles;
-use gpux_sandbox::{Because, Capability, EnvGrant, FolderGrant, Grants, Refusal};
+use gpux_sandbox::{Capability, EnvGrant, FolderGrant, Grants, Refusal, RefusalReason};
 
 /// The grants of a step, and a diagnostic for each that the policy denies.
 pub(super) fn resolve(asked: &WasmGrant, operator: &LoadOptions, files: &ProjectFiles) -> (Grants, Vec<Diagnostic>) {
@@ -121,17 +121,17 @@ pub(super) fn import_diagnostics(
 ) -> Vec<Diagnostic> {
     let missing: Vec<_> = refusals
         .iter()
-        .filter_map(|refusal| match refusal.because {
-            Because::NotGranted(capability) => Some(capability),
-            Because::Never(_) => None,
+        .filter_map(|refusal| match refusal.reason {
+            RefusalReason::NotGranted(capability) => Some(capability),
+            RefusalReason::Never(_) => None,
         })
         .collect();
     let here = &wasm.component;
     let diagnostic = |refusal: &Refusal| {
         let diagnostic = Diagnostic::new("import", here.span.clone(), format!("{}: {refusal}", here.value));
-        match refusal.because {
-            Because::NotGranted(_) => diagnostic.hint(remedy(&wasm.grant, &missing, operator, models)),
-            Because::Never(_) => diagnostic.hint("use a component that does without"),
+        match refusal.reason {
+            RefusalReason::NotGranted(_) => diagnostic.hint(remedy(&wasm.grant, &missing, operator, models)),
+            RefusalReason::Never(_) => diagnostic.hint("use a component that does without"),
         }
     };
     refusals.iter().map(diagnostic).collect()

@@ -18,7 +18,7 @@ pub(super) const STEP: &str = "gpux:pipeline/step@0.1.0";
 /// A value on its way in: `named-value`, borrowing what the generated type would copy.
 #[derive(ComponentType, Lower)]
 #[component(record)]
-pub(super) struct Input<'a> {
+pub(super) struct NamedInput<'a> {
     pub(super) name: &'a str,
     pub(super) value: InputValue<'a>,
 }

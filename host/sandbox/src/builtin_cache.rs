@@ -3,23 +3,23 @@
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
 
-use super::log::plain;
+use super::log::sanitize;
 use super::{json, schema};
 use gpux_core::{Registry, Site, Step, closest};
 
 /// Built-in steps that a component has used, ready to run: checking and reading options costs
 /// more than many a step.
 #[derive(Default)]
-pub(super) struct BuiltinCache(RwLock<HashMap<&'static str, Ready>>);
+pub(super) struct BuiltinCache(RwLock<HashMap<&'static str, StepsByOptions>>);
 
-type Ready = HashMap<Box<str>, Arc<dyn Step>>;
+type StepsByOptions = HashMap<Box<str>, Arc<dyn Step>>;
 
 /// Bytes of an unknown name that are shown.
-pub(super) const NAME: usize = 200;
+pub(super) const MAX_NAME: usize = 200;
 /// Options kept for each built-in step; a component that varies them endlessly gains nothing.
-const KEPT: usize = 16;
+const MAX_STEPS: usize = 16;
 /// Bytes of options that are kept.
-const KEPT_OPTIONS: usize = 4 << 10;
+const MAX_OPTIONS_SIZE: usize = 4 << 10;
 
 impl BuiltinCache {
     /// The step `name` with `options`, or why there is none.
@@ -38,7 +38,7 @@ impl BuiltinCache {
         let Some(builtin) = registry.builtin(name) else {
             let near = closest(name, registry.builtins().map(|builtin| builtin.name));
             let hint = near.map_or("`gpux steps` lists them".to_owned(), |near| format!("did you mean `{near}`?"));
-            return Err(format!("there is no built-in step `{}`; {hint}", plain(name, NAME)));
+            return Err(format!("there is no built-in step `{}`; {hint}", sanitize(name, MAX_NAME)));
         };
         let empty = || Ok(serde_json::Value::Object(serde_json::Map::new()));
         let parsed = if options.is_empty() { empty() } else { json::parse(options, depth, 1 << 20) };
@@ -50,10 +50,10 @@ impl BuiltinCache {
         let step: Arc<dyn Step> = (builtin.build)(parsed, &Site::Component)
             .map_err(|error| format!("the options of `{name}` cannot work: {error}"))?
             .into();
-        if options.len() <= KEPT_OPTIONS {
+        if options.len() <= MAX_OPTIONS_SIZE {
             let mut ready = self.0.write().unwrap_or_else(PoisonError::into_inner);
             let ready = ready.entry(builtin.name).or_default();
-            if ready.len() < KEPT {
+            if ready.len() < MAX_STEPS {
                 ready.insert(options.into(), step.clone());
             }
         }

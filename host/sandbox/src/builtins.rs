@@ -3,10 +3,10 @@
 use std::time::Instant;
 
 use super::bindings::{builtins, models, types};
-use super::builtin_cache::NAME;
-use super::checked;
-use super::failure::Stop;
-use super::log::plain;
+use super::builtin_cache::MAX_NAME;
+use super::failure::StopReason;
+use super::guest_output;
+use super::log::sanitize;
 use super::state::{Phase, State};
 use gpux_core::catch_panic::catch_panic;
 use gpux_core::{Context, Dim, Kind, Signature, Step, StepFailure, Value};
@@ -16,13 +16,14 @@ type Answer = wasmtime::Result<Result<Vec<types::NamedValue>, types::Error>>;
 impl builtins::Host for State {
     fn run(&mut self, name: String, options: String, inputs: Vec<types::NamedLentValue>) -> Answer {
         self.count_call()?;
-        let reach = self.reach.clone();
+        let capabilities = self.capabilities.clone();
         // Reading options and checking them takes time in proportion to their text.
         self.clock.admit(options.len())?;
-        let step = match reach.builtins.get(&reach.registry, &name, &options, reach.limits.json_depth) {
-            Ok(step) => step,
-            Err(why) => return Ok(Err(types::Error::InvalidInput(why))),
-        };
+        let step =
+            match capabilities.builtins.get(&capabilities.registry, &name, &options, capabilities.limits.json_depth) {
+                Ok(step) => step,
+                Err(why) => return Ok(Err(types::Error::InvalidInput(why))),
+            };
         let call = match self.prepare(step.as_ref(), inputs)? {
             Ok(call) => call,
             Err(why) => return Ok(Err(types::Error::InvalidInput(format!("`{name}`: {why}")))),
@@ -43,12 +44,15 @@ impl models::Host for State {
         if self.phase == Phase::Setup {
             return Ok(Err(types::Error::Failed("models can be run in `process` only".to_owned())));
         }
-        let reach = self.reach.clone();
-        let granted = &reach.grants.models;
-        let step = granted.contains(&model).then(|| reach.registry.model(&model)).flatten();
+        let capabilities = self.capabilities.clone();
+        let granted = &capabilities.grants.models;
+        let step = granted.contains(&model).then(|| capabilities.registry.model(&model)).flatten();
         let Some(step) = step else {
-            let why =
-                format!("the model `{}` is not granted; granted are: {}", plain(&model, NAME), granted.join(", "));
+            let why = format!(
+                "the model `{}` is not granted; granted are: {}",
+                sanitize(&model, MAX_NAME),
+                granted.join(", ")
+            );
             return Ok(Err(types::Error::InvalidInput(why)));
         };
         let call = match self.prepare(step.as_ref(), inputs)? {
@@ -65,7 +69,7 @@ impl models::Host for State {
 }
 
 /// A native call that may be made.
-struct Call {
+struct NativeCall {
     inputs: Vec<Option<Value>>,
     /// of all inputs, of the outputs as far as their size is known before, and of what lies between
     bytes: usize,
@@ -74,8 +78,12 @@ struct Call {
 impl State {
     /// Checks the values of a call and what is known about its result; the inner error is the
     /// guest's to handle.
-    fn prepare(&self, step: &dyn Step, lent: Vec<types::NamedLentValue>) -> Result<Result<Call, String>, Stop> {
-        let values = match checked::lent(self, lent)? {
+    fn prepare(
+        &self,
+        step: &dyn Step,
+        lent: Vec<types::NamedLentValue>,
+    ) -> Result<Result<NativeCall, String>, StopReason> {
+        let values = match guest_output::lent(self, lent)? {
             Ok(values) => values,
             Err(why) => return Ok(Err(why)),
         };
@@ -90,14 +98,14 @@ impl State {
         };
         let given: usize = inputs.iter().flatten().map(Value::byte_len).sum();
         let made = outputs.iter().map(least_size).fold(step.buffers(&inputs), usize::saturating_add);
-        self.meter.fits(made)?;
-        Ok(Ok(Call { inputs, bytes: given.saturating_add(made) }))
+        self.meter.check_fits(made)?;
+        Ok(Ok(NativeCall { inputs, bytes: given.saturating_add(made) }))
     }
 
     /// Counts what one call copies into the guest.
-    fn may_cross_with(&self, copied: &mut usize, size: usize) -> Result<(), Stop> {
+    fn check_crossing_with(&self, copied: &mut usize, size: usize) -> Result<(), StopReason> {
         *copied = copied.saturating_add(size);
-        self.may_cross(*copied)
+        self.check_crossing(*copied)
     }
 
     fn give(&mut self, signature: &Signature, outcome: Result<Vec<Value>, StepFailure>) -> Answer {
@@ -105,7 +113,7 @@ impl State {
             Ok(values) => values,
             Err(StepFailure::InvalidInput(why)) => return Ok(Err(types::Error::InvalidInput(why))),
             Err(StepFailure::Failed(why)) => return Ok(Err(types::Error::Failed(why))),
-            Err(other) => return Err(Stop(other).into()),
+            Err(other) => return Err(StopReason(other).into()),
         };
         let mut copied = 0_usize;
         let mut given = Vec::with_capacity(values.len());
@@ -113,17 +121,17 @@ impl State {
             let value = match value {
                 Value::Tensor(tensor) => types::Value::Tensor(self.hold(tensor)?),
                 Value::Text(text) => {
-                    self.may_cross_with(&mut copied, text.len())?;
+                    self.check_crossing_with(&mut copied, text.len())?;
                     types::Value::Text(text.as_ref().to_owned())
                 }
                 Value::Bytes(bytes) => {
-                    self.may_cross_with(&mut copied, bytes.len())?;
+                    self.check_crossing_with(&mut copied, bytes.len())?;
                     types::Value::Bytes(bytes.to_vec())
                 }
                 Value::Json(json) => {
                     // Only the text itself says how long it is.
                     let text = json.to_string();
-                    self.may_cross_with(&mut copied, text.len())?;
+                    self.check_crossing_with(&mut copied, text.len())?;
                     types::Value::Json(text)
                 }
             };

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use wasmtime::Engine;
 
-use super::failure::Stop;
+use super::failure::StopReason;
 use super::limits::exceeded;
 use gpux_core::StepFailure;
 
@@ -18,7 +18,7 @@ const TICK: Duration = Duration::from_millis(1);
 const PATIENCE: u32 = 500;
 
 /// Moves an engine's epoch on while guests run.
-pub(super) struct Ticker {
+pub(super) struct EpochTicker {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
 }
@@ -30,7 +30,7 @@ struct Shared {
     stop: AtomicBool,
 }
 
-impl Ticker {
+impl EpochTicker {
     pub(super) fn start(engine: Engine) -> std::io::Result<Self> {
         let shared = Arc::new(Shared::default());
         let thread = std::thread::Builder::new().name("gpux-ticker".to_owned()).stack_size(64 << 10).spawn({
@@ -46,14 +46,14 @@ impl Ticker {
     }
 
     /// Keeps the ticks coming until the guard is dropped.
-    pub(super) fn guard(&self) -> Running<'_> {
+    pub(super) fn guard(&self) -> TickerGuard<'_> {
         self.shared.running.fetch_add(1, Ordering::SeqCst);
         if self.shared.asleep.load(Ordering::SeqCst)
             && let Some(thread) = &self.thread
         {
             thread.thread().unpark();
         }
-        Running(&self.shared)
+        TickerGuard(&self.shared)
     }
 }
 
@@ -80,7 +80,7 @@ fn tick(engine: &Engine, shared: &Shared) {
     }
 }
 
-impl Drop for Ticker {
+impl Drop for EpochTicker {
     fn drop(&mut self) {
         self.shared.stop.store(true, Ordering::SeqCst);
         if let Some(thread) = self.thread.take() {
@@ -92,9 +92,9 @@ impl Drop for Ticker {
 }
 
 /// A guest is running.
-pub(super) struct Running<'a>(&'a Shared);
+pub(super) struct TickerGuard<'a>(&'a Shared);
 
-impl Drop for Running<'_> {
+impl Drop for TickerGuard<'_> {
     fn drop(&mut self) {
         self.0.running.fetch_sub(1, Ordering::SeqCst);
     }
@@ -126,27 +126,27 @@ impl Clock {
     }
 
     /// Stops the guest if its time is over.
-    pub(super) fn check(&self) -> Result<(), Stop> {
+    pub(super) fn check(&self) -> Result<(), StopReason> {
         self.check_at(Instant::now())
     }
 
-    fn check_at(&self, now: Instant) -> Result<(), Stop> {
+    fn check_at(&self, now: Instant) -> Result<(), StopReason> {
         if self.request.is_some_and(|request| now >= request) {
-            return Err(Stop(StepFailure::Timeout));
+            return Err(StopReason(StepFailure::Timeout));
         }
         if now >= self.end {
-            return Err(Stop::limit(exceeded(self.name, format!("{:?}", self.limit))));
+            return Err(StopReason::limit(exceeded(self.name, format!("{:?}", self.limit))));
         }
         Ok(())
     }
 
     /// Stops the guest if a native call over `bytes` would probably not be done in time: no tick
     /// can interrupt it once it runs.
-    pub(super) fn admit(&self, bytes: usize) -> Result<(), Stop> {
+    pub(super) fn admit(&self, bytes: usize) -> Result<(), StopReason> {
         let cost = Duration::from_nanos((bytes as u64).saturating_mul(NANOSECONDS_PER_BYTE));
         let done = Instant::now().checked_add(cost);
         done.map_or_else(
-            || Err(Stop::limit(exceeded(self.name, format!("{:?}", self.limit)))),
+            || Err(StopReason::limit(exceeded(self.name, format!("{:?}", self.limit)))),
             |done| self.check_at(done),
         )
     }
@@ -171,10 +171,10 @@ impl Clock {
 mod tests {
     use super::*;
 
-    fn limit(stop: Result<(), Stop>) -> Option<String> {
+    fn limit(stop: Result<(), StopReason>) -> Option<String> {
         match stop {
-            Err(Stop(StepFailure::Limit(limit))) => Some(limit.limit.into_owned()),
-            Err(Stop(StepFailure::Timeout)) => Some("request".to_owned()),
+            Err(StopReason(StepFailure::Limit(limit))) => Some(limit.limit.into_owned()),
+            Err(StopReason(StepFailure::Timeout)) => Some("request".to_owned()),
             _ => None,
         }
     }

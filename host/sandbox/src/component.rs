@@ -11,7 +11,7 @@ use super::bindings::STEP;
 use super::error::SandboxError;
 use super::grants::Grants;
 use super::imports::{self, Import};
-use super::log::plain;
+use super::log::sanitize;
 use super::state::State;
 use gpux_core::catch_panic::catch_panic;
 
@@ -48,10 +48,10 @@ pub fn componentize(bytes: &[u8]) -> Result<Cow<'_, [u8]>, SandboxError> {
     }
     // The encoder trusts a module to be whole, and panics where a hostile one is not.
     if let Some(damage) = wasmparser::Parser::new(0).parse_all(bytes).find_map(Result::err) {
-        return Err(SandboxError::Compile(plain(&damage.to_string(), 2000)));
+        return Err(SandboxError::Compile(sanitize(&damage.to_string(), 2000)));
     }
     let encode = || wit_component::ComponentEncoder::default().validate(true).module(bytes)?.encode();
-    let encoded = catch_panic(encode).map_err(|why| SandboxError::Componentize(plain(&why, 2000)))?;
+    let encoded = catch_panic(encode).map_err(|why| SandboxError::Componentize(sanitize(&why, 2000)))?;
     encoded.map(Cow::Owned).map_err(|error| {
         // The whole chain: the outer error only says which stage it was.
         let why = format!("{error:#}");
@@ -60,36 +60,36 @@ pub fn componentize(bytes: &[u8]) -> Result<Cow<'_, [u8]>, SandboxError> {
              (wasm32-wasip2)"
                 .to_owned()
         } else {
-            plain(&why, 2000)
+            sanitize(&why, 2000)
         })
     })
 }
 
 /// A component, compiled.
-pub(super) struct Compiled {
+pub(super) struct CompiledComponent {
     pub(super) component: Component,
     /// names of the interfaces it exports
     pub(super) exports: Vec<String>,
 }
 
-impl Compiled {
+impl CompiledComponent {
     /// Compiles a component (no core module) in memory.
     pub(super) fn new(engine: &Engine, component: &[u8]) -> Result<Self, SandboxError> {
         let component = Component::from_binary(engine, component)
-            .map_err(|error| SandboxError::Compile(plain(&format!("{error:#}"), 2000)))?;
+            .map_err(|error| SandboxError::Compile(sanitize(&format!("{error:#}"), 2000)))?;
         Ok(component.into())
     }
 
     /// The places of the three calls of a step.
-    pub(super) fn calls(&self) -> Result<Calls, SandboxError> {
+    pub(super) fn step_exports(&self) -> Result<StepExports, SandboxError> {
         let other = || SandboxError::OtherWorld { expected: STEP.into(), exports: self.exports.clone() };
         let step = self.component.get_export_index(None, STEP).ok_or_else(other)?;
         let call = |name: &str| self.component.get_export_index(Some(&step), name).ok_or_else(other);
-        Ok(Calls { describe: call("describe")?, configure: call("configure")?, process: call("process")? })
+        Ok(StepExports { describe: call("describe")?, configure: call("configure")?, process: call("process")? })
     }
 
     /// The interfaces that it imports.
-    pub(super) fn needs(&self) -> Vec<Import> {
+    pub(super) fn imports(&self) -> Vec<Import> {
         let engine = self.component.engine();
         let called = |item: &ComponentItem| match item {
             ComponentItem::ComponentInstance(instance) => {
@@ -99,27 +99,27 @@ impl Compiled {
         };
         let imports = self.component.component_type();
         let imports = imports.imports(engine);
-        imports.map(|(name, item)| Import { name: plain(name, 200), called: called(&item.ty) }).collect()
+        imports.map(|(name, item)| Import { name: sanitize(name, 200), called: called(&item.ty) }).collect()
     }
 
     /// A linker with the interfaces that it imports and may have.
     pub(super) fn linker(&self, grants: &Grants) -> Result<Linker<State>, SandboxError> {
         let mut linker = Linker::new(self.component.engine());
-        imports::link(&mut linker, &self.needs(), grants)?;
+        imports::link(&mut linker, &self.imports(), grants)?;
         Ok(linker)
     }
 }
 
-impl From<Component> for Compiled {
+impl From<Component> for CompiledComponent {
     fn from(component: Component) -> Self {
         let exports = component.component_type();
-        let exports = exports.exports(component.engine()).map(|(name, _)| plain(name, 200));
+        let exports = exports.exports(component.engine()).map(|(name, _)| sanitize(name, 200));
         Self { exports: exports.collect(), component }
     }
 }
 
 /// Where a step's calls are; looked up once.
-pub(super) struct Calls {
+pub(super) struct StepExports {
     pub(super) describe: ComponentExportIndex,
     pub(super) configure: ComponentExportIndex,
     pub(super) process: ComponentExportIndex,

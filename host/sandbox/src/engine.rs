@@ -8,12 +8,12 @@ use std::time::Instant;
 
 use wasmtime::{Config, Enabled, Engine, OptLevel, PoolingAllocationConfig};
 
-use super::clock::Ticker;
-use super::component::Compiled;
+use super::clock::EpochTicker;
+use super::component::CompiledComponent;
 use super::error::SandboxError;
 use super::limits::Limits;
 use super::native_code::NativeCode;
-use super::slots::Slots;
+use super::slot_pool::SlotPool;
 use gpux_core::threads;
 
 /// Memory of a slot that stays mapped from one request to the next. With `pagemap_scan`, only the
@@ -22,46 +22,46 @@ const KEEP_MEMORY: usize = 1 << 20;
 /// The same for tables.
 const KEEP_TABLE: usize = 64 << 10;
 /// Memories or tables of a component that the pool itself would take.
-const MOST: u32 = 1000;
+const MAX_PER_COMPONENT: u32 = 1000;
 /// Stack of a guest; the rest of the worker's own (2 MiB by default) is for the host's functions.
 const STACK: usize = 512 << 10;
 
 /// Engine, ticker and what was compiled; every component of a sandbox shares them.
-pub(super) struct Machine {
-    pub(super) engine: Engine,
-    pub(super) ticker: Ticker,
+pub(super) struct SandboxEngine {
+    pub(super) wasmtime: Engine,
+    pub(super) ticker: EpochTicker,
     /// how many threads can run guests at a time
     pub(super) cores: usize,
     /// whether instances come from a pool; without one each request reserves its memories anew
     pub(super) pooled: bool,
-    slots: Slots,
+    slots: SlotPool,
     /// places left for instances that wait for a next request, or for a model
-    places: AtomicUsize,
+    idle_permits: AtomicUsize,
     /// the components that are loaded, by SHA-256
-    loaded: Mutex<HashMap<String, Weak<Compiled>>>,
+    loaded: Mutex<HashMap<String, Weak<CompiledComponent>>>,
     /// where the files may lie that native code is loaded from
     folders: Vec<PathBuf>,
 }
 
 /// A slot for one sandbox, until this is dropped: after the sandbox.
-pub(super) struct Slot(Arc<Machine>);
+pub(super) struct SlotPermit(Arc<SandboxEngine>);
 
-impl Drop for Slot {
+impl Drop for SlotPermit {
     fn drop(&mut self) {
         self.0.slots.give_back();
     }
 }
 
 /// Leave for an instance to keep its slot while it does nothing.
-pub(super) struct Place(Arc<Machine>);
+pub(super) struct IdlePermit(Arc<SandboxEngine>);
 
-impl Drop for Place {
+impl Drop for IdlePermit {
     fn drop(&mut self) {
-        self.0.places.fetch_add(1, Ordering::Relaxed);
+        self.0.idle_permits.fetch_add(1, Ordering::Relaxed);
     }
 }
 
-impl Machine {
+impl SandboxEngine {
     pub(super) fn new(folders: Vec<PathBuf>, ceiling: &Limits, slots: u32) -> Result<Self, SandboxError> {
         let mut config = config();
         // The pool reserves address space (4 GiB for each memory, none of it real memory), which a
@@ -73,55 +73,67 @@ impl Machine {
             config.allocation_strategy(wasmtime::InstanceAllocationStrategy::OnDemand);
             engine = Engine::new(&config);
         }
-        Ok(Self { pooled, folders, ..Self::around(engine, slots as usize)? })
+        Ok(Self { pooled, folders, ..Self::with_engine(engine, slots as usize)? })
     }
 
     /// For describing and configuring a component once: compiled quickly rather than well.
     pub(super) fn for_setup() -> Result<Self, SandboxError> {
         let mut config = config();
         config.cranelift_opt_level(OptLevel::None);
-        Self::around(Engine::new(&config), usize::MAX)
+        Self::with_engine(Engine::new(&config), usize::MAX)
     }
 
     /// A slot for a sandbox, as soon as one is free; `None` if none is by the deadline. Those that
     /// do nothing leave one for each core, so that whoever waits here waits for guests at work.
-    pub(super) fn slot(self: &Arc<Self>, deadline: Option<Instant>) -> Option<Slot> {
-        self.slots.take(deadline).then(|| Slot(self.clone()))
+    pub(super) fn slot(self: &Arc<Self>, deadline: Option<Instant>) -> Option<SlotPermit> {
+        self.slots.take(deadline).then(|| SlotPermit(self.clone()))
     }
 
     /// A place to wait, if one is left: whatever waits, each core finds a slot to run a guest in.
-    pub(super) fn place(self: &Arc<Self>) -> Option<Place> {
-        let take = |places: usize| places.checked_sub(1);
-        self.places.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).ok().map(|_| Place(self.clone()))
+    pub(super) fn idle_permit(self: &Arc<Self>) -> Option<IdlePermit> {
+        let take = |idle_permits: usize| idle_permits.checked_sub(1);
+        self.idle_permits
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, take)
+            .ok()
+            .map(|_| IdlePermit(self.clone()))
     }
 
     /// The component with this SHA-256, if it is loaded: code and the memories that instances begin with are there
     /// once, however many steps use them.
-    pub(super) fn find(&self, digest: &str) -> Option<Arc<Compiled>> {
+    pub(super) fn find(&self, digest: &str) -> Option<Arc<CompiledComponent>> {
         self.loaded().get(digest).and_then(Weak::upgrade)
     }
 
     /// Loads the component with this SHA-256 from its native code.
-    pub(super) fn load(&self, digest: &str, code: &NativeCode) -> Result<Arc<Compiled>, SandboxError> {
-        let compiled = Arc::new(Compiled::from(code.load(&self.engine, &self.folders)?));
+    pub(super) fn load(&self, digest: &str, code: &NativeCode) -> Result<Arc<CompiledComponent>, SandboxError> {
+        let compiled = Arc::new(CompiledComponent::from(code.load(&self.wasmtime, &self.folders)?));
         let mut loaded = self.loaded();
         loaded.retain(|_, compiled| compiled.strong_count() > 0);
         loaded.insert(digest.to_owned(), Arc::downgrade(&compiled));
         Ok(compiled)
     }
 
-    fn loaded(&self) -> MutexGuard<'_, HashMap<String, Weak<Compiled>>> {
+    fn loaded(&self) -> MutexGuard<'_, HashMap<String, Weak<CompiledComponent>>> {
         self.loaded.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn around(engine: wasmtime::Result<Engine>, slots: usize) -> Result<Self, SandboxError> {
+    fn with_engine(engine: wasmtime::Result<Engine>, slots: usize) -> Result<Self, SandboxError> {
         let engine = engine.map_err(|error| SandboxError::Engine(format!("{error:#}")))?;
-        let ticker = Ticker::start(engine.clone());
+        let ticker = EpochTicker::start(engine.clone());
         let ticker = ticker.map_err(|error| SandboxError::Engine(format!("its clock has no thread: {error}")))?;
         let cores = cores();
-        let places = slots.saturating_sub(cores).into();
-        let slots = Slots::new(slots.max(1));
-        Ok(Self { engine, ticker, cores, pooled: false, slots, places, loaded: Mutex::default(), folders: Vec::new() })
+        let idle_permits = slots.saturating_sub(cores).into();
+        let slots = SlotPool::new(slots.max(1));
+        Ok(Self {
+            wasmtime: engine,
+            ticker,
+            cores,
+            pooled: false,
+            slots,
+            idle_permits,
+            loaded: Mutex::default(),
+            folders: Vec::new(),
+        })
     }
 }
 
@@ -129,7 +141,7 @@ fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
-/// An engine that compiles for every [`Machine`]: a pool makes no difference to the code.
+/// An engine that compiles for every [`SandboxEngine`]: a pool makes no difference to the code.
 pub(super) fn compiler() -> Result<Engine, SandboxError> {
     Engine::new(&config()).map_err(|error| SandboxError::Engine(format!("{error:#}")))
 }
@@ -164,11 +176,11 @@ fn pool(ceiling: &Limits, slots: u32) -> PoolingAllocationConfig {
         .max_core_instances_per_component(count(ceiling.instances))
         .total_memories(total(ceiling.memories))
         // Above the limits, which name themselves when they refuse a component.
-        .max_memories_per_component(MOST)
-        .max_memories_per_module(MOST)
+        .max_memories_per_component(MAX_PER_COMPONENT)
+        .max_memories_per_module(MAX_PER_COMPONENT)
         .total_tables(total(ceiling.tables))
-        .max_tables_per_component(MOST)
-        .max_tables_per_module(MOST)
+        .max_tables_per_component(MAX_PER_COMPONENT)
+        .max_tables_per_module(MAX_PER_COMPONENT)
         .table_elements(ceiling.table_elements)
         .max_memory_size(ceiling.memory)
         // Nothing here is async; a thousand stacks would be reserved for it.
@@ -185,43 +197,43 @@ mod tests {
 
     #[test]
     fn whatever_waits_each_thread_finds_a_slot() {
-        let machine = Arc::new(Machine::new(Vec::new(), &Limits::default(), 1).unwrap());
-        assert!(machine.place().is_none());
-        let slots = machine.cores as u32 + 1;
-        let machine = Arc::new(Machine::new(Vec::new(), &Limits::default(), slots).unwrap());
-        let place = machine.place();
-        assert!(place.is_some() && machine.place().is_none());
-        drop(place);
-        assert!(machine.place().is_some());
+        let engine = Arc::new(SandboxEngine::new(Vec::new(), &Limits::default(), 1).unwrap());
+        assert!(engine.idle_permit().is_none());
+        let slots = engine.cores as u32 + 1;
+        let engine = Arc::new(SandboxEngine::new(Vec::new(), &Limits::default(), slots).unwrap());
+        let permit = engine.idle_permit();
+        assert!(permit.is_some() && engine.idle_permit().is_none());
+        drop(permit);
+        assert!(engine.idle_permit().is_some());
     }
 
     #[test]
     fn what_is_loaded_twice_is_there_once() {
-        let machine = Machine::new(Vec::new(), &Limits::default(), 1).unwrap();
-        let code = NativeCode::compile(&machine.engine, b"\0asm\x0d\0\x01\0").unwrap();
-        assert!(machine.find("digest").is_none());
-        let first = machine.load("digest", &code).unwrap();
-        assert!(Arc::ptr_eq(&first, &machine.find("digest").unwrap()));
+        let engine = SandboxEngine::new(Vec::new(), &Limits::default(), 1).unwrap();
+        let code = NativeCode::compile(&engine.wasmtime, b"\0asm\x0d\0\x01\0").unwrap();
+        assert!(engine.find("digest").is_none());
+        let first = engine.load("digest", &code).unwrap();
+        assert!(Arc::ptr_eq(&first, &engine.find("digest").unwrap()));
         drop(first);
-        assert_eq!(machine.loaded().values().filter(|compiled| compiled.strong_count() > 0).count(), 0);
+        assert_eq!(engine.loaded().values().filter(|compiled| compiled.strong_count() > 0).count(), 0);
     }
 
     #[test]
     fn code_fits_machines_with_a_pool_and_without() {
         let code = NativeCode::compile(&compiler().unwrap(), b"\0asm\x0d\0\x01\0").unwrap();
         for (slots, pooled) in [(4, true), (1 << 20, false)] {
-            let machine = Machine::new(Vec::new(), &Limits::default(), slots).unwrap();
-            assert_eq!(machine.pooled, pooled);
-            machine.load("digest", &code).unwrap();
+            let engine = SandboxEngine::new(Vec::new(), &Limits::default(), slots).unwrap();
+            assert_eq!(engine.pooled, pooled);
+            engine.load("digest", &code).unwrap();
         }
     }
 
     #[test]
     fn a_machine_without_address_space_falls_back() {
-        let machine = Machine::new(Vec::new(), &Limits::default(), 1 << 20).unwrap();
-        assert!(machine.engine.pooling_allocator_metrics().is_none(), "a million slots of four memories fit nowhere");
-        assert!(!machine.pooled);
-        let machine = Machine::new(Vec::new(), &Limits::default(), 4).unwrap();
-        assert!(machine.engine.pooling_allocator_metrics().is_some() && machine.pooled);
+        let engine = SandboxEngine::new(Vec::new(), &Limits::default(), 1 << 20).unwrap();
+        assert!(engine.wasmtime.pooling_allocator_metrics().is_none(), "a million slots of four memories fit nowhere");
+        assert!(!engine.pooled);
+        let engine = SandboxEngine::new(Vec::new(), &Limits::default(), 4).unwrap();
+        assert!(engine.wasmtime.pooling_allocator_metrics().is_some() && engine.pooled);
     }
 }

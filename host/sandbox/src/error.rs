@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use super::refusal::{Because, Refusal};
+use super::refusal::{Refusal, RefusalReason};
 use gpux_core::{LimitExceeded, StepFailure};
 
 /// Why the sandbox, or a component in it, cannot be had.
@@ -137,7 +137,7 @@ impl fmt::Display for Refusals<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (index, refusal) in self.0.iter().enumerate() {
             write!(f, "{}{refusal}", if index == 0 { "" } else { "; " })?;
-            if let Because::NotGranted(capability) = &refusal.because {
+            if let RefusalReason::NotGranted(capability) = &refusal.reason {
                 write!(f, ": its step needs `grant: {{ {} }}`", capability.grant())?;
             }
         }

@@ -3,24 +3,24 @@
 use wasmtime::{PoolConcurrencyLimitError, Trap};
 
 use super::limits::Limits;
-use super::log::Tail;
+use super::log::LogTail;
 use gpux_core::{LimitExceeded, StepFailure};
 
 /// The host stops the guest. It travels through wasmtime as an error, so the guest cannot catch
 /// it, and the reason arrives whole.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{0}")]
-pub(super) struct Stop(pub(super) StepFailure);
+pub(super) struct StopReason(pub(super) StepFailure);
 
-impl Stop {
+impl StopReason {
     pub(super) fn limit(limit: LimitExceeded) -> Self {
         Self(StepFailure::Limit(limit))
     }
 }
 
 /// Why a call into the guest came back with `error`.
-pub(super) fn failure(error: &wasmtime::Error, limits: &Limits, log: &Tail) -> StepFailure {
-    if let Some(Stop(failure)) = error.downcast_ref::<Stop>() {
+pub(super) fn failure(error: &wasmtime::Error, limits: &Limits, log: &LogTail) -> StepFailure {
+    if let Some(StopReason(failure)) = error.downcast_ref::<StopReason>() {
         return failure.clone();
     }
     if let Some(trap) = error.downcast_ref::<Trap>() {

@@ -3,111 +3,117 @@
 use crossbeam_queue::ArrayQueue;
 use wasmtime::Store;
 
-use super::bindings::{Input, InputValue, types};
-use super::checked;
+use super::bindings::{InputValue, NamedInput, types};
 use super::clock::Clock;
-use super::engine::{Place, Slot};
-use super::failure::{Stop, failure};
+use super::engine::{IdlePermit, SlotPermit};
+use super::failure::{StopReason, failure};
+use super::guest_output;
 use super::limits::{bytes, exceeded};
-use super::linked::{Linked, Process};
-use super::log::Tail;
+use super::linked_component::{LinkedComponent, Process};
+use super::log::LogTail;
 use super::model_context::ModelContext;
 use super::state::{Phase, State};
 use gpux_core::{Context, Signature, StepFailure, Tensor, Value};
 
 /// A component, ready for requests.
 pub(super) struct Guest {
-    pub(super) linked: Linked,
+    pub(super) linked: LinkedComponent,
     pub(super) signature: Signature,
     /// the options that each new instance is configured with; `None` for a snapshot, which is
     pub(super) options: Option<String>,
     /// instances that wait for their next request, where they serve more than one
-    idle: Option<ArrayQueue<(Live, Place)>>,
+    idle: Option<ArrayQueue<(GuestInstance, IdlePermit)>>,
 }
 
 /// What `process` came to, with the sandbox's last words.
-pub(super) struct Finished {
+pub(super) struct GuestResult {
     pub(super) outcome: Result<Vec<Value>, StepFailure>,
     pub(super) memory_peak: u64,
     pub(super) log: Vec<String>,
 }
 
 /// A configured instance.
-struct Live {
+struct GuestInstance {
     store: Store<State>,
     process: Process,
     /// declared behind the store: it is free when that is gone
-    _slot: Slot,
+    _slot: SlotPermit,
 }
 
 /// Where a request's instance comes from.
-enum Found {
-    Idle(Live),
-    Free(Slot),
+enum InstanceSource {
+    Idle(GuestInstance),
+    Free(SlotPermit),
 }
 
 impl Guest {
     /// `reused` instances at most are kept for a next request.
-    pub(super) fn new(linked: Linked, signature: Signature, options: Option<String>, reused: usize) -> Self {
+    pub(super) fn new(linked: LinkedComponent, signature: Signature, options: Option<String>, reused: usize) -> Self {
         let idle = (reused > 0).then(|| ArrayQueue::new(reused));
         Self { linked, signature, options, idle }
     }
 
     /// Runs one request.
-    pub(super) fn process(&self, inputs: Vec<Option<Value>>, context: &Context) -> Finished {
-        let limits = &self.linked.reach.limits;
+    pub(super) fn process(&self, inputs: Vec<Option<Value>>, context: &Context) -> GuestResult {
+        let limits = &self.linked.capabilities.limits;
         let Some(found) = self.find(context) else {
-            return Finished { outcome: Err(StepFailure::Timeout), memory_peak: 0, log: Vec::new() };
+            return GuestResult { outcome: Err(StepFailure::Timeout), memory_peak: 0, log: Vec::new() };
         };
         // No wait for a slot is the guest's time.
         let clock = Clock::start("time", limits.time, context.deadline);
         let _running = self.linked.running();
         // Dropped behind the instance, which keeps its slot until then.
         let model_context = self.linked.model_context(context);
-        let mut live = match self.live(found, clock) {
-            Ok(live) => live,
-            Err((outcome, state, _slot)) => return finished(Err(outcome), &mut state.into_data()),
+        let mut instance = match self.instance(found, clock) {
+            Ok(instance) => instance,
+            Err((outcome, state, _slot)) => return guest_result(Err(outcome), &mut state.into_data()),
         };
-        live.store.data_mut().model_context = model_context.clone();
-        let outcome = self.call(&mut live, inputs);
-        let finished = finished(outcome, live.store.data_mut());
+        instance.store.data_mut().model_context = model_context.clone();
+        let outcome = self.call(&mut instance, inputs);
+        let guest_result = guest_result(outcome, instance.store.data_mut());
         // A trapped instance is dead, and one that failed is not trusted with another request. One
         // that keeps an input would hold memory that nobody counts.
-        if let (Ok(_), Some(idle)) = (&finished.outcome, &self.idle)
-            && !live.store.data().handles.hold_an_input()
+        if let (Ok(_), Some(idle)) = (&guest_result.outcome, &self.idle)
+            && !instance.store.data().handles.hold_an_input()
         {
             // What it has had to wait for a model serves as well to wait for a request.
             drop(model_context);
-            if let Some(place) = self.linked.place() {
-                let _ = idle.push((live, place));
+            if let Some(permit) = self.linked.idle_permit() {
+                let _ = idle.push((instance, permit));
             }
         }
-        finished
+        guest_result
     }
 
     /// An instance that waits, or a slot for another, which may take until the deadline.
-    fn find(&self, context: &Context) -> Option<Found> {
+    fn find(&self, context: &Context) -> Option<InstanceSource> {
         let idle = || self.idle.as_ref().and_then(ArrayQueue::pop);
-        idle().map(|(live, _)| Found::Idle(live)).or_else(|| self.linked.slot(context.deadline).map(Found::Free))
+        idle()
+            .map(|(instance, _)| InstanceSource::Idle(instance))
+            .or_else(|| self.linked.slot(context.deadline).map(InstanceSource::Free))
     }
 
     /// A configured instance: one that waits, or a fresh one. The one place where they come from.
-    fn live(&self, found: Found, clock: Clock) -> Result<Live, (StepFailure, Store<State>, Slot)> {
+    fn instance(
+        &self,
+        found: InstanceSource,
+        clock: Clock,
+    ) -> Result<GuestInstance, (StepFailure, Store<State>, SlotPermit)> {
         let slot = match found {
-            Found::Idle(mut live) => {
-                live.store.data_mut().renew(clock);
-                self.linked.arm(&mut live.store);
-                return Ok(live);
+            InstanceSource::Idle(mut instance) => {
+                instance.store.data_mut().renew(clock);
+                self.linked.arm(&mut instance.store);
+                return Ok(instance);
             }
-            Found::Free(slot) => slot,
+            InstanceSource::Free(slot) => slot,
         };
         // What still configures itself is not yet in its request: it runs no model.
         let phase = if self.options.is_some() { Phase::Setup } else { Phase::Request };
         let mut store = self.linked.store(phase, clock);
         match self.fresh(&mut store) {
-            Ok(Ok(process)) => Ok(Live { store, process, _slot: slot }),
-            Ok(Err(refusal)) => Err((checked::unconfigured(&refusal), store, slot)),
-            Err(error) => Err((failure(&error, &self.linked.reach.limits, &store.data().log), store, slot)),
+            Ok(Ok(process)) => Ok(GuestInstance { store, process, _slot: slot }),
+            Ok(Err(refusal)) => Err((guest_output::unconfigured(&refusal), store, slot)),
+            Err(error) => Err((failure(&error, &self.linked.capabilities.limits, &store.data().log), store, slot)),
         }
     }
 
@@ -122,19 +128,19 @@ impl Guest {
         Ok(Ok(self.linked.process(store, &instance)?))
     }
 
-    fn call(&self, live: &mut Live, inputs: Vec<Option<Value>>) -> Result<Vec<Value>, StepFailure> {
-        let limits = &self.linked.reach.limits;
-        let total = inputs.iter().flatten().map(checked::weight).fold(0, usize::saturating_add);
+    fn call(&self, instance: &mut GuestInstance, inputs: Vec<Option<Value>>) -> Result<Vec<Value>, StepFailure> {
+        let limits = &self.linked.capabilities.limits;
+        let total = inputs.iter().flatten().map(guest_output::weight).fold(0, usize::saturating_add);
         if total > limits.input {
             return Err(StepFailure::Limit(exceeded("input", bytes(limits.input))));
         }
         let mut owned = inputs;
-        let given = lend(&mut live.store, &self.signature, &mut owned)?;
-        let called = live.process.call(&mut live.store, (&given,));
+        let given = lend(&mut instance.store, &self.signature, &mut owned)?;
+        let called = instance.process.call(&mut instance.store, (&given,));
         match called {
-            Ok((Ok(given),)) => checked::results(live.store.data_mut(), &self.signature, given),
-            Ok((Err(error),)) => Err(checked::failure(&error)),
-            Err(error) => Err(failure(&error, limits, &live.store.data().log)),
+            Ok((Ok(given),)) => guest_output::results(instance.store.data_mut(), &self.signature, given),
+            Ok((Err(error),)) => Err(guest_output::failure(&error)),
+            Err(error) => Err(failure(&error, limits, &instance.store.data().log)),
         }
     }
 }
@@ -144,7 +150,7 @@ fn lend<'a>(
     store: &mut Store<State>,
     signature: &'a Signature,
     inputs: &'a mut [Option<Value>],
-) -> Result<Vec<Input<'a>>, StepFailure> {
+) -> Result<Vec<NamedInput<'a>>, StepFailure> {
     let mut given = Vec::with_capacity(inputs.len());
     for (port, value) in signature.inputs.iter().zip(inputs) {
         let value = if let Some(Value::Tensor(tensor)) = value.take_if(|value| value.as_tensor().is_some()) {
@@ -153,7 +159,7 @@ fn lend<'a>(
                 return Err(StepFailure::InvalidInput(why));
             }
             // Moved, not shared: what nobody else reads is written to in place.
-            InputValue::Tensor(store.data_mut().lend(tensor).map_err(|Stop(failure)| failure)?)
+            InputValue::Tensor(store.data_mut().lend(tensor).map_err(|StopReason(failure)| failure)?)
         } else {
             match value {
                 Some(Value::Text(text)) => InputValue::Text(text),
@@ -162,16 +168,16 @@ fn lend<'a>(
                 Some(Value::Tensor(_)) | None => continue,
             }
         };
-        given.push(Input { name: &port.name, value });
+        given.push(NamedInput { name: &port.name, value });
     }
     Ok(given)
 }
 
-fn finished(outcome: Result<Vec<Value>, StepFailure>, state: &mut State) -> Finished {
+fn guest_result(outcome: Result<Vec<Value>, StepFailure>, state: &mut State) -> GuestResult {
     // An instance that waits for its next request has no caller.
     state.model_context = ModelContext::default();
-    let log = std::mem::replace(&mut state.log, Tail::new(0));
-    Finished { outcome, memory_peak: state.meter.peak(), log: log.into_lines() }
+    let log = std::mem::replace(&mut state.log, LogTail::new(0));
+    GuestResult { outcome, memory_peak: state.meter.peak(), log: log.into_lines() }
 }
 
 fn too_long(tensor: &Tensor) -> bool {

@@ -3,10 +3,10 @@
 use wasmtime::component::Resource;
 
 use super::bindings::{log, types};
-use super::checked::RANK;
-use super::failure::Stop;
-use super::handles::cost;
+use super::failure::StopReason;
+use super::guest_output::RANK;
 use super::state::State;
+use super::tensor_table::cost;
 use gpux_core::{ElementType, StepFailure, Tensor, TensorError, element_count};
 
 type Answer<T> = wasmtime::Result<Result<T, String>>;
@@ -31,7 +31,7 @@ impl types::Host for State {}
 
 impl types::HostTensor for State {
     fn create(&mut self, element: types::ElementType, shape: Vec<u32>, data: Vec<u8>) -> Answer<Resource<Tensor>> {
-        self.meter.fits(data.len())?;
+        self.meter.check_fits(data.len())?;
         let shape = match dims(&shape) {
             Ok(shape) => shape,
             Err(why) => return Ok(Err(why)),
@@ -60,7 +60,7 @@ impl types::HostTensor for State {
         let size =
             element_count(&shape).and_then(|count| count.checked_mul(element.size().unwrap_or(size_of::<String>())));
         if let Some(size) = size {
-            self.meter.fits(size)?;
+            self.meter.check_fits(size)?;
         }
         self.made(Tensor::zeros(element, shape))
     }
@@ -78,10 +78,11 @@ impl types::HostTensor for State {
     }
 
     fn data(&mut self, tensor: Resource<Tensor>) -> wasmtime::Result<Vec<u8>> {
-        let texts =
-            || Stop(StepFailure::Failed("it asked for the bytes of a tensor of text; `texts` has them".to_owned()));
+        let texts = || {
+            StopReason(StepFailure::Failed("it asked for the bytes of a tensor of text; `texts` has them".to_owned()))
+        };
         let bytes = self.tensor(&tensor)?.bytes().ok_or_else(texts)?;
-        self.may_cross(bytes.len())?;
+        self.check_crossing(bytes.len())?;
         Ok(bytes.to_vec())
     }
 
@@ -91,7 +92,7 @@ impl types::HostTensor for State {
         };
         let (offset, end) = (offset as usize, (offset as usize).saturating_add(len as usize));
         let range = bytes.get(offset..end);
-        self.may_cross(range.map_or(0, <[u8]>::len))?;
+        self.check_crossing(range.map_or(0, <[u8]>::len))?;
         Ok(range.map(<[u8]>::to_vec).ok_or_else(|| TensorError::Range { offset, end, len: bytes.len() }.to_string()))
     }
 
@@ -102,7 +103,7 @@ impl types::HostTensor for State {
 
     fn texts(&mut self, tensor: Resource<Tensor>) -> Answer<Vec<String>> {
         let tensor = self.tensor(&tensor)?;
-        self.may_cross(cost(tensor))?;
+        self.check_crossing(cost(tensor))?;
         let texts = tensor.as_slice::<String>().map(<[String]>::to_vec);
         Ok(texts.ok_or_else(|| format!("a tensor of {} holds no texts", tensor.element())))
     }

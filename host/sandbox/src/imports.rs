@@ -5,12 +5,12 @@ use serde::{Deserialize, Serialize};
 use wasmtime::component::Linker;
 
 use super::bindings::{builtins, log, models, types};
-use super::direct;
 use super::error::SandboxError;
 use super::grants::{Capability, Grants};
-use super::refusal::{Because, Refusal};
+use super::refusal::{Refusal, RefusalReason};
 use super::state::{HasState, State};
 use super::wasi;
+use super::zero_copy;
 
 /// An interface that a component imports.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -27,7 +27,7 @@ pub(super) enum Interface {
     Log,
     Builtins,
     Models,
-    Wasi(&'static wasi::Interface),
+    Wasi(&'static wasi::WasiInterface),
     /// nothing that can be linked, and why
     Other(&'static str),
 }
@@ -63,7 +63,7 @@ impl Interface {
         if !version.starts_with("0.2.") {
             return Self::Other("is of another version of WASI; this gpux speaks 0.2");
         }
-        wasi::Interface::named(name).map_or(
+        wasi::WasiInterface::named(name).map_or(
             Self::Other("a step never gets; of WASI there are clocks, random, filesystem, cli and io"),
             Self::Wasi,
         )
@@ -86,35 +86,35 @@ impl Interface {
 pub(super) fn refusals(imports: &[Import], grants: &Grants) -> Vec<Refusal> {
     let mut refusals: Vec<Refusal> = Vec::new();
     let mut refuse =
-        |because: Because, import: &Import| match refusals.iter_mut().find(|refusal| refusal.because == because) {
+        |reason: RefusalReason, import: &Import| match refusals.iter_mut().find(|refusal| refusal.reason == reason) {
             Some(refusal) => refusal.imports.push(import.name.clone()),
-            None => refusals.push(Refusal { imports: vec![import.name.clone()], because }),
+            None => refusals.push(Refusal { imports: vec![import.name.clone()], reason }),
         };
     let mut habit = Vec::new();
     let mut wasi = grants.any_wasi();
     for import in imports {
         match Interface::named(&import.name) {
             Interface::Types | Interface::Log | Interface::Builtins => {}
-            Interface::Other(why) => refuse(Because::Never(why.into()), import),
+            Interface::Other(why) => refuse(RefusalReason::Never(why.into()), import),
             Interface::Wasi(interface) => match interface.capability {
                 Capability::Clock | Capability::Random if !import.called => {}
                 needed @ (Capability::Clock | Capability::Random) => {
                     wasi = true;
                     if !grants.allows(needed) {
-                        refuse(Because::NotGranted(needed), import);
+                        refuse(RefusalReason::NotGranted(needed), import);
                     }
                 }
                 _ => habit.push(import),
             },
             Interface::Models if grants.models.is_empty() => {
-                refuse(Because::NotGranted(Capability::Models), import);
+                refuse(RefusalReason::NotGranted(Capability::Models), import);
             }
             Interface::Models => {}
         }
     }
     if !wasi {
         for import in habit {
-            refuse(Because::NotGranted(Capability::Stdio), import);
+            refuse(RefusalReason::NotGranted(Capability::Stdio), import);
         }
     }
     refusals
@@ -143,7 +143,7 @@ pub(super) fn link(linker: &mut Linker<State>, imports: &[Import], grants: &Gran
     for import in imports {
         let added = match Interface::named(&import.name) {
             Interface::Types => {
-                types::add_to_linker::<State, HasState>(linker, |state| state).and_then(|()| direct::link(linker))
+                types::add_to_linker::<State, HasState>(linker, |state| state).and_then(|()| zero_copy::link(linker))
             }
             Interface::Log => log::add_to_linker::<State, HasState>(linker, |state| state),
             Interface::Builtins => builtins::add_to_linker::<State, HasState>(linker, |state| state),

@@ -6,8 +6,8 @@ use super::component::ComponentKind;
 use super::error::SandboxError;
 use super::grants::{Capability, Grants};
 use super::imports::{Import, Interface, refusals};
-use super::prepare::{Described, Facts, Prepared, Start};
-use super::refusal::Because;
+use super::prepare::{ComponentDescription, ComponentFacts, PreparedComponent, Start};
+use super::refusal::RefusalReason;
 use gpux_core::{Port, Signature};
 
 /// Everything that is known of a component outside a pipeline.
@@ -103,7 +103,7 @@ fn asks(imports: &[Import], capability: Capability) -> impl Iterator<Item = &Imp
 
 fn needs(imports: &[Import]) -> Vec<Need> {
     let refused = refusals(imports, &Grants::default());
-    let required = |capability| refused.iter().any(|refusal| refusal.because == Because::NotGranted(capability));
+    let required = |capability| refused.iter().any(|refusal| refusal.reason == RefusalReason::NotGranted(capability));
     let need = |capability: Capability| Need {
         capability,
         what: capability.words(),
@@ -171,10 +171,11 @@ fn cannot(needs: &[Need]) -> Vec<&'static str> {
 }
 
 impl ComponentInfo {
-    pub(super) fn of(prepared: Prepared, options_given: bool) -> Self {
-        let Prepared { facts: Facts { digest, size, kind, imports, exports }, described, ready } = prepared;
+    pub(super) fn of(prepared: PreparedComponent, options_given: bool) -> Self {
+        let PreparedComponent { facts: ComponentFacts { digest, size, kind, imports, exports }, described, ready } =
+            prepared;
         let (summary, options_schema) =
-            described.map(|Described { summary, options_schema }| (summary, options_schema)).unzip();
+            described.map(|ComponentDescription { summary, options_schema }| (summary, options_schema)).unzip();
         let (ready, problem) = match ready {
             Ok(ready) => (Some(ready), None),
             // Without any, it may well need some.

@@ -10,15 +10,15 @@ const VALUE: usize = 2 * size_of::<Value>();
 const ROOM: usize = 4 * size_of::<Value>();
 
 /// A text that fits its limits, not yet read.
-pub(super) struct Measured<'a> {
+pub(super) struct MeasuredJson<'a> {
     text: &'a str,
     /// bytes that it takes once it is read
     pub(super) cost: usize,
 }
 
 /// A look at the depth of `text`, and at the memory that it would take.
-pub(super) fn measure(text: &str, depth: usize, memory: usize) -> Result<Measured<'_>, String> {
-    let Count { deepest, values, nests } = count(text.as_bytes());
+pub(super) fn measure(text: &str, depth: usize, memory: usize) -> Result<MeasuredJson<'_>, String> {
+    let JsonCount { deepest, values, nests } = count(text.as_bytes());
     if deepest > depth {
         return Err(format!("JSON nested {deepest} levels deep; {depth} are allowed (limit `json_depth`)"));
     }
@@ -26,10 +26,10 @@ pub(super) fn measure(text: &str, depth: usize, memory: usize) -> Result<Measure
     if cost > memory {
         return Err(format!("JSON of {values} values, which takes more memory than is left for it"));
     }
-    Ok(Measured { text, cost })
+    Ok(MeasuredJson { text, cost })
 }
 
-impl Measured<'_> {
+impl MeasuredJson<'_> {
     pub(super) fn parse(&self) -> Result<Value, String> {
         serde_json::from_str(self.text).map_err(|error| format!("JSON that cannot be read: {error}"))
     }
@@ -41,7 +41,7 @@ pub(super) fn parse(text: &str, depth: usize, memory: usize) -> Result<Value, St
 }
 
 /// What there is in a text.
-struct Count {
+struct JsonCount {
     /// the deepest nesting
     deepest: usize,
     /// values and keys, at most
@@ -50,7 +50,7 @@ struct Count {
     nests: usize,
 }
 
-fn count(text: &[u8]) -> Count {
+fn count(text: &[u8]) -> JsonCount {
     let (mut depth, mut deepest, mut values, mut nests) = (0_usize, 0, 1, 0);
     let mut bytes = text.iter();
     while let Some(byte) = bytes.next() {
@@ -67,7 +67,7 @@ fn count(text: &[u8]) -> Count {
             _ => {}
         }
     }
-    Count { deepest, values, nests }
+    JsonCount { deepest, values, nests }
 }
 
 fn skip_string(bytes: &mut std::slice::Iter<'_, u8>) {

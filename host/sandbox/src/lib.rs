@@ -1,48 +1,48 @@
 //! Component steps: strangers' WebAssembly, in a fresh sandbox for each request.
 //!
 //! The only room that names wasmtime. bytes → `prepare` (described, configured, a snapshot taken,
-//! in a child process) → `component` (compiled, cached) → `linked` → `step` (one `guest` for each
+//! in a child process) → `component` (compiled, cached) → `linked_component` → `step` (one `guest` for each
 //! request). What a component may use is [`Limits`] and [`Grants`]; what it can reach is `host`,
-//! `builtins` and `wasi`; what comes out of it passes `checked` and nothing else.
+//! `builtins` and `wasi`; what comes out of it passes `guest_output` and nothing else.
 
 #![forbid(unsafe_code)]
 
 mod bindings;
 mod builtin_cache;
 mod builtins;
-mod checked;
 mod clock;
 mod component;
-mod direct;
 mod engine;
 mod error;
 mod failure;
 mod grants;
 mod guest;
-mod handles;
+mod guest_output;
 mod host;
 mod imports;
 mod inspect;
 mod json;
 mod limits;
-mod linked;
+mod linked_component;
 mod load;
 mod log;
-mod meter;
 mod model_context;
 mod model_wait;
 mod native_code;
 mod prepare;
 mod refusal;
+mod resource_meter;
 mod schema;
 mod shared;
-mod slots;
+mod slot_pool;
 mod state;
 mod step;
+mod tensor_table;
 #[cfg(test)]
 mod tests;
 mod wasi;
 mod wasi_state;
+mod zero_copy;
 
 pub use component::{ComponentKind, componentize};
 pub use error::{OptionFault, SandboxError};
@@ -51,5 +51,5 @@ pub use inspect::{ComponentInfo, Need, PortInfo, SignatureInfo};
 pub use limits::Limits;
 pub use load::{LoadRequest, Sandbox, SandboxOptions};
 pub use prepare::{Start, prepare_answer};
-pub use refusal::{Because, Refusal};
+pub use refusal::{Refusal, RefusalReason};
 pub use step::ComponentStep;

@@ -5,19 +5,21 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use serde_json::Value;
 
-use super::component::{Compiled, ComponentKind};
-use super::engine::Machine;
+use super::component::{CompiledComponent, ComponentKind};
+use super::engine::SandboxEngine;
 use super::error::SandboxError;
 use super::grants::Grants;
 use super::guest::Guest;
 use super::imports;
 use super::inspect::ComponentInfo;
 use super::limits::{Limits, bytes as size_text, exceeded};
-use super::linked::Linked;
-use super::prepare::{self, Kept, Order, Prepared, Ready, Start, Watch};
+use super::linked_component::LinkedComponent;
+use super::prepare::{
+    self, ConfiguredComponent, PrepareRequest, PreparedComponent, ProcessorTimer, SnapshotCache, Start,
+};
 use super::refusal::Refusal;
 use super::shared::SandboxShared;
-use super::state::Reach;
+use super::state::Capabilities;
 use super::step::ComponentStep;
 use gpux_core::CacheDir;
 use gpux_core::Registry;
@@ -108,21 +110,21 @@ impl Sandbox {
         if cfg!(target_os = "linux") {
             folders.push(std::env::temp_dir());
         }
-        let machine = Arc::new(Machine::new(folders, &ceiling, slots)?);
-        Ok(Self(Arc::new(SandboxShared { machine, ceiling, cache, program, _scratch: scratch })))
+        let engine = Arc::new(SandboxEngine::new(folders, &ceiling, slots)?);
+        Ok(Self(Arc::new(SandboxShared { engine, ceiling, cache, program, _scratch: scratch })))
     }
 
     /// What is not as it should be, though components run.
     pub fn warning(&self) -> Option<&'static str> {
-        (!self.0.machine.pooled).then_some(
+        (!self.0.engine.pooled).then_some(
             "this machine refuses the address space for a pool of sandboxes (is there a limit on virtual memory?): each \
              request to a component reserves its own, which takes longer",
         )
     }
 
     #[cfg(test)]
-    pub(super) fn machine(&self) -> &Arc<Machine> {
-        &self.0.machine
+    pub(super) fn engine(&self) -> &Arc<SandboxEngine> {
+        &self.0.engine
     }
 
     /// What of a component's imports `grants` leave out.
@@ -130,8 +132,9 @@ impl Sandbox {
         let (options, registry) = (or_empty(&Value::Null), Arc::default());
         // Meanwhile it gets nothing: what `grants` ask for may not be allowed.
         let nothing = Grants::default();
-        let order = Order { bytes, options: &options, limits: &self.0.ceiling, grants: &nothing, registry: &registry };
-        Ok(imports::refusals(&self.prepare(&order)?.facts.imports, grants))
+        let request =
+            PrepareRequest { bytes, options: &options, limits: &self.0.ceiling, grants: &nothing, registry: &registry };
+        Ok(imports::refusals(&self.prepare(&request)?.facts.imports, grants))
     }
 
     /// Makes a step of a component (or of a core module that carries its contract): asks it for its
@@ -144,18 +147,18 @@ impl Sandbox {
             return Err(SandboxError::UnknownModel { name: name.clone(), models });
         }
         let (limits, options) = (limits.capped(&self.0.ceiling), or_empty(options));
-        let order = Order { bytes, options: &options, limits: &limits, grants, registry };
-        let (Prepared { facts, described, ready }, compiled) = self.prepare_and_load(&order)?;
-        let Ready { signature, start, .. } = ready?;
-        let reach = Reach::new(limits, grants.clone(), registry.clone())?;
-        let linked = Linked::new(self.0.machine.clone(), compiled, reach)?;
+        let request = PrepareRequest { bytes, options: &options, limits: &limits, grants, registry };
+        let (PreparedComponent { facts, described, ready }, compiled) = self.prepare_and_load(&request)?;
+        let ConfiguredComponent { signature, start, .. } = ready?;
+        let capabilities = Capabilities::new(limits, grants.clone(), registry.clone())?;
+        let linked = LinkedComponent::new(self.0.engine.clone(), compiled, capabilities)?;
         let text = (start != Start::Snapshot).then(|| options.to_string());
         let signature = match &text {
             Some(options) if grants.any_wasi() => prepare::signature(&linked, options)?,
             _ => signature,
         };
         // One for each worker at most.
-        let reused = if *reuse { self.0.machine.cores } else { 0 };
+        let reused = if *reuse { self.0.engine.cores } else { 0 };
         let guest = Guest::new(linked, signature, text, reused);
         Ok(ComponentStep {
             _home: self.0.clone(),
@@ -177,63 +180,74 @@ impl Sandbox {
         let grants =
             Grants { models: vec![String::new()], clock: true, random: true, stdio: true, ..Grants::default() };
         let registry = Arc::default();
-        let order = Order { bytes, options: &given, limits: &self.0.ceiling, grants: &grants, registry: &registry };
-        Ok(ComponentInfo::of(self.prepare(&order)?, options.is_some()))
+        let request =
+            PrepareRequest { bytes, options: &given, limits: &self.0.ceiling, grants: &grants, registry: &registry };
+        Ok(ComponentInfo::of(self.prepare(&request)?, options.is_some()))
     }
 
     /// What is remembered of this order, or what comes of it now.
-    fn prepare(&self, order: &Order<'_>) -> Result<Prepared, SandboxError> {
-        let kept = self.kept(order)?;
-        kept.as_ref().and_then(Kept::read).map_or_else(|| self.make(order, kept.as_ref()), Ok)
+    fn prepare(&self, request: &PrepareRequest<'_>) -> Result<PreparedComponent, SandboxError> {
+        let snapshot_cache = self.snapshot_cache(request)?;
+        snapshot_cache
+            .as_ref()
+            .and_then(SnapshotCache::read)
+            .map_or_else(|| self.prepare_uncached(request, snapshot_cache.as_ref()), Ok)
     }
 
     /// The same, with the component loaded.
-    fn prepare_and_load(&self, order: &Order<'_>) -> Result<(Prepared, Arc<Compiled>), SandboxError> {
-        let machine = &self.0.machine;
-        let kept = self.kept(order)?;
+    fn prepare_and_load(
+        &self,
+        request: &PrepareRequest<'_>,
+    ) -> Result<(PreparedComponent, Arc<CompiledComponent>), SandboxError> {
+        let engine = &self.0.engine;
+        let snapshot_cache = self.snapshot_cache(request)?;
         // Without its code, or with code that does not fit, it is made anew.
-        let remembered = kept.as_ref().and_then(|kept| {
-            let prepared = kept.read()?;
+        let remembered = snapshot_cache.as_ref().and_then(|snapshot_cache| {
+            let prepared = snapshot_cache.read()?;
             let digest = &prepared.ready.as_ref().ok()?.digest;
-            let compiled = machine.find(digest).or_else(|| machine.load(digest, &kept.code()?).ok())?;
+            let compiled = engine.find(digest).or_else(|| engine.load(digest, &snapshot_cache.code()?).ok())?;
             Some((prepared, compiled))
         });
         if let Some(remembered) = remembered {
             return Ok(remembered);
         }
-        let Prepared { facts, described, ready } = self.make(order, kept.as_ref())?;
+        let PreparedComponent { facts, described, ready } = self.prepare_uncached(request, snapshot_cache.as_ref())?;
         let mut ready = ready?;
         let uncompiled = || SandboxError::Compile("there is no code".to_owned());
         let code = ready.code.take().ok_or_else(uncompiled)?;
-        let compiled = machine.find(&ready.digest).map_or_else(|| machine.load(&ready.digest, &code), Ok)?;
-        Ok((Prepared { facts, described, ready: Ok(ready) }, compiled))
+        let compiled = engine.find(&ready.digest).map_or_else(|| engine.load(&ready.digest, &code), Ok)?;
+        Ok((PreparedComponent { facts, described, ready: Ok(ready) }, compiled))
     }
 
     /// Where the result of this order is kept, if there is a cache.
-    fn kept(&self, order: &Order<'_>) -> Result<Option<Kept>, SandboxError> {
-        let limit = order.limits.component_size;
-        if order.bytes.len() > limit {
+    fn snapshot_cache(&self, request: &PrepareRequest<'_>) -> Result<Option<SnapshotCache>, SandboxError> {
+        let limit = request.limits.component_size;
+        if request.bytes.len() > limit {
             return Err(SandboxError::Limit(exceeded("component_size", size_text(limit))));
         }
-        ComponentKind::of(order.bytes)?;
-        Ok(Kept::at(self.0.cache.as_ref(), &self.0.machine.engine, order))
+        ComponentKind::of(request.bytes)?;
+        Ok(SnapshotCache::at(self.0.cache.as_ref(), &self.0.engine.wasmtime, request))
     }
 
     /// What a child, or without a program this process, makes of an order.
-    fn make(&self, order: &Order<'_>, kept: Option<&Kept>) -> Result<Prepared, SandboxError> {
-        let machine = &self.0.machine;
+    fn prepare_uncached(
+        &self,
+        request: &PrepareRequest<'_>,
+        snapshot_cache: Option<&SnapshotCache>,
+    ) -> Result<PreparedComponent, SandboxError> {
+        let engine = &self.0.engine;
         let prepared = if let (Some(program), Some(cache)) = (&self.0.program, &self.0.cache) {
-            prepare::ask(program, cache, order)?
+            prepare::prepare_in_child(program, cache, request)?
         } else {
-            let watch = Watch::default();
-            let mut prepared = prepare::prepare(order, &watch)?;
+            let timer = ProcessorTimer::default();
+            let mut prepared = prepare::prepare(request, &timer)?;
             if let Ok(ready) = &mut prepared.ready {
-                ready.compile(&machine.engine, order.bytes, &watch)?;
+                ready.compile(&engine.wasmtime, request.bytes, &timer)?;
             }
             prepared
         };
-        if let Some(kept) = kept {
-            kept.write(&prepared);
+        if let Some(snapshot_cache) = snapshot_cache {
+            snapshot_cache.write(&prepared);
         }
         Ok(prepared)
     }

@@ -8,7 +8,7 @@ use gpux_core::sanitize::is_unsafe_for_terminal;
 const LINE: usize = 4 << 10;
 
 /// The newest lines, whose bytes together stay within a budget.
-pub(super) struct Tail {
+pub(super) struct LogTail {
     lines: VecDeque<String>,
     size: usize,
     budget: usize,
@@ -17,13 +17,13 @@ pub(super) struct Tail {
     partial: Vec<(&'static str, Vec<u8>)>,
 }
 
-impl Tail {
+impl LogTail {
     pub(super) fn new(budget: usize) -> Self {
         Self { lines: VecDeque::new(), size: 0, budget, dropped: 0, partial: Vec::new() }
     }
 
     pub(super) fn push(&mut self, level: &str, message: &str) {
-        let line = format!("{level}: {}", plain(message.trim_end(), LINE.min(self.budget)));
+        let line = format!("{level}: {}", sanitize(message.trim_end(), LINE.min(self.budget)));
         self.size += cost(&line);
         self.lines.push_back(line);
         while self.size > self.budget
@@ -82,7 +82,7 @@ fn cost(line: &str) -> usize {
 
 /// A stranger's text for people: at most `limit` bytes, and nothing that controls a terminal or makes
 /// what is written look like something else.
-pub(super) fn plain(text: &str, limit: usize) -> String {
+pub(super) fn sanitize(text: &str, limit: usize) -> String {
     let kept = &text[..text.floor_char_boundary(limit)];
     let mut plain: String = kept.chars().map(|c| if is_unsafe_for_terminal(c) { ' ' } else { c }).collect();
     if kept.len() < text.len() {
@@ -97,7 +97,7 @@ mod tests {
 
     #[test]
     fn the_newest_lines_stay_within_the_budget() {
-        let mut tail = Tail::new(200);
+        let mut tail = LogTail::new(200);
         for line in 0..1000 {
             tail.push("info", &format!("line {line}"));
         }
@@ -109,7 +109,7 @@ mod tests {
 
     #[test]
     fn streams_become_lines() {
-        let mut tail = Tail::new(1 << 20);
+        let mut tail = LogTail::new(1 << 20);
         tail.write("stdout", b"one\ntw");
         tail.write("stderr", b"oh\xff");
         tail.write("stdout", b"o\n\nthree");
@@ -122,7 +122,7 @@ mod tests {
 
     #[test]
     fn a_long_line_is_cut_between_characters() {
-        let mut tail = Tail::new(1 << 20);
+        let mut tail = LogTail::new(1 << 20);
         tail.push("warn", &"é".repeat(5000));
         let line = &tail.into_lines()[0];
         assert!(line.starts_with("warn: é") && line.ends_with("é …") && line.len() < LINE + 20, "{}", line.len());
@@ -130,7 +130,7 @@ mod tests {
 
     #[test]
     fn terminals_are_not_steered() {
-        assert_eq!(plain("a\x1b[2Jb\nc", 100), "a [2Jb c");
-        assert_eq!(plain("safe\u{202e}gpj.exe\u{2066}x\u{2069}\u{2028}é", 100), "safe gpj.exe x  é");
+        assert_eq!(sanitize("a\x1b[2Jb\nc", 100), "a [2Jb c");
+        assert_eq!(sanitize("safe\u{202e}gpj.exe\u{2066}x\u{2069}\u{2028}é", 100), "safe gpj.exe x  é");
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use super::engine::{Machine, Place};
+use super::engine::{IdlePermit, SandboxEngine};
 use gpux_core::Waits;
 
 /// Reports waits only while it holds an idle permit: the thread that takes over meanwhile may need a
@@ -11,20 +11,20 @@ use gpux_core::Waits;
 /// on working when the guest resumes.
 pub(super) struct ModelWait {
     waits: Arc<dyn Waits>,
-    machine: Arc<Machine>,
+    engine: Arc<SandboxEngine>,
     state: Mutex<WaitState>,
 }
 
 #[derive(Default)]
 struct WaitState {
-    place: Option<Place>,
+    permit: Option<IdlePermit>,
     /// whether the current wait was reported
     is_reported: bool,
 }
 
 impl ModelWait {
-    pub(super) fn new(waits: Arc<dyn Waits>, machine: Arc<Machine>) -> Self {
-        Self { waits, machine, state: Mutex::default() }
+    pub(super) fn new(waits: Arc<dyn Waits>, engine: Arc<SandboxEngine>) -> Self {
+        Self { waits, engine, state: Mutex::default() }
     }
 
     fn state(&self) -> MutexGuard<'_, WaitState> {
@@ -35,8 +35,8 @@ impl ModelWait {
 impl Waits for ModelWait {
     fn begin(&self) {
         let mut state = self.state();
-        state.place = state.place.take().or_else(|| self.machine.place());
-        state.is_reported = state.place.is_some();
+        state.permit = state.permit.take().or_else(|| self.engine.idle_permit());
+        state.is_reported = state.permit.is_some();
         if state.is_reported {
             drop(state);
             self.waits.begin();

@@ -8,7 +8,7 @@ use wasmtime::Engine;
 use wasmtime::component::Component;
 
 use super::error::SandboxError;
-use super::log::plain;
+use super::log::sanitize;
 
 /// The native code of one component: what this process or its child compiled, or what the cache holds under gpux's
 /// seal. It is run as it is.
@@ -54,7 +54,7 @@ impl NativeCode {
 }
 
 fn uncompiled(error: &wasmtime::Error) -> SandboxError {
-    SandboxError::Compile(plain(&format!("{error:#}"), 2000))
+    SandboxError::Compile(sanitize(&format!("{error:#}"), 2000))
 }
 
 #[cfg(test)]

@@ -13,12 +13,12 @@ pub struct Refusal {
     /// the interfaces, as the component names them
     pub imports: Vec<String>,
     /// why
-    pub because: Because,
+    pub reason: RefusalReason,
 }
 
 /// Why an import is not linked.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Because {
+pub enum RefusalReason {
     /// it is not granted
     NotGranted(Capability),
     /// it never is, and why
@@ -35,11 +35,11 @@ impl fmt::Display for Refusal {
         if self.imports.len() > NAMED {
             write!(f, " and {} more", self.imports.len() - NAMED)?;
         }
-        match &self.because {
+        match &self.reason {
             // Not all of them are streams, and none of them does anything by itself.
-            Because::NotGranted(Capability::Stdio) => f.write_str(", and nothing of WASI is granted"),
-            Because::NotGranted(capability) => write!(f, " to {}, which is not granted", capability.words()),
-            Because::Never(why) => write!(f, ", which {why}"),
+            RefusalReason::NotGranted(Capability::Stdio) => f.write_str(", and nothing of WASI is granted"),
+            RefusalReason::NotGranted(capability) => write!(f, " to {}, which is not granted", capability.words()),
+            RefusalReason::Never(why) => write!(f, ", which {why}"),
         }
     }
 }

@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use super::error::{OptionFault, SandboxError};
 use super::json;
-use super::log::plain;
+use super::log::sanitize;
 use gpux_core::usable_schema;
 
 /// Bytes of a schema's text.
@@ -31,7 +31,7 @@ pub(super) fn parse(text: &str) -> Result<Value, SandboxError> {
     let schema =
         json::parse(text, DEPTH, 64 * SIZE).map_err(|why| contract(format!("an options schema that is {why}")))?;
     usable_schema(&schema)
-        .map_err(|why| contract(format!("an options schema that cannot be used: {}", plain(&why, MESSAGE))))?;
+        .map_err(|why| contract(format!("an options schema that cannot be used: {}", sanitize(&why, MESSAGE))))?;
     Ok(schema)
 }
 
@@ -47,14 +47,14 @@ pub(super) fn check(schema: &Value, options: &Value) -> Result<(), SandboxError>
 pub(super) fn validator(schema: &Value) -> Result<Validator, String> {
     let patterns = PatternOptions::regex().size_limit(PATTERN).dfa_size_limit(PATTERN);
     let options = jsonschema::options().with_pattern_options(patterns);
-    options.build(schema).map_err(|error| plain(&error.to_string(), MESSAGE))
+    options.build(schema).map_err(|error| sanitize(&error.to_string(), MESSAGE))
 }
 
 /// What is wrong with `options`, at most a handful.
 pub(super) fn faults(validator: &Validator, options: &Value) -> Vec<OptionFault> {
     let fault = |error: jsonschema::ValidationError<'_>| OptionFault {
         path: error.instance_path().as_str().split('/').skip(1).map(str::to_owned).collect(),
-        message: plain(&error.to_string(), MESSAGE),
+        message: sanitize(&error.to_string(), MESSAGE),
     };
     validator.iter_errors(options).take(FAULTS).map(fault).collect()
 }

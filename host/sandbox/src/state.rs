@@ -7,30 +7,30 @@ use wasmtime::component::Resource;
 use super::builtin_cache::BuiltinCache;
 use super::clock::Clock;
 use super::error::SandboxError;
-use super::failure::Stop;
+use super::failure::StopReason;
 use super::grants::Grants;
-use super::handles::{Handles, Held, cost};
 use super::limits::{Limits, bytes, exceeded};
-use super::log::Tail;
-use super::meter::Meter;
+use super::log::LogTail;
 use super::model_context::ModelContext;
-use super::wasi_state::{Folders, Wasi};
+use super::resource_meter::ResourceMeter;
+use super::tensor_table::{TensorEntry, TensorTable, cost};
+use super::wasi_state::{GrantedFolders, Wasi};
 use gpux_core::{Registry, StepFailure, Tensor};
 
 /// What every sandbox of a step shares: what it may use and reach.
-pub(super) struct Reach {
+pub(super) struct Capabilities {
     pub(super) limits: Limits,
     pub(super) grants: Grants,
     /// the granted folders, opened
-    pub(super) folders: Folders,
+    pub(super) folders: GrantedFolders,
     pub(super) registry: Arc<Registry>,
     pub(super) builtins: BuiltinCache,
 }
 
-impl Reach {
+impl Capabilities {
     /// Opens the granted folders.
     pub(super) fn new(limits: Limits, mut grants: Grants, registry: Arc<Registry>) -> Result<Self, SandboxError> {
-        let folders = Folders::open(&mut grants)?;
+        let folders = GrantedFolders::open(&mut grants)?;
         Ok(Self { limits, grants, folders, registry, builtins: BuiltinCache::default() })
     }
 }
@@ -49,13 +49,13 @@ pub(super) enum Phase {
 
 /// One running sandbox, as the host's functions see it.
 pub(super) struct State {
-    pub(super) reach: Arc<Reach>,
+    pub(super) capabilities: Arc<Capabilities>,
     pub(super) phase: Phase,
-    pub(super) meter: Meter,
+    pub(super) meter: ResourceMeter,
     pub(super) clock: Clock,
     pub(super) model_context: ModelContext,
-    pub(super) handles: Handles,
-    pub(super) log: Tail,
+    pub(super) handles: TensorTable,
+    pub(super) log: LogTail,
     /// there if anything of WASI is granted
     pub(super) wasi: Option<Box<Wasi>>,
     /// built-in steps and models run so far
@@ -63,17 +63,17 @@ pub(super) struct State {
 }
 
 impl State {
-    pub(super) fn new(reach: Arc<Reach>, phase: Phase, clock: Clock) -> Self {
+    pub(super) fn new(capabilities: Arc<Capabilities>, phase: Phase, clock: Clock) -> Self {
         Self {
-            meter: Meter::new(&reach.limits),
-            log: Tail::new(reach.limits.log),
-            handles: Handles::default(),
-            wasi: reach.grants.any_wasi().then(|| Box::new(Wasi::new(&reach.folders))),
+            meter: ResourceMeter::new(&capabilities.limits),
+            log: LogTail::new(capabilities.limits.log),
+            handles: TensorTable::default(),
+            wasi: capabilities.grants.any_wasi().then(|| Box::new(Wasi::new(&capabilities.folders))),
             calls: 0,
             model_context: ModelContext::default(),
             phase,
             clock,
-            reach,
+            capabilities,
         }
     }
 
@@ -81,7 +81,7 @@ impl State {
     pub(super) fn renew(&mut self, clock: Clock) {
         self.clock = clock;
         self.calls = 0;
-        self.log = Tail::new(self.reach.limits.log);
+        self.log = LogTail::new(self.capabilities.limits.log);
         self.meter.forget_peak();
         if let Some(wasi) = &mut self.wasi {
             wasi.renew();
@@ -89,54 +89,54 @@ impl State {
     }
 
     /// Counts one more built-in step or model that the guest runs.
-    pub(super) fn count_call(&mut self) -> Result<(), Stop> {
-        let limit = self.reach.limits.calls;
+    pub(super) fn count_call(&mut self) -> Result<(), StopReason> {
+        let limit = self.capabilities.limits.calls;
         if self.calls >= limit {
-            return Err(Stop::limit(exceeded("calls", format!("{limit} calls"))));
+            return Err(StopReason::limit(exceeded("calls", format!("{limit} calls"))));
         }
         self.calls += 1;
         Ok(())
     }
 
     /// A handle to a tensor that exists anyway: an input.
-    pub(super) fn lend(&mut self, tensor: Tensor) -> Result<Resource<Tensor>, Stop> {
-        self.room_for_handle()?;
+    pub(super) fn lend(&mut self, tensor: Tensor) -> Result<Resource<Tensor>, StopReason> {
+        self.check_handle_limit()?;
         Ok(self.handles.insert(tensor, 0))
     }
 
     /// A handle to a tensor that the guest made, or had made.
-    pub(super) fn hold(&mut self, tensor: Tensor) -> Result<Resource<Tensor>, Stop> {
-        self.room_for_handle()?;
+    pub(super) fn hold(&mut self, tensor: Tensor) -> Result<Resource<Tensor>, StopReason> {
+        self.check_handle_limit()?;
         let charged = cost(&tensor);
         self.meter.charge(charged)?;
         Ok(self.handles.insert(tensor, charged))
     }
 
     /// Stops the guest if it may hold nothing more: tensors, and what it has of WASI.
-    pub(super) fn room_for_handle(&self) -> Result<(), Stop> {
-        let limit = self.reach.limits.handles;
+    pub(super) fn check_handle_limit(&self) -> Result<(), StopReason> {
+        let limit = self.capabilities.limits.handles;
         let (held, what) = match &self.wasi {
             Some(wasi) => (self.handles.len() + wasi.held(), "handles"),
             None => (self.handles.len(), "tensors"),
         };
         if held >= limit {
-            return Err(Stop::limit(exceeded("handles", format!("{limit} {what}"))));
+            return Err(StopReason::limit(exceeded("handles", format!("{limit} {what}"))));
         }
         Ok(())
     }
 
     /// Whether `size` bytes may go into the guest in one call.
-    pub(super) fn may_cross(&self, size: usize) -> Result<(), Stop> {
-        let limits = &self.reach.limits;
-        if size > limits.copy { Err(Stop::limit(exceeded("copy", bytes(limits.copy)))) } else { Ok(()) }
+    pub(super) fn check_crossing(&self, size: usize) -> Result<(), StopReason> {
+        let limits = &self.capabilities.limits;
+        if size > limits.copy { Err(StopReason::limit(exceeded("copy", bytes(limits.copy)))) } else { Ok(()) }
     }
 
-    pub(super) fn tensor(&self, handle: &Resource<Tensor>) -> Result<&Tensor, Stop> {
+    pub(super) fn tensor(&self, handle: &Resource<Tensor>) -> Result<&Tensor, StopReason> {
         self.handles.get(handle).map(|held| &held.tensor).ok_or_else(dead)
     }
 
     /// A tensor to change; the copy that this may make is counted.
-    pub(super) fn tensor_mut(&mut self, handle: &Resource<Tensor>) -> Result<&mut Tensor, Stop> {
+    pub(super) fn tensor_mut(&mut self, handle: &Resource<Tensor>) -> Result<&mut Tensor, StopReason> {
         let held = self.handles.get_mut(handle).ok_or_else(dead)?;
         if held.charged == 0 {
             let size = cost(&held.tensor);
@@ -147,18 +147,18 @@ impl State {
     }
 
     /// A tensor whose metadata changes: nothing is copied.
-    pub(super) fn metadata_mut(&mut self, handle: &Resource<Tensor>) -> Result<&mut Tensor, Stop> {
+    pub(super) fn metadata_mut(&mut self, handle: &Resource<Tensor>) -> Result<&mut Tensor, StopReason> {
         self.handles.get_mut(handle).map(|held| &mut held.tensor).ok_or_else(dead)
     }
 
     /// Takes a tensor out; its handle is dead.
-    pub(super) fn take(&mut self, handle: &Resource<Tensor>) -> Result<Tensor, Stop> {
-        let Held { tensor, charged } = self.handles.remove(handle).ok_or_else(dead)?;
+    pub(super) fn take(&mut self, handle: &Resource<Tensor>) -> Result<Tensor, StopReason> {
+        let TensorEntry { tensor, charged } = self.handles.remove(handle).ok_or_else(dead)?;
         self.meter.release(charged);
         Ok(tensor)
     }
 }
 
-fn dead() -> Stop {
-    Stop(StepFailure::Failed("it used a tensor that it no longer holds".to_owned()))
+fn dead() -> StopReason {
+    StopReason(StepFailure::Failed("it used a tensor that it no longer holds".to_owned()))
 }

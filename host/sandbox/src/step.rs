@@ -5,8 +5,8 @@ use std::sync::Arc;
 use serde_json::{Value as Json, json};
 
 use super::grants::Capability;
-use super::guest::{Finished, Guest};
-use super::prepare::{Facts, Start};
+use super::guest::{Guest, GuestResult};
+use super::prepare::{ComponentFacts, Start};
 use super::shared::SandboxShared;
 use super::{imports, inspect};
 use gpux_core::{Context, Signature, Step, StepFailure, Value};
@@ -17,7 +17,7 @@ pub struct ComponentStep {
     /// what it was loaded in, for the next that is loaded there
     pub(super) _home: Arc<SandboxShared>,
     pub(super) guest: Guest,
-    pub(super) facts: Facts,
+    pub(super) facts: ComponentFacts,
     pub(super) summary: String,
     pub(super) options: Json,
     pub(super) start: Start,
@@ -27,7 +27,7 @@ pub struct ComponentStep {
 impl ComponentStep {
     /// What it is granted and does not import.
     pub fn unused_grants(&self) -> Vec<Capability> {
-        imports::unused(&self.facts.imports, &self.guest.linked.reach.grants)
+        imports::unused(&self.facts.imports, &self.guest.linked.capabilities.grants)
     }
 
     /// SHA-256 of the component's bytes, in hexadecimal.
@@ -42,19 +42,19 @@ impl Step for ComponentStep {
     }
 
     fn json_depth(&self, _: &[usize]) -> usize {
-        self.guest.linked.reach.limits.json_depth
+        self.guest.linked.capabilities.limits.json_depth
     }
 
     fn run(&self, inputs: Vec<Option<Value>>, context: &mut Context) -> Result<Vec<Value>, StepFailure> {
-        let finished = self.guest.process(inputs, context);
-        let Finished { outcome, memory_peak, log } = finished;
+        let guest_result = self.guest.process(inputs, context);
+        let GuestResult { outcome, memory_peak, log } = guest_result;
         context.memory_peak = Some(memory_peak);
         context.log.extend(log);
         outcome
     }
 
     fn details(&self) -> Json {
-        let reach = &self.guest.linked.reach;
+        let capabilities = &self.guest.linked.capabilities;
         json!({
             "summary": self.summary,
             "digest": self.facts.digest,
@@ -64,9 +64,9 @@ impl Step for ComponentStep {
             "options": self.options,
             "start": self.start,
             "instances": if self.reuse { "reuse" } else { "fresh" },
-            "limits": reach.limits,
-            "grants": reach.grants.to_json(),
-            "can": inspect::granted(&self.facts.imports, &reach.grants),
+            "limits": capabilities.limits,
+            "grants": capabilities.grants.to_json(),
+            "can": inspect::granted(&self.facts.imports, &capabilities.grants),
         })
     }
 }

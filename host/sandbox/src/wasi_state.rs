@@ -13,13 +13,13 @@ use super::grants::{FolderGrant, Grants};
 
 /// The granted folders of a step, open since they were checked.
 #[derive(Clone, Default)]
-pub(super) struct Folders {
+pub(super) struct GrantedFolders {
     pub(super) context: WasiFilesystemCtx,
     /// each with the path that the component knows it by
     pub(super) dirs: Arc<[(Dir, String)]>,
 }
 
-impl Folders {
+impl GrantedFolders {
     pub(super) fn open(grants: &mut Grants) -> Result<Self, SandboxError> {
         if grants.dirs.is_empty() {
             return Ok(Self::default());
@@ -46,7 +46,7 @@ impl Folders {
 
 /// What one sandbox holds of WASI.
 pub(super) struct Wasi {
-    pub(super) folders: Folders,
+    pub(super) folders: GrantedFolders,
     pub(super) table: ResourceTable,
     /// entries of `table`
     pub(super) held: usize,
@@ -60,7 +60,7 @@ pub(super) struct Wasi {
 }
 
 impl Wasi {
-    pub(super) fn new(folders: &Folders) -> Self {
+    pub(super) fn new(folders: &GrantedFolders) -> Self {
         Self {
             folders: folders.clone(),
             table: ResourceTable::new(),

@@ -15,9 +15,9 @@ use super::super::error::SandboxError;
 use super::super::grants::Grants;
 use super::super::limits::{Limits, bytes, exceeded};
 use super::super::native_code::NativeCode;
-use super::processor_timer::Watch;
+use super::processor_timer::ProcessorTimer;
 use super::setup::prepare;
-use super::{Order, Prepared};
+use super::{PrepareRequest, PreparedComponent};
 use gpux_core::CacheDir;
 use gpux_core::Registry;
 use gpux_core::child_process::{self, ChildError};
@@ -29,7 +29,7 @@ const SLACK: Duration = Duration::from_secs(5);
 /// How many times as long as its processor time a compilation may take on a busy machine.
 const BUSY: u32 = 8;
 /// How often a compilation's processor time is looked at.
-const GLANCE: Duration = Duration::from_millis(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 /// Stack of the thread that does the work: what a process's first has.
 const STACK: usize = 8 << 20;
 
@@ -38,7 +38,7 @@ const STALE: Duration = Duration::from_hours(24);
 
 /// What the child is told through a pipe, for it may hold secrets (granted variables).
 #[derive(Serialize, Deserialize)]
-pub struct Request {
+pub struct ChildRequest {
     options: Json,
     limits: Limits,
     grants: Grants,
@@ -48,20 +48,24 @@ pub struct Request {
 
 /// Has `program`, which is gpux, prepare a component and compile it, in the cache. Where that has no
 /// room for it, the system's folder for such things may have.
-pub(crate) fn ask(program: &Path, cache: &CacheDir, order: &Order<'_>) -> Result<Prepared, SandboxError> {
+pub(crate) fn prepare_in_child(
+    program: &Path,
+    cache: &CacheDir,
+    request: &PrepareRequest<'_>,
+) -> Result<PreparedComponent, SandboxError> {
     let here = |error: std::io::Error| SandboxError::Cache(format!("{}: {error}", cache.root().display()));
     let in_cache = || {
         let work = cache.folder("work").map_err(here)?;
-        sweep(&work);
+        remove_stale_folders(&work);
         tempfile::tempdir_in(work).map_err(here)
     };
     let elsewhere = || {
         let folder = std::env::temp_dir();
         tempfile::tempdir_in(&folder).map_err(|error| SandboxError::Cache(format!("{}: {error}", folder.display())))
     };
-    let ask = |folder: Result<TempDir, SandboxError>| ask_in(&folder?, program, order);
-    match ask(in_cache()) {
-        Err(SandboxError::Cache(first)) => match ask(elsewhere()) {
+    let prepare_in_child = |folder: Result<TempDir, SandboxError>| prepare_in_folder(&folder?, program, request);
+    match prepare_in_child(in_cache()) {
+        Err(SandboxError::Cache(first)) => match prepare_in_child(elsewhere()) {
             Err(SandboxError::Cache(second)) => {
                 let hint = "components are set up in $GPUX_CACHE_DIR, or else in $TMPDIR";
                 Err(SandboxError::Cache(format!("{first}, nor {second}; {hint}")))
@@ -73,22 +77,27 @@ pub(crate) fn ask(program: &Path, cache: &CacheDir, order: &Order<'_>) -> Result
 }
 
 /// The same, by way of files in `folder`.
-fn ask_in(folder: &TempDir, program: &Path, order: &Order<'_>) -> Result<Prepared, SandboxError> {
+fn prepare_in_folder(
+    folder: &TempDir,
+    program: &Path,
+    request: &PrepareRequest<'_>,
+) -> Result<PreparedComponent, SandboxError> {
     let here = |error: std::io::Error| SandboxError::Cache(format!("{}: {error}", folder.path().display()));
     let path = |name: &str| folder.path().join(name);
-    let request = Request {
-        options: order.options.clone(),
-        limits: order.limits.clone(),
-        grants: order.grants.clone(),
-        folders: order.grants.dirs.iter().map(|dir| dir.opened.as_ref()?.identity()).collect(),
+    let child_request = ChildRequest {
+        options: request.options.clone(),
+        limits: request.limits.clone(),
+        grants: request.grants.clone(),
+        folders: request.grants.dirs.iter().map(|dir| dir.opened.as_ref()?.identity()).collect(),
     };
-    let mut request = serde_json::to_vec(&request).map_err(|error| SandboxError::Engine(error.to_string()))?;
-    request.push(b'\n');
-    std::fs::write(path(COMPONENT), order.bytes).map_err(here)?;
+    let mut child_request =
+        serde_json::to_vec(&child_request).map_err(|error| SandboxError::Engine(error.to_string()))?;
+    child_request.push(b'\n');
+    std::fs::write(path(COMPONENT), request.bytes).map_err(here)?;
     let arguments = ["__prepare-component".as_ref(), folder.path().as_os_str()];
-    let answer: Result<Prepared, SandboxError> =
-        child_process::ask_about(program, &arguments, request, patience(order.limits))
-            .map_err(|fault| ended(&fault, order.limits))?;
+    let answer: Result<PreparedComponent, SandboxError> =
+        child_process::ask_about(program, &arguments, child_request, child_timeout(request.limits))
+            .map_err(|fault| child_error(&fault, request.limits))?;
     let mut prepared = answer?;
     if let Ok(ready) = &mut prepared.ready {
         ready.code = Some(NativeCode::from_bytes(std::fs::read(path(CODE)).map_err(here)?));
@@ -97,7 +106,7 @@ fn ask_in(folder: &TempDir, program: &Path, order: &Order<'_>) -> Result<Prepare
 }
 
 /// Removes what processes that were killed have left.
-fn sweep(work: &Path) {
+fn remove_stale_folders(work: &Path) {
     let Ok(folders) = std::fs::read_dir(work) else { return };
     for folder in folders.flatten() {
         let age = folder.metadata().and_then(|facts| facts.modified()).ok().and_then(|made| made.elapsed().ok());
@@ -110,24 +119,24 @@ fn sweep(work: &Path) {
 
 /// Does `work` on a thread of its own, as long as what counts of it stays within `limit`. Nothing
 /// interrupts a compiler: out of time, the thread is left to end with the process.
-fn within<T: Send + 'static>(
+fn run_within<T: Send + 'static>(
     limit: Duration,
-    work: impl FnOnce(&Watch) -> Result<T, SandboxError> + Send + 'static,
+    work: impl FnOnce(&ProcessorTimer) -> Result<T, SandboxError> + Send + 'static,
 ) -> Result<T, SandboxError> {
-    let watch = Arc::new(Watch::default());
+    let timer = Arc::new(ProcessorTimer::default());
     let (sender, receiver) = mpsc::channel();
-    let watched = watch.clone();
+    let shared_timer = timer.clone();
     let work = move || {
         // Nobody waits for it any more if this fails.
-        let _ = sender.send(work(&watched));
+        let _ = sender.send(work(&shared_timer));
     };
     let thread = std::thread::Builder::new().name("gpux-prepare".to_owned()).stack_size(STACK).spawn(work);
     thread.map_err(|error| SandboxError::Engine(format!("the compiler has no thread: {error}")))?;
     loop {
-        let left = limit.saturating_sub(watch.taken());
-        match receiver.recv_timeout(left.clamp(Duration::from_millis(1), GLANCE)) {
+        let left = limit.saturating_sub(timer.elapsed());
+        match receiver.recv_timeout(left.clamp(Duration::from_millis(1), POLL_INTERVAL)) {
             Ok(done) => return done,
-            Err(RecvTimeoutError::Timeout) if watch.taken() < limit => {}
+            Err(RecvTimeoutError::Timeout) if timer.elapsed() < limit => {}
             Err(RecvTimeoutError::Timeout) => return Err(out_of_time(limit)),
             Err(RecvTimeoutError::Disconnected) => {
                 return Err(SandboxError::Compile("the compiler panicked".to_owned()));
@@ -145,13 +154,13 @@ fn out_of_time(limit: Duration) -> SandboxError {
 const SETUPS: u32 = 4;
 
 /// How long the child may take: all compiling and all setups.
-fn patience(limits: &Limits) -> Duration {
+fn child_timeout(limits: &Limits) -> Duration {
     let setups = limits.setup_time.saturating_mul(SETUPS);
     limits.compile_time.saturating_mul(BUSY).saturating_add(setups).saturating_add(SLACK)
 }
 
 /// A child that gave no answer ran into one of its bounds, or broke.
-fn ended(fault: &ChildError, limits: &Limits) -> SandboxError {
+fn child_error(fault: &ChildError, limits: &Limits) -> SandboxError {
     match fault {
         ChildError::Timeout(_) => out_of_time(limits.compile_time),
         ChildError::Start(_) => SandboxError::Engine(fault.to_string()),
@@ -168,31 +177,42 @@ fn ended(fault: &ChildError, limits: &Limits) -> SandboxError {
 
 /// What `gpux __prepare-component FOLDER` does with what it was told, and prints on one line. Bounds
 /// the memory of the whole process, so nothing else may be done in it.
-pub fn answer(folder: &Path, request: std::io::Result<Request>, registry: Registry) -> String {
-    let told = request.map_err(|error| SandboxError::Engine(error.to_string()));
-    serde_json::to_string(&told.and_then(|request| work(folder.to_owned(), request, registry))).unwrap_or_default()
+pub fn answer(folder: &Path, child_request: std::io::Result<ChildRequest>, registry: Registry) -> String {
+    let child_request = child_request.map_err(|error| SandboxError::Engine(error.to_string()));
+    serde_json::to_string(&child_request.and_then(|child_request| work(folder.to_owned(), child_request, registry)))
+        .unwrap_or_default()
 }
 
-fn work(folder: PathBuf, request: Request, registry: Registry) -> Result<Prepared, SandboxError> {
+fn work(folder: PathBuf, child_request: ChildRequest, registry: Registry) -> Result<PreparedComponent, SandboxError> {
     child_process::give_way();
-    child_process::bound_processor_time(patience(&request.limits));
-    child_process::bound_memory(Some(request.limits.compile_memory as u64));
-    within(request.limits.compile_time, move |watch| set_up(&folder, request, registry, watch))
+    child_process::bound_processor_time(child_timeout(&child_request.limits));
+    child_process::bound_memory(Some(child_request.limits.compile_memory as u64));
+    run_within(child_request.limits.compile_time, move |timer| set_up(&folder, child_request, registry, timer))
 }
 
-fn set_up(folder: &Path, request: Request, registry: Registry, watch: &Watch) -> Result<Prepared, SandboxError> {
+fn set_up(
+    folder: &Path,
+    child_request: ChildRequest,
+    registry: Registry,
+    timer: &ProcessorTimer,
+) -> Result<PreparedComponent, SandboxError> {
     let here = |error: std::io::Error| SandboxError::Cache(format!("{}: {error}", folder.display()));
-    let Request { options, limits, mut grants, folders } = request;
+    let ChildRequest { options, limits, mut grants, folders } = child_request;
     for (dir, known) in grants.dirs.iter_mut().zip(folders) {
         let opened = dir.open(known).map(drop);
         opened.map_err(|error| SandboxError::Folder { folder: dir.folder.clone(), why: error.to_string() })?;
     }
     let bytes = std::fs::read(folder.join(COMPONENT)).map_err(here)?;
-    let order =
-        Order { bytes: &bytes, options: &options, limits: &limits, grants: &grants, registry: &Arc::new(registry) };
-    let mut prepared = prepare(&order, watch)?;
+    let request = PrepareRequest {
+        bytes: &bytes,
+        options: &options,
+        limits: &limits,
+        grants: &grants,
+        registry: &Arc::new(registry),
+    };
+    let mut prepared = prepare(&request, timer)?;
     if let Ok(ready) = &mut prepared.ready {
-        ready.compile(&engine::compiler()?, &bytes, watch)?;
+        ready.compile(&engine::compiler()?, &bytes, timer)?;
         let code = ready.code.as_ref().map_or(&[][..], NativeCode::as_bytes);
         std::fs::write(folder.join(CODE), code).map_err(here)?;
     }
@@ -215,7 +235,7 @@ mod tests {
             let made = SystemTime::now() - Duration::from_hours(hours);
             std::fs::File::open(folder).unwrap().set_modified(made).unwrap();
         }
-        sweep(work.path());
+        remove_stale_folders(work.path());
         let left = ["now", "today", "yesterday"].map(|name| work.path().join(name).exists());
         assert_eq!(left, [true, true, false]);
     }

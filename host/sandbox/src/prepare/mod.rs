@@ -3,13 +3,13 @@
 //! request starts.
 //!
 //! All of this is a stranger's work, compiling included, so it happens in a child process within
-//! bounds (`child`), and what came of it is remembered (`kept`).
+//! bounds (`child`), and what came of it is remembered (`snapshot_cache`).
 
 mod child;
-mod kept;
 mod processor_timer;
 mod setup;
 mod snapshot;
+mod snapshot_cache;
 mod tree;
 
 use std::fmt;
@@ -19,10 +19,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
 
 pub use self::child::answer as prepare_answer;
-pub(super) use self::child::ask;
-pub(super) use self::kept::Kept;
-pub(super) use self::processor_timer::Watch;
+pub(super) use self::child::prepare_in_child;
+pub(super) use self::processor_timer::ProcessorTimer;
 pub(super) use self::setup::{prepare, signature};
+pub(super) use self::snapshot_cache::SnapshotCache;
 use super::component::ComponentKind;
 use super::error::SandboxError;
 use super::grants::Grants;
@@ -32,7 +32,7 @@ use super::native_code::NativeCode;
 use gpux_core::{Registry, Signature};
 
 /// A component that is to be prepared, and for what.
-pub(super) struct Order<'a> {
+pub(super) struct PrepareRequest<'a> {
     pub(super) bytes: &'a [u8],
     /// an object
     pub(super) options: &'a Json,
@@ -43,15 +43,15 @@ pub(super) struct Order<'a> {
 
 /// A component as far as it could be prepared.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) struct Prepared {
-    pub(super) facts: Facts,
-    pub(super) described: Option<Described>,
-    pub(super) ready: Result<Ready, SandboxError>,
+pub(super) struct PreparedComponent {
+    pub(super) facts: ComponentFacts,
+    pub(super) described: Option<ComponentDescription>,
+    pub(super) ready: Result<ConfiguredComponent, SandboxError>,
 }
 
 /// What a component is, whatever it does.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct Facts {
+pub(super) struct ComponentFacts {
     /// SHA-256 of its bytes as given, in hexadecimal
     pub(super) digest: String,
     /// bytes as given
@@ -65,14 +65,14 @@ pub(super) struct Facts {
 
 /// What a component says about itself.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct Described {
+pub(super) struct ComponentDescription {
     pub(super) summary: String,
     pub(super) options_schema: Json,
 }
 
 /// A configured component.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct Ready {
+pub(super) struct ConfiguredComponent {
     pub(super) signature: Signature,
     pub(super) start: Start,
     /// the snapshot, a component's bytes, until it is compiled

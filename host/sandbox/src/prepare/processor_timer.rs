@@ -8,34 +8,34 @@ use gpux_core::child_process;
 /// What the machinery around a component may take of the processor: compiling it, taking it apart,
 /// and its snapshot. The guest's own work has clocks of its own, and does not count.
 #[derive(Default)]
-pub(crate) struct Watch(Mutex<Spent>);
+pub(crate) struct ProcessorTimer(Mutex<TimerState>);
 
 #[derive(Default)]
-struct Spent {
+struct TimerState {
     before: Duration,
     /// the processor's time when the work that goes on began
     since: Option<Duration>,
 }
 
-impl Watch {
+impl ProcessorTimer {
     /// Does work that counts. What counts is not nested.
-    pub(super) fn during<T>(&self, work: impl FnOnce() -> T) -> T {
-        self.spent().since = Some(child_process::processor_time());
+    pub(super) fn measure<T>(&self, work: impl FnOnce() -> T) -> T {
+        self.state().since = Some(child_process::processor_time());
         let done = work();
-        let mut spent = self.spent();
+        let mut state = self.state();
         let now = child_process::processor_time();
-        if let Some(since) = spent.since.take() {
-            spent.before += now.saturating_sub(since);
+        if let Some(since) = state.since.take() {
+            state.before += now.saturating_sub(since);
         }
         done
     }
 
-    pub(super) fn taken(&self) -> Duration {
-        let spent = self.spent();
-        spent.before + spent.since.map_or(Duration::ZERO, |since| child_process::processor_time().saturating_sub(since))
+    pub(super) fn elapsed(&self) -> Duration {
+        let state = self.state();
+        state.before + state.since.map_or(Duration::ZERO, |since| child_process::processor_time().saturating_sub(since))
     }
 
-    fn spent(&self) -> MutexGuard<'_, Spent> {
+    fn state(&self) -> MutexGuard<'_, TimerState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

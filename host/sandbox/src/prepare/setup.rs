@@ -6,78 +6,83 @@ use std::sync::Arc;
 use wasmtime::component::Instance;
 use wasmtime::{Engine, Store};
 
-use super::super::checked;
 use super::super::clock::Clock;
-use super::super::component::{Compiled, ComponentKind, componentize};
-use super::super::engine::Machine;
+use super::super::component::{CompiledComponent, ComponentKind, componentize};
+use super::super::engine::SandboxEngine;
 use super::super::error::SandboxError;
 use super::super::failure::failure;
+use super::super::guest_output;
 use super::super::limits::exceeded;
-use super::super::linked::Linked;
+use super::super::linked_component::LinkedComponent;
 use super::super::native_code::NativeCode;
 use super::super::schema;
-use super::super::state::{Phase, Reach, State};
-use super::processor_timer::Watch;
+use super::super::state::{Capabilities, Phase, State};
+use super::processor_timer::ProcessorTimer;
 use super::snapshot::Instrumented;
 use super::tree;
-use super::{Described, Facts, Order, Prepared, Ready, Start};
+use super::{ComponentDescription, ComponentFacts, ConfiguredComponent, PrepareRequest, PreparedComponent, Start};
 use gpux_core::Signature;
 use gpux_core::files::digest;
 
 /// Describes and configures a component, and takes its snapshot. What is done to the component,
-/// not by it, goes by `watch`.
-pub(crate) fn prepare(order: &Order<'_>, watch: &Watch) -> Result<Prepared, SandboxError> {
-    let kind = ComponentKind::of(order.bytes)?;
-    let component = watch.during(|| componentize(order.bytes))?;
-    let machine = Arc::new(Machine::for_setup()?);
-    let instrumented = watch.during(|| Instrumented::new(&component, order.grants));
-    let (compiled, instrumented) = watch.during(|| choose(&machine.engine, &component, instrumented))?;
+/// not by it, goes by `timer`.
+pub(crate) fn prepare(request: &PrepareRequest<'_>, timer: &ProcessorTimer) -> Result<PreparedComponent, SandboxError> {
+    let kind = ComponentKind::of(request.bytes)?;
+    let component = timer.measure(|| componentize(request.bytes))?;
+    let engine = Arc::new(SandboxEngine::for_setup()?);
+    let instrumented = timer.measure(|| Instrumented::new(&component, request.grants));
+    let (compiled, instrumented) = timer.measure(|| choose(&engine.wasmtime, &component, instrumented))?;
     let compiled = Arc::new(compiled);
-    let facts = Facts {
-        digest: digest(order.bytes),
-        size: order.bytes.len(),
+    let facts = ComponentFacts {
+        digest: digest(request.bytes),
+        size: request.bytes.len(),
         kind,
-        imports: compiled.needs(),
+        imports: compiled.imports(),
         exports: compiled.exports.clone(),
     };
     let mut described = None;
-    let mut ready = setup(&machine, &compiled, &instrumented, order, &mut described, watch);
+    let mut ready = setup(&engine, &compiled, &instrumented, request, &mut described, timer);
     if let (Err(SandboxError::Setup { .. }), Ok(Instrumented { traps_handles: true, .. })) = (&ready, &instrumented) {
         // It may be only what was done to it that stopped it.
         let why = "it makes resource handles before its first request, which no snapshot can hold".to_owned();
-        let compiled = Arc::new(watch.during(|| Compiled::new(&machine.engine, &component))?);
-        ready = setup(&machine, &compiled, &Err(why), order, &mut described, watch);
+        let compiled = Arc::new(timer.measure(|| CompiledComponent::new(&engine.wasmtime, &component))?);
+        ready = setup(&engine, &compiled, &Err(why), request, &mut described, timer);
     }
-    Ok(Prepared { facts, described, ready })
+    Ok(PreparedComponent { facts, described, ready })
 }
 
-impl Ready {
+impl ConfiguredComponent {
     const fn new(signature: Signature, start: Start, snapshot: Option<Vec<u8>>) -> Self {
         Self { signature, start, snapshot, digest: String::new(), code: None }
     }
 
     /// Compiles what requests will run: the snapshot, or the component in `bytes` where there is none.
-    pub(crate) fn compile(&mut self, engine: &Engine, bytes: &[u8], watch: &Watch) -> Result<(), SandboxError> {
+    pub(crate) fn compile(
+        &mut self,
+        engine: &Engine,
+        bytes: &[u8],
+        timer: &ProcessorTimer,
+    ) -> Result<(), SandboxError> {
         let component = match self.snapshot.take() {
             Some(snapshot) => Cow::Owned(snapshot),
-            None => watch.during(|| componentize(bytes))?,
+            None => timer.measure(|| componentize(bytes))?,
         };
         self.digest = digest(&component);
-        self.code = Some(watch.during(|| NativeCode::compile(engine, &component))?);
+        self.code = Some(timer.measure(|| NativeCode::compile(engine, &component))?);
         Ok(())
     }
 }
 
 /// The component with what a snapshot needs, or else as it is and why.
-type Chosen<'a> = Result<Instrumented<'a>, String>;
+type InstrumentResult<'a> = Result<Instrumented<'a>, String>;
 
 fn choose<'a>(
     engine: &Engine,
     component: &[u8],
-    instrumented: Chosen<'a>,
-) -> Result<(Compiled, Chosen<'a>), SandboxError> {
+    instrumented: InstrumentResult<'a>,
+) -> Result<(CompiledComponent, InstrumentResult<'a>), SandboxError> {
     let why = match instrumented {
-        Ok(instrumented) => match Compiled::new(engine, &instrumented.component) {
+        Ok(instrumented) => match CompiledComponent::new(engine, &instrumented.component) {
             Ok(mut compiled) => {
                 compiled.exports.retain(|name| !tree::is_passed_out(name));
                 return Ok((compiled, Ok(instrumented)));
@@ -86,31 +91,31 @@ fn choose<'a>(
         },
         Err(why) => why,
     };
-    Ok((Compiled::new(engine, component)?, Err(why)))
+    Ok((CompiledComponent::new(engine, component)?, Err(why)))
 }
 
 fn setup(
-    machine: &Arc<Machine>,
-    compiled: &Arc<Compiled>,
-    instrumented: &Chosen<'_>,
-    order: &Order<'_>,
-    described: &mut Option<Described>,
-    watch: &Watch,
-) -> Result<Ready, SandboxError> {
-    within_limits(compiled, order)?;
-    let reach = Reach::new(order.limits.clone(), order.grants.clone(), order.registry.clone())?;
-    let linked = Linked::new(machine.clone(), compiled.clone(), reach)?;
+    engine: &Arc<SandboxEngine>,
+    compiled: &Arc<CompiledComponent>,
+    instrumented: &InstrumentResult<'_>,
+    request: &PrepareRequest<'_>,
+    described: &mut Option<ComponentDescription>,
+    timer: &ProcessorTimer,
+) -> Result<ConfiguredComponent, SandboxError> {
+    within_limits(compiled, request)?;
+    let capabilities = Capabilities::new(request.limits.clone(), request.grants.clone(), request.registry.clone())?;
+    let linked = LinkedComponent::new(engine.clone(), compiled.clone(), capabilities)?;
     let description = describe(&linked)?;
     // A schema can be work without end, too.
-    let options_schema = watch.during(|| schema::parse(&description.options_schema))?;
-    let Described { options_schema, .. } =
-        described.insert(Described { summary: checked::summary(&description.summary), options_schema });
-    watch.during(|| schema::check(options_schema, order.options))?;
-    configure(&linked, &order.options.to_string(), instrumented, watch)
+    let options_schema = timer.measure(|| schema::parse(&description.options_schema))?;
+    let ComponentDescription { options_schema, .. } =
+        described.insert(ComponentDescription { summary: guest_output::summary(&description.summary), options_schema });
+    timer.measure(|| schema::check(options_schema, request.options))?;
+    configure(&linked, &request.options.to_string(), instrumented, timer)
 }
 
-fn within_limits(compiled: &Compiled, order: &Order<'_>) -> Result<(), SandboxError> {
-    let limits = order.limits;
+fn within_limits(compiled: &CompiledComponent, request: &PrepareRequest<'_>) -> Result<(), SandboxError> {
+    let limits = request.limits;
     let Some(needs) = compiled.component.resources_required() else { return Ok(()) };
     for (name, needed, limit) in
         [("memories", needs.num_memories, limits.memories), ("tables", needs.num_tables, limits.tables)]
@@ -122,17 +127,17 @@ fn within_limits(compiled: &Compiled, order: &Order<'_>) -> Result<(), SandboxEr
     Ok(())
 }
 
-fn store(linked: &Linked) -> Store<State> {
-    linked.store(Phase::Setup, Clock::start("setup_time", linked.reach.limits.setup_time, None))
+fn store(linked: &LinkedComponent) -> Store<State> {
+    linked.store(Phase::Setup, Clock::start("setup_time", linked.capabilities.limits.setup_time, None))
 }
 
 fn failed(call: &'static str, error: &wasmtime::Error, store: Store<State>) -> SandboxError {
-    let State { log, reach, .. } = store.into_data();
-    let failure = failure(error, &reach.limits, &log);
+    let State { log, capabilities, .. } = store.into_data();
+    let failure = failure(error, &capabilities.limits, &log);
     SandboxError::Setup { call: call.into(), failure, log: log.into_lines() }
 }
 
-fn describe(linked: &Linked) -> Result<super::super::bindings::step::Description, SandboxError> {
+fn describe(linked: &LinkedComponent) -> Result<super::super::bindings::step::Description, SandboxError> {
     let _slot = linked.slot(None);
     let mut store = store(linked);
     let _running = linked.running();
@@ -141,13 +146,18 @@ fn describe(linked: &Linked) -> Result<super::super::bindings::step::Description
 
 /// What a step that no snapshot holds takes and gives now: a folder, a variable or a clock may have
 /// told it something else when it was prepared.
-pub(crate) fn signature(linked: &Linked, options: &str) -> Result<Signature, SandboxError> {
-    Ok(configure(linked, options, &Err(String::new()), &Watch::default())?.signature)
+pub(crate) fn signature(linked: &LinkedComponent, options: &str) -> Result<Signature, SandboxError> {
+    Ok(configure(linked, options, &Err(String::new()), &ProcessorTimer::default())?.signature)
 }
 
 /// What the step takes and gives with `options`, and how its requests start. Also makes sure that
 /// `process` is callable.
-fn configure(linked: &Linked, options: &str, instrumented: &Chosen<'_>, watch: &Watch) -> Result<Ready, SandboxError> {
+fn configure(
+    linked: &LinkedComponent,
+    options: &str,
+    instrumented: &InstrumentResult<'_>,
+    timer: &ProcessorTimer,
+) -> Result<ConfiguredComponent, SandboxError> {
     let _slot = linked.slot(None);
     let mut store = store(linked);
     let _running = linked.running();
@@ -166,23 +176,23 @@ fn configure(linked: &Linked, options: &str, instrumented: &Chosen<'_>, watch: &
         Ok(given) => given,
         Err(error) => {
             let log = store.into_data().log.into_lines();
-            return Err(SandboxError::Setup { call: "configure".into(), failure: checked::failure(&error), log });
+            return Err(SandboxError::Setup { call: "configure".into(), failure: guest_output::failure(&error), log });
         }
     };
-    let signature = checked::signature(given, &linked.reach.limits)
+    let signature = guest_output::signature(given, &linked.capabilities.limits)
         .map_err(|what| SandboxError::Contract { call: "configure".into(), what })?;
-    Ok(match watch.during(|| take(instrumented, store, instance)) {
-        Ok(snapshot) => Ready::new(signature, Start::Snapshot, Some(snapshot)),
-        Err(why) => Ready::new(signature, Start::Configure { why }, None),
+    Ok(match timer.measure(|| take(instrumented, store, instance)) {
+        Ok(snapshot) => ConfiguredComponent::new(signature, Start::Snapshot, Some(snapshot)),
+        Err(why) => ConfiguredComponent::new(signature, Start::Configure { why }, None),
     })
 }
 
-fn take(instrumented: &Chosen<'_>, mut store: Store<State>, instance: Instance) -> Result<Vec<u8>, String> {
+fn take(instrumented: &InstrumentResult<'_>, mut store: Store<State>, instance: Instance) -> Result<Vec<u8>, String> {
     let instrumented = instrumented.as_ref().map_err(Clone::clone)?;
     if store.data().handles.len() > 0 {
         return Err("`configure` kept a tensor, which no snapshot can hold".to_owned());
     }
-    let limit = store.data().reach.limits.setup_time;
+    let limit = store.data().capabilities.limits.setup_time;
     store.data_mut().clock = Clock::start("setup_time", limit, None);
     instrumented.take(&mut store, instance)
 }

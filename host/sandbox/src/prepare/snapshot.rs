@@ -8,7 +8,7 @@ use wasmtime::component::{ComponentNamedList, Instance, Lift, WasmList};
 use wasmtime_wizer::{ComponentContext, ComponentInstanceState, Wizer};
 
 use super::super::grants::Grants;
-use super::super::log::plain;
+use super::super::log::sanitize;
 use super::super::state::State;
 use super::tree::{Leaf, Tree};
 use gpux_core::catch_panic::catch_panic;
@@ -39,7 +39,7 @@ impl<'a> Instrumented<'a> {
         let (mut leaves, mut instrumented) = (Vec::new(), Vec::new());
         for leaf in tree.leaves() {
             let ready = catch_panic(|| Wizer::new().instrument_component(leaf.component));
-            let (context, mut component) = ready?.map_err(|error| plain(&format!("{error:#}"), REASON))?;
+            let (context, mut component) = ready?.map_err(|error| sanitize(&format!("{error:#}"), REASON))?;
             traps_handles |= trap_new_handles(&mut component);
             leaves.push((leaf, context));
             instrumented.push(component);
@@ -49,7 +49,7 @@ impl<'a> Instrumented<'a> {
 
     /// The snapshot of `instance`, which is spent.
     pub(super) fn take(&self, store: &mut Store<State>, instance: Instance) -> Result<Vec<u8>, String> {
-        let memories = store.data().reach.limits.memories;
+        let memories = store.data().capabilities.limits.memories;
         store.data_mut().meter.give(memories.saturating_mul(SPARE));
         // The memories themselves come through the same door as a guest's values.
         store.set_hostcall_fuel(usize::MAX);
@@ -58,10 +58,10 @@ impl<'a> Instrumented<'a> {
             let mut reader = Reader { store, instance, access: &leaf.access, fault: None };
             let snapshot = catch_panic(|| ready(Wizer::new().snapshot_component(context, &mut reader)));
             if let Some(fault) = reader.fault {
-                return Err(plain(&fault, REASON));
+                return Err(sanitize(&fault, REASON));
             }
             let snapshot = snapshot?.ok_or("the snapshotter waits")?;
-            taken.push(snapshot.map_err(|error| plain(&format!("{error:#}"), REASON))?);
+            taken.push(snapshot.map_err(|error| sanitize(&format!("{error:#}"), REASON))?);
         }
         Ok(self.tree.rebuilt(&taken))
     }

@@ -87,7 +87,7 @@ fn imports_that_are_not_offered_are_named() {
     };
     // Without the export, the world is wrong before the imports are.
     assert!(problem("wasi:sockets/tcp@0.2.0").contains("no pipeline step"));
-    let compiled = |import: &str| Compiled::new(&SANDBOX.machine().engine, &importing(import)).unwrap();
+    let compiled = |import: &str| CompiledComponent::new(&SANDBOX.engine().wasmtime, &importing(import)).unwrap();
     let error = |import: &str| compiled(import).linker(&Grants::default()).err().unwrap().to_string();
     assert_eq!(
         error("wasi:sockets/tcp@0.2.0"),

@@ -53,7 +53,7 @@ fn a_deadline_after_a_long_rest() {
     let sandbox = Sandbox::new(SandboxOptions { slots: 2, ..SandboxOptions::default() }).unwrap();
     let request = LoadRequest { options: json!({"attack": "spin"}), limits: small(), ..LoadRequest::default() };
     let step = sandbox.load(&HOSTILE, &request).unwrap();
-    while !sandbox.machine().ticker.is_asleep() {
+    while !sandbox.engine().ticker.is_asleep() {
         std::thread::yield_now();
     }
     assert!(matches!(run(&step, "x"), Err(StepFailure::Limit(limit)) if limit.limit == "time"));

@@ -16,9 +16,9 @@ fn the_same_without_a_snapshot() {
     let again = {
         let mut step = load("echo", Limits::default()).unwrap();
         let bytes = componentize(&HOSTILE).unwrap();
-        let compiled = Arc::new(Compiled::new(&SANDBOX.machine().engine, &bytes).unwrap());
-        let reach = Reach::new(Limits::default(), Grants::default(), Arc::default()).unwrap();
-        step.guest.linked = Linked::new(SANDBOX.machine().clone(), compiled, reach).unwrap();
+        let compiled = Arc::new(CompiledComponent::new(&SANDBOX.engine().wasmtime, &bytes).unwrap());
+        let capabilities = Capabilities::new(Limits::default(), Grants::default(), Arc::default()).unwrap();
+        step.guest.linked = LinkedComponent::new(SANDBOX.engine().clone(), compiled, capabilities).unwrap();
         step.guest.options = Some(json!({"attack": "echo"}).to_string());
         step
     };
@@ -108,14 +108,14 @@ fn one_process_has_one_sandbox() {
     let options = || SandboxOptions { slots: 3, ..SandboxOptions::default() };
     let first = Sandbox::shared(options()).unwrap();
     let step = first.load(&HOSTILE, &LoadRequest { options: json!({"attack": "echo"}), ..LoadRequest::default() });
-    let machine = Arc::downgrade(first.machine());
+    let engine = Arc::downgrade(first.engine());
     drop(first);
     let second = Sandbox::shared(options()).unwrap();
-    assert!(std::ptr::eq(machine.as_ptr(), &raw const **second.machine()), "the step keeps it");
+    assert!(std::ptr::eq(engine.as_ptr(), &raw const **second.engine()), "the step keeps it");
     let other = Sandbox::shared(SandboxOptions { slots: 4, ..options() }).unwrap();
-    assert!(!std::ptr::eq(machine.as_ptr(), &raw const **other.machine()), "the operator said something else");
+    assert!(!std::ptr::eq(engine.as_ptr(), &raw const **other.engine()), "the operator said something else");
     drop((step, second));
-    assert!(machine.upgrade().is_none(), "nobody uses it any more");
+    assert!(engine.upgrade().is_none(), "nobody uses it any more");
 }
 
 #[test]

@@ -16,9 +16,9 @@ use std::sync::{Arc, LazyLock};
 
 use serde_json::json;
 
-use super::component::{Compiled, componentize};
-use super::linked::Linked;
-use super::state::Reach;
+use super::component::{CompiledComponent, componentize};
+use super::linked_component::LinkedComponent;
+use super::state::Capabilities;
 use super::{ComponentStep, Grants, Limits, LoadRequest, Sandbox, SandboxError, SandboxOptions};
 use gpux_core::CacheDir;
 use gpux_core::{

@@ -3,7 +3,7 @@
 use std::sync::{Barrier, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
-use super::super::engine::Machine;
+use super::super::engine::SandboxEngine;
 use super::*;
 use gpux_core::Waits;
 
@@ -99,21 +99,21 @@ impl Waits for Anybody {
 
 #[test]
 fn whoever_goes_on_after_a_wait_leaves_a_slot_for_each_core() {
-    let machine: Arc<OnceLock<Weak<Machine>>> = Arc::default();
-    let seen = machine.clone();
+    let engine: Arc<OnceLock<Weak<SandboxEngine>>> = Arc::default();
+    let seen = engine.clone();
     let cores = std::thread::available_parallelism().map_or(1, usize::from) as u32;
     let sandbox = sandbox(cores + 1);
     let step = step(&sandbox, move |context| {
-        let (waits, machine) = (context.waits.as_ref().unwrap(), seen.get().unwrap().upgrade().unwrap());
+        let (waits, engine) = (context.waits.as_ref().unwrap(), seen.get().unwrap().upgrade().unwrap());
         // A second wait needs no second place.
         for _ in 0..2 {
             waits.begin();
             waits.end(Duration::ZERO);
-            assert!(machine.place().is_none(), "its instance is still there");
+            assert!(engine.idle_permit().is_none(), "its instance is still there");
         }
     });
-    machine.set(Arc::downgrade(sandbox.machine())).unwrap();
+    engine.set(Arc::downgrade(sandbox.engine())).unwrap();
     let mut context = Context { waits: Some(Arc::new(Anybody)), ..Context::default() };
     assert_eq!(run_in(&step, "x", &mut context), Ok("seen".into()));
-    assert!(sandbox.machine().place().is_some());
+    assert!(sandbox.engine().idle_permit().is_some());
 }

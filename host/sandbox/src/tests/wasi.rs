@@ -8,8 +8,8 @@ use wasmtime_wasi::p2::bindings::cli::stdout;
 use wasmtime_wasi::p2::bindings::sync::io::streams;
 
 use super::super::clock::Clock;
-use super::super::state::{Phase, Reach, State};
-use super::super::{Because, Capability, EnvGrant, FolderGrant, Start};
+use super::super::state::{Capabilities, Phase, State};
+use super::super::{Capability, EnvGrant, FolderGrant, RefusalReason, Start};
 use super::*;
 
 static ALL: LazyLock<Vec<u8>> = LazyLock::new(|| guest("hostile-wasi/all.wasm"));
@@ -28,8 +28,8 @@ fn step(grants: Grants, limits: Limits) -> ComponentStep {
 
 /// A sandbox as the host's functions see it, without a guest.
 fn state(grants: Grants, time: Duration) -> State {
-    let reach = Reach::new(Limits::default(), grants, Arc::default()).unwrap();
-    State::new(Arc::new(reach), Phase::Request, Clock::start("time", time, None))
+    let capabilities = Capabilities::new(Limits::default(), grants, Arc::default()).unwrap();
+    State::new(Arc::new(capabilities), Phase::Request, Clock::start("time", time, None))
 }
 
 fn small() -> Limits {
@@ -328,11 +328,11 @@ fn a_folder_that_is_gone_is_named() {
 }
 
 fn refused(bytes: &[u8], grants: &Grants) -> Vec<Capability> {
-    let capability = |because| match because {
-        Because::NotGranted(capability) => Some(capability),
-        Because::Never(_) => None,
+    let capability = |reason| match reason {
+        RefusalReason::NotGranted(capability) => Some(capability),
+        RefusalReason::Never(_) => None,
     };
-    SANDBOX.refusals(bytes, grants).unwrap().into_iter().filter_map(|refusal| capability(refusal.because)).collect()
+    SANDBOX.refusals(bytes, grants).unwrap().into_iter().filter_map(|refusal| capability(refusal.reason)).collect()
 }
 
 #[test]

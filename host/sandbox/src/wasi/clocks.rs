@@ -7,13 +7,13 @@ use wasmtime_wasi::p2::DynPollable;
 use wasmtime_wasi::p2::bindings::clocks::{monotonic_clock, wall_clock};
 use wasmtime_wasi::p2::bindings::sync::io::poll;
 
-use super::super::failure::Stop;
+use super::super::failure::StopReason;
 use super::super::state::State;
 use gpux_core::StepFailure;
 
 /// What a guest may wait for.
 #[derive(Clone, Copy)]
-pub(super) enum Wake {
+pub(super) enum Pollable {
     /// a stream, which is always ready: the host's side of it never waits
     Now,
     /// a moment
@@ -22,7 +22,7 @@ pub(super) enum Wake {
     Never,
 }
 
-impl Wake {
+impl Pollable {
     fn after(duration: Duration) -> Self {
         Instant::now().checked_add(duration).map_or(Self::Never, Self::At)
     }
@@ -41,12 +41,12 @@ impl State {
         u64::try_from(self.wasi().begin.elapsed().as_nanos()).unwrap_or(u64::MAX)
     }
 
-    fn wait(&mut self, wakes: &[Wake]) -> Result<(), Stop> {
+    fn wait(&mut self, wakes: &[Pollable]) -> Result<(), StopReason> {
         let now = Instant::now();
         if wakes.iter().any(|wake| wake.is_ready(now)) {
             return self.clock.check();
         }
-        let moment = |wake: &Wake| if let Wake::At(moment) = wake { Some(*moment) } else { None };
+        let moment = |wake: &Pollable| if let Pollable::At(moment) = wake { Some(*moment) } else { None };
         self.sleep_until(wakes.iter().filter_map(moment).min())
     }
 }
@@ -66,7 +66,7 @@ impl monotonic_clock::Host for State {
     }
 
     fn subscribe_duration(&mut self, duration: u64) -> wasmtime::Result<Resource<DynPollable>> {
-        Ok(self.keep(Wake::after(Duration::from_nanos(duration)))?)
+        Ok(self.insert_resource(Pollable::after(Duration::from_nanos(duration)))?)
     }
 }
 
@@ -85,11 +85,13 @@ impl wall_clock::Host for State {
 impl poll::Host for State {
     fn poll(&mut self, pollables: Vec<Resource<DynPollable>>) -> wasmtime::Result<Vec<u32>> {
         if pollables.is_empty() {
-            return Err(Stop(StepFailure::Failed("it waits for nothing: `poll` of an empty list".to_owned())).into());
+            return Err(
+                StopReason(StepFailure::Failed("it waits for nothing: `poll` of an empty list".to_owned())).into()
+            );
         }
-        self.clock.admit(pollables.len().saturating_mul(size_of::<Wake>()))?;
-        let wakes: Vec<Wake> =
-            pollables.iter().map(|pollable| self.kept(pollable).copied()).collect::<Result<_, Stop>>()?;
+        self.clock.admit(pollables.len().saturating_mul(size_of::<Pollable>()))?;
+        let wakes: Vec<Pollable> =
+            pollables.iter().map(|pollable| self.resource_mut(pollable).copied()).collect::<Result<_, StopReason>>()?;
         self.wait(&wakes)?;
         let now = Instant::now();
         Ok((0..).zip(&wakes).filter(|(_, wake)| wake.is_ready(now)).map(|(index, _)| index).collect())
@@ -98,16 +100,16 @@ impl poll::Host for State {
 
 impl poll::HostPollable for State {
     fn ready(&mut self, pollable: Resource<DynPollable>) -> wasmtime::Result<bool> {
-        Ok(self.kept::<Wake, _>(&pollable)?.is_ready(Instant::now()))
+        Ok(self.resource_mut::<Pollable, _>(&pollable)?.is_ready(Instant::now()))
     }
 
     fn block(&mut self, pollable: Resource<DynPollable>) -> wasmtime::Result<()> {
-        let wake = *self.kept::<Wake, _>(&pollable)?;
+        let wake = *self.resource_mut::<Pollable, _>(&pollable)?;
         Ok(self.wait(&[wake])?)
     }
 
     fn drop(&mut self, pollable: Resource<DynPollable>) -> wasmtime::Result<()> {
-        self.forget::<Wake, _>(&pollable)?;
+        self.remove_resource::<Pollable, _>(&pollable)?;
         Ok(())
     }
 }

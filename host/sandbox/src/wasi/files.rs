@@ -14,11 +14,11 @@ use wasmtime_wasi::p2::bindings::sync::filesystem::types;
 use wasmtime_wasi::p2::{DynInputStream, DynOutputStream, FsError, FsResult};
 use wasmtime_wasi::runtime::poll_noop;
 
-use super::super::failure::Stop;
+use super::super::failure::StopReason;
 use super::super::state::State;
 #[cfg(unix)]
-use super::open::{How, beneath};
-use super::streams::{Input, Output, PIECE};
+use super::open::{OpenRequest, beneath};
+use super::streams::{InputStream, OutputStream, PIECE};
 use gpux_core::StepFailure;
 
 /// Bytes that a new file or folder is taken to cost the disk.
@@ -36,7 +36,8 @@ impl State {
         self.clock.check().map_err(FsError::trap)?;
         let mut view = self.wasi().files();
         let done = poll_noop(pin!(call(&mut view)));
-        let waits = || FsError::trap(Stop(StepFailure::Failed("a file operation waits for another thread".to_owned())));
+        let waits =
+            || FsError::trap(StopReason(StepFailure::Failed("a file operation waits for another thread".to_owned())));
         let done = done.ok_or_else(waits)?;
         self.clock.check().map_err(FsError::trap)?;
         done
@@ -44,7 +45,7 @@ impl State {
 
     pub(super) fn read_file(&mut self, file: Handle, len: u64, at: u64) -> FsResult<(Vec<u8>, bool)> {
         let len = len.min(PIECE as u64);
-        self.meter.fits(len as usize).map_err(FsError::trap)?;
+        self.meter.check_fits(len as usize).map_err(FsError::trap)?;
         self.files(async |view| Inner::read(view, file, len, at).await)
     }
 
@@ -62,7 +63,7 @@ impl State {
 
     /// A second descriptor of the same open file, for a stream.
     fn again(&mut self, file: &Handle) -> FsResult<Handle> {
-        let descriptor = match self.kept::<Descriptor, _>(file).map_err(FsError::trap)? {
+        let descriptor = match self.resource_mut::<Descriptor, _>(file).map_err(FsError::trap)? {
             Descriptor::File(file) => Descriptor::File(file.clone()),
             Descriptor::Dir(_) => return Err(ErrorCode::IsDirectory.into()),
         };
@@ -75,11 +76,11 @@ impl State {
             return Err(ErrorCode::NotPermitted.into());
         }
         let file = self.again(file)?;
-        self.keep(Output::File { file, position }).map_err(FsError::trap)
+        self.insert_resource(OutputStream::File { file, position }).map_err(FsError::trap)
     }
 
     fn is_writable(&mut self, file: &Handle) -> FsResult<bool> {
-        let perms = match self.kept::<Descriptor, _>(file).map_err(FsError::trap)? {
+        let perms = match self.resource_mut::<Descriptor, _>(file).map_err(FsError::trap)? {
             Descriptor::File(file) => file.perms,
             Descriptor::Dir(folder) => folder.perms,
         };
@@ -95,12 +96,12 @@ impl State {
         open: types::OpenFlags,
         flags: types::DescriptorFlags,
     ) -> FsResult<Handle> {
-        let how = How { follow, open, flags };
-        let folder = match self.kept::<Descriptor, _>(folder).map_err(FsError::trap)? {
+        let request = OpenRequest { follow, open, flags };
+        let folder = match self.resource_mut::<Descriptor, _>(folder).map_err(FsError::trap)? {
             Descriptor::Dir(folder) => folder.clone(),
             Descriptor::File(_) => return Err(ErrorCode::NotDirectory.into()),
         };
-        let opened = self.files(async |_| beneath(&folder, &path, &how))?;
+        let opened = self.files(async |_| beneath(&folder, &path, &request))?;
         Ok(self.wasi().table.push(opened)?)
     }
 
@@ -161,7 +162,7 @@ impl types::Host for State {
         &mut self,
         error: Resource<wasmtime::Error>,
     ) -> wasmtime::Result<Option<types::ErrorCode>> {
-        let code = self.kept::<wasmtime::Error, _>(&error)?.downcast_ref::<ErrorCode>();
+        let code = self.resource_mut::<wasmtime::Error, _>(&error)?.downcast_ref::<ErrorCode>();
         Ok(code.map(|code| (*code).into()))
     }
 }
@@ -169,7 +170,7 @@ impl types::Host for State {
 impl types::HostDescriptor for State {
     fn read_via_stream(&mut self, file: Handle, offset: u64) -> FsResult<Resource<DynInputStream>> {
         let file = self.again(&file)?;
-        self.keep(Input::File { file, position: offset }).map_err(FsError::trap)
+        self.insert_resource(InputStream::File { file, position: offset }).map_err(FsError::trap)
     }
 
     fn write_via_stream(&mut self, file: Handle, offset: u64) -> FsResult<Resource<DynOutputStream>> {
@@ -223,7 +224,7 @@ impl types::HostDescriptor for State {
     /// bound, and no deadline ends it. What was written is there for every program, and reaches the
     /// disk when the system sees fit.
     fn sync(&mut self, file: Handle) -> FsResult<()> {
-        self.kept::<Descriptor, _>(&file).map_err(FsError::trap)?;
+        self.resource_mut::<Descriptor, _>(&file).map_err(FsError::trap)?;
         self.clock.check().map_err(FsError::trap)
     }
 
@@ -265,16 +266,16 @@ impl types::HostDescriptor for State {
         folder: Handle,
         follow: types::PathFlags,
         path: String,
-        how: types::OpenFlags,
+        request: types::OpenFlags,
         flags: types::DescriptorFlags,
     ) -> FsResult<Handle> {
         let path = checked(path)?;
         self.refuse_special(&folder, follow, &path)?;
-        if how.contains(types::OpenFlags::CREATE) && self.is_writable(&folder)? {
+        if request.contains(types::OpenFlags::CREATE) && self.is_writable(&folder)? {
             self.write_to_disk(ENTRY).map_err(FsError::trap)?;
         }
         self.count_open().map_err(FsError::trap)?;
-        let opened = self.open(&folder, path, follow, how, flags);
+        let opened = self.open(&folder, path, follow, request, flags);
         if opened.is_err() {
             let wasi = self.wasi();
             wasi.open -= 1;

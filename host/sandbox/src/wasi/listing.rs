@@ -23,7 +23,7 @@ impl State {
     /// Begins to list a folder.
     #[cfg(target_os = "linux")]
     pub(super) fn list(&mut self, folder: &Resource<Descriptor>) -> FsResult<Resource<DirectoryEntryStream>> {
-        let folder = match self.kept::<Descriptor, _>(folder).map_err(FsError::trap)? {
+        let folder = match self.resource_mut::<Descriptor, _>(folder).map_err(FsError::trap)? {
             Descriptor::Dir(folder) => folder.dir.clone(),
             Descriptor::File(_) => return Err(ErrorCode::NotDirectory.into()),
         };
@@ -48,7 +48,7 @@ impl State {
     #[cfg(target_os = "linux")]
     fn next_entry(&mut self, listing: &Resource<DirectoryEntryStream>) -> FsResult<Option<DirectoryEntry>> {
         self.clock.check().map_err(FsError::trap)?;
-        let listing = self.kept::<Listing, _>(listing).map_err(FsError::trap)?;
+        let listing = self.resource_mut::<Listing, _>(listing).map_err(FsError::trap)?;
         for entry in listing {
             let entry = entry.map_err(std::io::Error::from)?;
             let name = entry.file_name().to_str().map_err(|_| ErrorCode::IllegalByteSequence)?;

@@ -19,11 +19,11 @@ use std::time::Instant;
 use wasmtime::component::{Linker, Resource, ResourceTableError};
 use wasmtime_wasi::p2::bindings::{cli, clocks as wasi_clocks, filesystem, random as wasi_random, sync};
 
-use super::failure::Stop;
+use super::failure::StopReason;
 use super::grants::Capability;
 use super::limits::{bytes, exceeded};
 use super::state::{HasState, State};
-use super::wasi_state::{Folders, Wasi};
+use super::wasi_state::{GrantedFolders, Wasi};
 use gpux_core::StepFailure;
 
 /// Files and folders that one sandbox may hold open beside those it was granted: a process has
@@ -31,7 +31,7 @@ use gpux_core::StepFailure;
 const OPEN_FILES: usize = 32;
 
 /// An interface that can be linked.
-pub(super) struct Interface {
+pub(super) struct WasiInterface {
     /// its name after `wasi:`
     pub(super) name: &'static str,
     /// what importing it asks for
@@ -48,32 +48,32 @@ macro_rules! bound {
 
 /// All of them. What asks for files or the environment gives nothing as long as no folder and no
 /// variable is granted.
-const INTERFACES: [Interface; 20] = [
-    Interface::new("clocks/monotonic-clock", Capability::Clock, bound!(wasi_clocks::monotonic_clock)),
-    Interface::new("clocks/wall-clock", Capability::Clock, bound!(wasi_clocks::wall_clock)),
-    Interface::new("random/random", Capability::Random, bound!(wasi_random::random)),
-    Interface::new("random/insecure", Capability::Random, bound!(wasi_random::insecure)),
-    Interface::new("random/insecure-seed", Capability::Random, bound!(wasi_random::insecure_seed)),
-    Interface::new("filesystem/types", Capability::Files, bound!(sync::filesystem::types)),
-    Interface::new("filesystem/preopens", Capability::Files, bound!(filesystem::preopens)),
-    Interface::new("cli/environment", Capability::Environment, bound!(cli::environment)),
-    Interface::new("cli/exit", Capability::Stdio, bound!(cli::exit)),
-    Interface::new("cli/stdin", Capability::Stdio, bound!(cli::stdin)),
-    Interface::new("cli/stdout", Capability::Stdio, bound!(cli::stdout)),
-    Interface::new("cli/stderr", Capability::Stdio, bound!(cli::stderr)),
-    Interface::new("cli/terminal-input", Capability::Stdio, bound!(cli::terminal_input)),
-    Interface::new("cli/terminal-output", Capability::Stdio, bound!(cli::terminal_output)),
-    Interface::new("cli/terminal-stdin", Capability::Stdio, bound!(cli::terminal_stdin)),
-    Interface::new("cli/terminal-stdout", Capability::Stdio, bound!(cli::terminal_stdout)),
-    Interface::new("cli/terminal-stderr", Capability::Stdio, bound!(cli::terminal_stderr)),
-    Interface::new("io/error", Capability::Stdio, streams::add_error),
-    Interface::new("io/poll", Capability::Stdio, bound!(sync::io::poll)),
-    Interface::new("io/streams", Capability::Stdio, bound!(sync::io::streams)),
+const INTERFACES: [WasiInterface; 20] = [
+    WasiInterface::new("clocks/monotonic-clock", Capability::Clock, bound!(wasi_clocks::monotonic_clock)),
+    WasiInterface::new("clocks/wall-clock", Capability::Clock, bound!(wasi_clocks::wall_clock)),
+    WasiInterface::new("random/random", Capability::Random, bound!(wasi_random::random)),
+    WasiInterface::new("random/insecure", Capability::Random, bound!(wasi_random::insecure)),
+    WasiInterface::new("random/insecure-seed", Capability::Random, bound!(wasi_random::insecure_seed)),
+    WasiInterface::new("filesystem/types", Capability::Files, bound!(sync::filesystem::types)),
+    WasiInterface::new("filesystem/preopens", Capability::Files, bound!(filesystem::preopens)),
+    WasiInterface::new("cli/environment", Capability::Environment, bound!(cli::environment)),
+    WasiInterface::new("cli/exit", Capability::Stdio, bound!(cli::exit)),
+    WasiInterface::new("cli/stdin", Capability::Stdio, bound!(cli::stdin)),
+    WasiInterface::new("cli/stdout", Capability::Stdio, bound!(cli::stdout)),
+    WasiInterface::new("cli/stderr", Capability::Stdio, bound!(cli::stderr)),
+    WasiInterface::new("cli/terminal-input", Capability::Stdio, bound!(cli::terminal_input)),
+    WasiInterface::new("cli/terminal-output", Capability::Stdio, bound!(cli::terminal_output)),
+    WasiInterface::new("cli/terminal-stdin", Capability::Stdio, bound!(cli::terminal_stdin)),
+    WasiInterface::new("cli/terminal-stdout", Capability::Stdio, bound!(cli::terminal_stdout)),
+    WasiInterface::new("cli/terminal-stderr", Capability::Stdio, bound!(cli::terminal_stderr)),
+    WasiInterface::new("io/error", Capability::Stdio, streams::add_error),
+    WasiInterface::new("io/poll", Capability::Stdio, bound!(sync::io::poll)),
+    WasiInterface::new("io/streams", Capability::Stdio, bound!(sync::io::streams)),
 ];
 
 type Add = fn(&mut Linker<State>) -> wasmtime::Result<()>;
 
-impl Interface {
+impl WasiInterface {
     const fn new(name: &'static str, capability: Capability, add: Add) -> Self {
         Self { name, capability, add }
     }
@@ -91,23 +91,26 @@ impl Interface {
 impl State {
     /// WASI's part of the sandbox, which exists if any of it is linked.
     fn wasi(&mut self) -> &mut Wasi {
-        self.wasi.get_or_insert_with(|| Box::new(Wasi::new(&Folders::default())))
+        self.wasi.get_or_insert_with(|| Box::new(Wasi::new(&GrantedFolders::default())))
     }
 
     /// Puts `entry` into the table. Its handle goes by the type that the bindings call it.
-    fn keep<T: Send + 'static, Handle: 'static>(&mut self, entry: T) -> Result<Resource<Handle>, Stop> {
-        self.room_for_handle()?;
+    fn insert_resource<T: Send + 'static, Handle: 'static>(
+        &mut self,
+        entry: T,
+    ) -> Result<Resource<Handle>, StopReason> {
+        self.check_handle_limit()?;
         let wasi = self.wasi();
         let key = wasi.table.push(entry).map_err(dead)?;
         wasi.held += 1;
         Ok(Resource::new_own(key.rep()))
     }
 
-    fn kept<T: 'static, Handle: 'static>(&mut self, handle: &Resource<Handle>) -> Result<&mut T, Stop> {
+    fn resource_mut<T: 'static, Handle: 'static>(&mut self, handle: &Resource<Handle>) -> Result<&mut T, StopReason> {
         self.wasi().table.get_mut(&key(handle)).map_err(dead)
     }
 
-    fn forget<T: 'static, Handle: 'static>(&mut self, handle: &Resource<Handle>) -> Result<T, Stop> {
+    fn remove_resource<T: 'static, Handle: 'static>(&mut self, handle: &Resource<Handle>) -> Result<T, StopReason> {
         let wasi = self.wasi();
         let entry = wasi.table.delete(key(handle)).map_err(dead)?;
         wasi.held -= 1;
@@ -115,13 +118,13 @@ impl State {
     }
 
     /// Counts a file or a folder that is about to be held open, and its entry in the table.
-    fn count_open(&mut self) -> Result<(), Stop> {
-        self.room_for_handle()?;
-        let most = OPEN_FILES + self.reach.grants.dirs.len();
+    fn count_open(&mut self) -> Result<(), StopReason> {
+        self.check_handle_limit()?;
+        let most = OPEN_FILES + self.capabilities.grants.dirs.len();
         let wasi = self.wasi();
         if wasi.open >= most {
             let why = format!("it holds {most} files and streams of files open, the most a sandbox may");
-            return Err(Stop(StepFailure::Failed(why)));
+            return Err(StopReason(StepFailure::Failed(why)));
         }
         wasi.open += 1;
         wasi.held += 1;
@@ -129,26 +132,26 @@ impl State {
     }
 
     /// Takes what [`State::count_open`] counted out of the table.
-    fn close<T: 'static>(&mut self, handle: &Resource<T>) -> Result<(), Stop> {
-        self.forget::<T, T>(handle)?;
+    fn close<T: 'static>(&mut self, handle: &Resource<T>) -> Result<(), StopReason> {
+        self.remove_resource::<T, T>(handle)?;
         self.wasi().open -= 1;
         Ok(())
     }
 
     /// Counts bytes that are about to be written to a file.
-    fn write_to_disk(&mut self, size: usize) -> Result<(), Stop> {
-        let limit = self.reach.limits.result;
+    fn write_to_disk(&mut self, size: usize) -> Result<(), StopReason> {
+        let limit = self.capabilities.limits.result;
         let wasi = self.wasi();
         let written = wasi.written.saturating_add(size);
         if written > limit {
-            return Err(Stop::limit(exceeded("result", bytes(limit))));
+            return Err(StopReason::limit(exceeded("result", bytes(limit))));
         }
         wasi.written = written;
         Ok(())
     }
 
     /// Sleeps until `wake`, or stops the guest at its deadline if that is earlier.
-    fn sleep_until(&self, wake: Option<Instant>) -> Result<(), Stop> {
+    fn sleep_until(&self, wake: Option<Instant>) -> Result<(), StopReason> {
         let end = self.clock.end();
         loop {
             self.clock.check()?;
@@ -167,6 +170,6 @@ fn key<T: 'static, Handle: 'static>(handle: &Resource<Handle>) -> Resource<T> {
     Resource::new_own(handle.rep())
 }
 
-fn dead(_: ResourceTableError) -> Stop {
-    Stop(StepFailure::Failed("it used a WASI handle that it no longer holds".to_owned()))
+fn dead(_: ResourceTableError) -> StopReason {
+    StopReason(StepFailure::Failed("it used a WASI handle that it no longer holds".to_owned()))
 }

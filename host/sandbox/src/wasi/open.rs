@@ -11,7 +11,7 @@ use wasmtime_wasi::p2::bindings::filesystem::types::ErrorCode;
 use wasmtime_wasi::p2::bindings::sync::filesystem::types::{DescriptorFlags, OpenFlags, PathFlags};
 
 /// What a guest says about how it opens a file.
-pub(super) struct How {
+pub(super) struct OpenRequest {
     pub(super) follow: PathFlags,
     pub(super) open: OpenFlags,
     pub(super) flags: DescriptorFlags,
@@ -19,8 +19,8 @@ pub(super) struct How {
 
 /// Opens what is at `path` beneath `folder`, if it is a file or a folder. The system is told not to
 /// wait, and what came of it is looked at through its own descriptor.
-pub(super) fn beneath(folder: &Dir, path: &str, how: &How) -> FsResult<Descriptor> {
-    let (options, mode) = options(how)?;
+pub(super) fn beneath(folder: &Dir, path: &str, request: &OpenRequest) -> FsResult<Descriptor> {
+    let (options, mode) = options(request)?;
     if folder.perms.write_not_permitted() && mode.contains(OpenMode::WRITE) {
         return Err(ErrorCode::NotPermitted.into());
     }
@@ -34,32 +34,32 @@ pub(super) fn beneath(folder: &Dir, path: &str, how: &How) -> FsResult<Descripto
     fcntl_setfl(&opened, flags - OFlags::NONBLOCK).map_err(system)?;
     match kind {
         FileType::Directory => Ok(Descriptor::Dir(Dir::new(opened, folder.perms, mode, true))),
-        _ if how.open.contains(OpenFlags::DIRECTORY) => Err(ErrorCode::NotDirectory.into()),
+        _ if request.open.contains(OpenFlags::DIRECTORY) => Err(ErrorCode::NotDirectory.into()),
         _ => Ok(Descriptor::File(File::new(opened, folder.perms, mode, true))),
     }
 }
 
 /// As wasmtime-wasi reads them, and never waiting.
-fn options(how: &How) -> FsResult<(OpenOptions, OpenMode)> {
-    let (creates, truncates) = (how.open.contains(OpenFlags::CREATE), how.open.contains(OpenFlags::TRUNCATE));
-    let exclusive = how.open.contains(OpenFlags::EXCLUSIVE);
+fn options(request: &OpenRequest) -> FsResult<(OpenOptions, OpenMode)> {
+    let (creates, truncates) = (request.open.contains(OpenFlags::CREATE), request.open.contains(OpenFlags::TRUNCATE));
+    let exclusive = request.open.contains(OpenFlags::EXCLUSIVE);
     let synced = DescriptorFlags::FILE_INTEGRITY_SYNC
         | DescriptorFlags::DATA_INTEGRITY_SYNC
         | DescriptorFlags::REQUESTED_WRITE_SYNC;
-    if how.flags.intersects(synced) {
+    if request.flags.intersects(synced) {
         return Err(ErrorCode::Unsupported.into());
     }
-    if how.open.contains(OpenFlags::DIRECTORY) && (creates || truncates || exclusive) {
+    if request.open.contains(OpenFlags::DIRECTORY) && (creates || truncates || exclusive) {
         return Err(ErrorCode::Invalid.into());
     }
-    let writes = how.flags.contains(DescriptorFlags::WRITE);
+    let writes = request.flags.contains(DescriptorFlags::WRITE);
     // What is not opened for writing is opened for reading, whatever was asked.
-    let reads = how.flags.contains(DescriptorFlags::READ) || !writes;
+    let reads = request.flags.contains(DescriptorFlags::READ) || !writes;
     let mut mode = OpenMode::empty();
     mode.set(OpenMode::READ, reads);
     mode.set(OpenMode::WRITE, writes || creates || truncates);
     let mut system = OFlags::NONBLOCK | OFlags::NOCTTY;
-    system.set(OFlags::NOFOLLOW, !how.follow.contains(PathFlags::SYMLINK_FOLLOW));
+    system.set(OFlags::NOFOLLOW, !request.follow.contains(PathFlags::SYMLINK_FOLLOW));
     let mut options = OpenOptions::new();
     options
         .read(reads)
@@ -83,8 +83,8 @@ mod tests {
     fn opened(folder: &Path, path: &'static str, open: OpenFlags, flags: DescriptorFlags) -> Result<bool, ErrorCode> {
         let file = std::fs::File::open(folder).unwrap();
         let folder = Dir::new(file, FsPerms::ReadWrite, OpenMode::READ, true);
-        let how = How { follow: PathFlags::SYMLINK_FOLLOW, open, flags };
-        let opened = beneath(&folder, path, &how).map_err(|error| error.downcast().unwrap())?;
+        let request = OpenRequest { follow: PathFlags::SYMLINK_FOLLOW, open, flags };
+        let opened = beneath(&folder, path, &request).map_err(|error| error.downcast().unwrap())?;
         Ok(matches!(opened, Descriptor::Dir(_)))
     }
 

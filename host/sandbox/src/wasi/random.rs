@@ -17,9 +17,9 @@ impl State {
         draw: impl Fn(&mut WasiRandomCtx, u64) -> wasmtime::Result<Vec<u8>>,
     ) -> wasmtime::Result<Vec<u8>> {
         let size = usize::try_from(len).unwrap_or(usize::MAX);
-        self.meter.fits(size)?;
+        self.meter.check_fits(size)?;
         self.clock.admit(size)?;
-        self.may_cross(size)?;
+        self.check_crossing(size)?;
         let mut drawn = Vec::with_capacity(size);
         let mut left = len;
         while left > 0 {

@@ -7,14 +7,14 @@ use wasmtime_wasi::p2::bindings::cli::{
 };
 use wasmtime_wasi::p2::{DynInputStream, DynOutputStream};
 
-use super::super::failure::Stop;
+use super::super::failure::StopReason;
 use super::super::state::State;
-use super::streams::{Input, Output};
+use super::streams::{InputStream, OutputStream};
 use gpux_core::StepFailure;
 
 impl environment::Host for State {
     fn get_environment(&mut self) -> wasmtime::Result<Vec<(String, String)>> {
-        let given = self.reach.grants.env.iter();
+        let given = self.capabilities.grants.env.iter();
         Ok(given.filter_map(|env| Some((env.name.clone(), env.value.clone()?))).collect())
     }
 
@@ -28,8 +28,10 @@ impl environment::Host for State {
 }
 
 fn exits(code: u8) -> wasmtime::Error {
-    Stop(StepFailure::Failed(format!("it called `exit` with code {code}; a step returns a result or an error instead")))
-        .into()
+    StopReason(StepFailure::Failed(format!(
+        "it called `exit` with code {code}; a step returns a result or an error instead"
+    )))
+    .into()
 }
 
 impl exit::Host for State {
@@ -44,19 +46,19 @@ impl exit::Host for State {
 
 impl stdin::Host for State {
     fn get_stdin(&mut self) -> wasmtime::Result<Resource<DynInputStream>> {
-        Ok(self.keep(Input::Empty)?)
+        Ok(self.insert_resource(InputStream::Empty)?)
     }
 }
 
 impl stdout::Host for State {
     fn get_stdout(&mut self) -> wasmtime::Result<Resource<DynOutputStream>> {
-        Ok(self.keep(Output::Log("stdout"))?)
+        Ok(self.insert_resource(OutputStream::Log("stdout"))?)
     }
 }
 
 impl stderr::Host for State {
     fn get_stderr(&mut self) -> wasmtime::Result<Resource<DynOutputStream>> {
-        Ok(self.keep(Output::Log("stderr"))?)
+        Ok(self.insert_resource(OutputStream::Log("stderr"))?)
     }
 }
 

@@ -5,9 +5,9 @@ use wasmtime_wasi::filesystem::Descriptor;
 use wasmtime_wasi::p2::bindings::sync::io::streams;
 use wasmtime_wasi::p2::{DynInputStream, DynOutputStream, DynPollable, FsError, StreamError, StreamResult};
 
-use super::super::failure::Stop;
+use super::super::failure::StopReason;
 use super::super::state::State;
-use super::clocks::Wake;
+use super::clocks::Pollable;
 
 /// Bytes that one call reads or writes at most: what a slow disk can hold up past the deadline.
 pub(super) const PIECE: usize = 64 << 10;
@@ -16,7 +16,7 @@ pub(super) const PIECE: usize = 64 << 10;
 const LOG_PIECE: usize = 4 << 10;
 
 /// What a guest reads from.
-pub(super) enum Input {
+pub(super) enum InputStream {
     /// standard input
     Empty,
     /// a file, from here on
@@ -24,14 +24,14 @@ pub(super) enum Input {
 }
 
 /// What a guest writes to.
-pub(super) enum Output {
+pub(super) enum OutputStream {
     /// a standard stream: its lines go to the log under this name
     Log(&'static str),
     /// a file, from here on; at its end if `None`
     File { file: Resource<Descriptor>, position: Option<u64> },
 }
 
-fn stop(stop: Stop) -> StreamError {
+fn stop(stop: StopReason) -> StreamError {
     StreamError::Trap(stop.into())
 }
 
@@ -45,9 +45,9 @@ fn refused(error: FsError) -> StreamError {
 
 impl State {
     fn read_stream(&mut self, stream: &Resource<DynInputStream>, len: u64) -> StreamResult<Vec<u8>> {
-        let (file, at) = match self.kept::<Input, _>(stream).map_err(stop)? {
-            Input::Empty => return Err(StreamError::Closed),
-            Input::File { file, position } => (Resource::new_borrow(file.rep()), *position),
+        let (file, at) = match self.resource_mut::<InputStream, _>(stream).map_err(stop)? {
+            InputStream::Empty => return Err(StreamError::Closed),
+            InputStream::File { file, position } => (Resource::new_borrow(file.rep()), *position),
         };
         if len == 0 {
             return Ok(Vec::new());
@@ -56,15 +56,15 @@ impl State {
         if end && data.is_empty() {
             return Err(StreamError::Closed);
         }
-        if let Input::File { position, .. } = self.kept::<Input, _>(stream).map_err(stop)? {
+        if let InputStream::File { position, .. } = self.resource_mut::<InputStream, _>(stream).map_err(stop)? {
             *position = at.saturating_add(data.len() as u64);
         }
         Ok(data)
     }
 
     fn write_stream(&mut self, stream: &Resource<DynOutputStream>, data: &[u8]) -> StreamResult<()> {
-        let (file, at) = match self.kept::<Output, _>(stream).map_err(stop)? {
-            Output::Log(name) => {
+        let (file, at) = match self.resource_mut::<OutputStream, _>(stream).map_err(stop)? {
+            OutputStream::Log(name) => {
                 let name = *name;
                 // A megabyte of line ends is a million lines.
                 for piece in data.chunks(LOG_PIECE) {
@@ -73,7 +73,7 @@ impl State {
                 }
                 return Ok(());
             }
-            Output::File { file, position } => (file.rep(), *position),
+            OutputStream::File { file, position } => (file.rep(), *position),
         };
         let file = || Resource::new_borrow(file);
         let mut position = match at {
@@ -86,7 +86,7 @@ impl State {
             left = left.get(written..).unwrap_or_default();
             position = position.saturating_add(written as u64);
         }
-        if let (Some(_), Output::File { position: place, .. }) = (at, self.kept(stream).map_err(stop)?) {
+        if let (Some(_), OutputStream::File { position: place, .. }) = (at, self.resource_mut(stream).map_err(stop)?) {
             *place = Some(position);
         }
         Ok(())
@@ -107,11 +107,11 @@ impl State {
 pub(super) fn add_error(linker: &mut Linker<State>) -> wasmtime::Result<()> {
     let mut interface = linker.instance("wasi:io/error@0.2.0")?;
     interface.resource("error", ResourceType::host::<wasmtime::Error>(), |mut store, rep| {
-        store.data_mut().forget::<wasmtime::Error, wasmtime::Error>(&Resource::new_own(rep))?;
+        store.data_mut().remove_resource::<wasmtime::Error, wasmtime::Error>(&Resource::new_own(rep))?;
         Ok(())
     })?;
     interface.func_wrap("[method]error.to-debug-string", |mut store, (error,): (Resource<wasmtime::Error>,)| {
-        Ok((store.data_mut().kept::<wasmtime::Error, _>(&error)?.to_string(),))
+        Ok((store.data_mut().resource_mut::<wasmtime::Error, _>(&error)?.to_string(),))
     })
 }
 
@@ -120,7 +120,7 @@ impl streams::Host for State {
         match error {
             StreamError::Closed => Ok(streams::StreamError::Closed),
             StreamError::LastOperationFailed(error) => {
-                Ok(streams::StreamError::LastOperationFailed(self.keep::<wasmtime::Error, _>(error)?))
+                Ok(streams::StreamError::LastOperationFailed(self.insert_resource::<wasmtime::Error, _>(error)?))
             }
             StreamError::Trap(error) => Err(error),
         }
@@ -145,12 +145,12 @@ impl streams::HostInputStream for State {
     }
 
     fn subscribe(&mut self, stream: Resource<DynInputStream>) -> wasmtime::Result<Resource<DynPollable>> {
-        self.kept::<Input, _>(&stream)?;
-        Ok(self.keep(Wake::Now)?)
+        self.resource_mut::<InputStream, _>(&stream)?;
+        Ok(self.insert_resource(Pollable::Now)?)
     }
 
     fn drop(&mut self, stream: Resource<DynInputStream>) -> wasmtime::Result<()> {
-        if let Input::File { file, .. } = self.forget::<Input, _>(&stream)? {
+        if let InputStream::File { file, .. } = self.remove_resource::<InputStream, _>(&stream)? {
             self.close(&file)?;
         }
         Ok(())
@@ -159,7 +159,7 @@ impl streams::HostInputStream for State {
 
 impl streams::HostOutputStream for State {
     fn check_write(&mut self, stream: Resource<DynOutputStream>) -> StreamResult<u64> {
-        self.kept::<Output, _>(&stream).map_err(stop)?;
+        self.resource_mut::<OutputStream, _>(&stream).map_err(stop)?;
         Ok(PIECE as u64)
     }
 
@@ -172,7 +172,7 @@ impl streams::HostOutputStream for State {
     }
 
     fn flush(&mut self, stream: Resource<DynOutputStream>) -> StreamResult<()> {
-        self.kept::<Output, _>(&stream).map_err(stop)?;
+        self.resource_mut::<OutputStream, _>(&stream).map_err(stop)?;
         Ok(())
     }
 
@@ -181,8 +181,8 @@ impl streams::HostOutputStream for State {
     }
 
     fn subscribe(&mut self, stream: Resource<DynOutputStream>) -> wasmtime::Result<Resource<DynPollable>> {
-        self.kept::<Output, _>(&stream)?;
-        Ok(self.keep(Wake::Now)?)
+        self.resource_mut::<OutputStream, _>(&stream)?;
+        Ok(self.insert_resource(Pollable::Now)?)
     }
 
     fn write_zeroes(&mut self, stream: Resource<DynOutputStream>, len: u64) -> StreamResult<()> {
@@ -214,7 +214,7 @@ impl streams::HostOutputStream for State {
     }
 
     fn drop(&mut self, stream: Resource<DynOutputStream>) -> wasmtime::Result<()> {
-        if let Output::File { file, .. } = self.forget::<Output, _>(&stream)? {
+        if let OutputStream::File { file, .. } = self.remove_resource::<OutputStream, _>(&stream)? {
             self.close(&file)?;
         }
         Ok(())

@@ -7,19 +7,19 @@ use gpux_core::Tensor;
 /// A table of tensors; a handle's number is its place. wasmtime checks that a guest only uses
 /// handles that it was given, and each of them at most until it drops it.
 #[derive(Default)]
-pub(super) struct Handles {
-    slots: Vec<Option<Held>>,
+pub(super) struct TensorTable {
+    slots: Vec<Option<TensorEntry>>,
     free: Vec<u32>,
 }
 
 /// One tensor in the table.
-pub(super) struct Held {
+pub(super) struct TensorEntry {
     pub(super) tensor: Tensor,
     /// bytes counted for it against the memory limit: none for an input until it is written to
     pub(super) charged: usize,
 }
 
-impl Handles {
+impl TensorTable {
     /// How many are held.
     pub(super) fn len(&self) -> usize {
         self.slots.len() - self.free.len()
@@ -31,7 +31,7 @@ impl Handles {
     }
 
     pub(super) fn insert(&mut self, tensor: Tensor, charged: usize) -> Resource<Tensor> {
-        let held = Some(Held { tensor, charged });
+        let held = Some(TensorEntry { tensor, charged });
         if let Some(place) = self.free.pop() {
             self.slots[place as usize] = held;
             return Resource::new_own(place);
@@ -40,27 +40,27 @@ impl Handles {
         Resource::new_own(self.slots.len() as u32 - 1)
     }
 
-    pub(super) fn get(&self, handle: &Resource<Tensor>) -> Option<&Held> {
+    pub(super) fn get(&self, handle: &Resource<Tensor>) -> Option<&TensorEntry> {
         self.slots.get(handle.rep() as usize)?.as_ref()
     }
 
-    pub(super) fn get_mut(&mut self, handle: &Resource<Tensor>) -> Option<&mut Held> {
+    pub(super) fn get_mut(&mut self, handle: &Resource<Tensor>) -> Option<&mut TensorEntry> {
         self.slots.get_mut(handle.rep() as usize)?.as_mut()
     }
 
     /// Takes a tensor out of its place, which waits for [`put_back`](Self::put_back).
-    pub(super) fn lift(&mut self, handle: &Resource<Tensor>) -> Option<Held> {
+    pub(super) fn lift(&mut self, handle: &Resource<Tensor>) -> Option<TensorEntry> {
         self.slots.get_mut(handle.rep() as usize)?.take()
     }
 
     /// Puts a tensor back in the place that it was lifted from.
-    pub(super) fn put_back(&mut self, handle: &Resource<Tensor>, held: Held) {
+    pub(super) fn put_back(&mut self, handle: &Resource<Tensor>, held: TensorEntry) {
         if let Some(place) = self.slots.get_mut(handle.rep() as usize) {
             *place = Some(held);
         }
     }
 
-    pub(super) fn remove(&mut self, handle: &Resource<Tensor>) -> Option<Held> {
+    pub(super) fn remove(&mut self, handle: &Resource<Tensor>) -> Option<TensorEntry> {
         let held = self.slots.get_mut(handle.rep() as usize)?.take()?;
         self.free.push(handle.rep());
         Some(held)
@@ -74,7 +74,7 @@ const ALLOCATION: usize = 32;
 pub(super) fn cost(tensor: &Tensor) -> usize {
     let text = size_of::<String>() + ALLOCATION;
     let texts = if tensor.element().size().is_none() { tensor.len() * text } else { 0 };
-    tensor.byte_len() + size_of_val(tensor.shape()) + texts + size_of::<Held>()
+    tensor.byte_len() + size_of_val(tensor.shape()) + texts + size_of::<TensorEntry>()
 }
 
 #[cfg(test)]
@@ -83,7 +83,7 @@ mod tests {
 
     #[test]
     fn a_dropped_place_is_used_again_and_its_handle_is_dead() {
-        let mut handles = Handles::default();
+        let mut handles = TensorTable::default();
         let first = handles.insert(Tensor::scalar(1_u8), 0);
         assert!(handles.remove(&first).is_some());
         assert!(handles.remove(&first).is_none());
@@ -96,7 +96,7 @@ mod tests {
 
     #[test]
     fn an_input_that_is_kept_is_seen() {
-        let mut handles = Handles::default();
+        let mut handles = TensorTable::default();
         let input = handles.insert(Tensor::scalar(1_u8), 0);
         handles.insert(Tensor::scalar(2_u8), 7);
         assert!(handles.hold_an_input());

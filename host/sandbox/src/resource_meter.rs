@@ -2,14 +2,14 @@
 
 use wasmtime::ResourceLimiter;
 
-use super::failure::Stop;
+use super::failure::StopReason;
 use super::limits::{Limits, bytes, exceeded};
 
 /// Bytes of all memories of one sandbox and of the tensors it made, with their limit.
 ///
 /// An error from here traps the guest at once and keeps which limit it was; answering "no" would
 /// let the guest abort on its own with the reason lost.
-pub(super) struct Meter {
+pub(super) struct ResourceMeter {
     memory: usize,
     used: usize,
     peak: usize,
@@ -20,7 +20,7 @@ pub(super) struct Meter {
     memories: usize,
 }
 
-impl Meter {
+impl ResourceMeter {
     pub(super) fn new(limits: &Limits) -> Self {
         Self {
             memory: limits.memory,
@@ -35,10 +35,10 @@ impl Meter {
     }
 
     /// Counts `size` more bytes, to be called before they are allocated.
-    pub(super) fn charge(&mut self, size: usize) -> Result<(), Stop> {
+    pub(super) fn charge(&mut self, size: usize) -> Result<(), StopReason> {
         let used = self.used.saturating_add(size);
         if used > self.memory {
-            return Err(Stop::limit(exceeded("memory", bytes(self.memory))));
+            return Err(StopReason::limit(exceeded("memory", bytes(self.memory))));
         }
         self.used = used;
         self.peak = self.peak.max(used);
@@ -46,9 +46,9 @@ impl Meter {
     }
 
     /// Whether `size` more bytes would fit.
-    pub(super) fn fits(&self, size: usize) -> Result<(), Stop> {
+    pub(super) fn check_fits(&self, size: usize) -> Result<(), StopReason> {
         if self.used.saturating_add(size) > self.memory {
-            return Err(Stop::limit(exceeded("memory", bytes(self.memory))));
+            return Err(StopReason::limit(exceeded("memory", bytes(self.memory))));
         }
         Ok(())
     }
@@ -78,12 +78,12 @@ impl Meter {
     }
 }
 
-impl ResourceLimiter for Meter {
+impl ResourceLimiter for ResourceMeter {
     // Growth beyond the guest's own maximum is asked for here and then fails, so it is not counted.
     fn memory_growing(&mut self, current: usize, desired: usize, maximum: Option<usize>) -> wasmtime::Result<bool> {
         let size = desired.saturating_sub(current);
         if maximum.is_some_and(|most| desired > most) {
-            self.fits(size)?;
+            self.check_fits(size)?;
             return Ok(false);
         }
         self.charge(size)?;
@@ -93,7 +93,7 @@ impl ResourceLimiter for Meter {
     fn table_growing(&mut self, current: usize, desired: usize, maximum: Option<usize>) -> wasmtime::Result<bool> {
         let used = self.elements_used.saturating_add(desired.saturating_sub(current));
         if used > self.elements {
-            return Err(Stop::limit(exceeded("table_elements", self.elements.to_string())).into());
+            return Err(StopReason::limit(exceeded("table_elements", self.elements.to_string())).into());
         }
         if maximum.is_some_and(|most| desired > most) {
             return Ok(false);
@@ -122,14 +122,14 @@ mod tests {
 
     fn name(error: &wasmtime::Error) -> &str {
         match error.downcast_ref() {
-            Some(Stop(StepFailure::Limit(limit))) => &limit.limit,
+            Some(StopReason(StepFailure::Limit(limit))) => &limit.limit,
             _ => "none",
         }
     }
 
     #[test]
     fn all_memories_count_together() {
-        let mut meter = Meter::new(&Limits { memory: 100, ..Limits::default() });
+        let mut meter = ResourceMeter::new(&Limits { memory: 100, ..Limits::default() });
         assert!(meter.memory_growing(0, 60, None).unwrap());
         assert_eq!(name(&meter.memory_growing(0, 60, None).unwrap_err()), "memory");
         meter.charge(40).unwrap();
@@ -141,7 +141,7 @@ mod tests {
 
     #[test]
     fn growth_that_fails_is_not_counted() {
-        let mut meter = Meter::new(&Limits { memory: 100, table_elements: 100, ..Limits::default() });
+        let mut meter = ResourceMeter::new(&Limits { memory: 100, table_elements: 100, ..Limits::default() });
         for _ in 0..10 {
             assert!(!meter.memory_growing(0, 60, Some(50)).unwrap());
             assert!(!meter.table_growing(0, 60, Some(50)).unwrap());
@@ -153,7 +153,7 @@ mod tests {
 
     #[test]
     fn all_tables_count_together() {
-        let mut meter = Meter::new(&Limits { table_elements: 100, ..Limits::default() });
+        let mut meter = ResourceMeter::new(&Limits { table_elements: 100, ..Limits::default() });
         assert!(meter.table_growing(0, 60, None).unwrap());
         assert_eq!(name(&meter.table_growing(0, 60, None).unwrap_err()), "table_elements");
         assert_eq!(name(&meter.table_growing(60, usize::MAX, None).unwrap_err()), "table_elements");

@@ -8,7 +8,7 @@ use serde_json::json;
 use wasmtime::Engine;
 
 use super::super::native_code::NativeCode;
-use super::{Order, Prepared};
+use super::{PrepareRequest, PreparedComponent};
 use gpux_core::CacheDir;
 use gpux_core::files::digest;
 use gpux_core::seal;
@@ -24,15 +24,15 @@ const ANSWER: &str = "json";
 const CODE: &str = "code";
 
 /// The place of one prepared component in the cache.
-pub(crate) struct Kept {
+pub(crate) struct SnapshotCache {
     cache: CacheDir,
     /// SHA-256 of everything that decides what comes of preparing
     key: String,
 }
 
-impl Kept {
+impl SnapshotCache {
     /// Where this order's result is kept, if there is a cache; `engine` is what would run it.
-    pub(crate) fn at(cache: Option<&CacheDir>, engine: &Engine, order: &Order<'_>) -> Option<Self> {
+    pub(crate) fn at(cache: Option<&CacheDir>, engine: &Engine, request: &PrepareRequest<'_>) -> Option<Self> {
         let cache = cache?.clone();
         // wasmtime's version and settings; with the same, this hasher gives the same.
         let mut hasher = DefaultHasher::new();
@@ -41,10 +41,10 @@ impl Kept {
             FORMAT,
             env!("CARGO_PKG_VERSION"),
             hasher.finish(),
-            digest(order.bytes),
-            order.options,
-            order.limits,
-            order.grants
+            digest(request.bytes),
+            request.options,
+            request.limits,
+            request.grants
         ]);
         Some(Self { cache, key: digest(decides.to_string().as_bytes()) })
     }
@@ -55,7 +55,7 @@ impl Kept {
 
     /// What was remembered, but for its native code, if it is there as it was written: what is cut off, changed or
     /// not gpux's is made anew.
-    pub(crate) fn read(&self) -> Option<Prepared> {
+    pub(crate) fn read(&self) -> Option<PreparedComponent> {
         let prepared = serde_json::from_slice(&self.read_file(ANSWER)?).ok()?;
         // What is used is not the oldest.
         let folder = self.cache.folder(FOLDER).ok()?;
@@ -77,7 +77,7 @@ impl Kept {
     }
 
     /// Remembers a success. Not remembering costs the next start some time, no more.
-    pub(crate) fn write(&self, prepared: &Prepared) {
+    pub(crate) fn write(&self, prepared: &PreparedComponent) {
         let Ok(ready) = &prepared.ready else { return };
         let (Ok(text), Some(code)) = (serde_json::to_vec(prepared), &ready.code) else { return };
         let write = |ending, bytes: &[u8]| seal::write(&self.cache, FOLDER, &self.name(ending), bytes).is_ok();

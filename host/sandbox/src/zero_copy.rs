@@ -10,7 +10,7 @@ use gpux_core::Tensor;
 /// The interface that these calls belong to.
 const TYPES: &str = "gpux:pipeline/types@0.1.0";
 
-type Write = (Resource<Tensor>, u32, WasmList<u8>);
+type WriteParams = (Resource<Tensor>, u32, WasmList<u8>);
 
 /// Puts these calls in the place of the bindings' own.
 pub(super) fn link(linker: &mut Linker<State>) -> wasmtime::Result<()> {
@@ -23,7 +23,7 @@ pub(super) fn link(linker: &mut Linker<State>) -> wasmtime::Result<()> {
 /// `tensor.write`.
 fn write(
     mut store: StoreContextMut<'_, State>,
-    (tensor, offset, data): Write,
+    (tensor, offset, data): WriteParams,
 ) -> wasmtime::Result<(Result<(), String>,)> {
     store.data_mut().tensor_mut(&tensor)?;
     // State and memory belong to the same store, so the tensor leaves the state for as long.

@@ -4,10 +4,10 @@
 //! size of what one call carries) wasmtime has checked before.
 
 use super::bindings::{step, types};
-use super::failure::Stop;
+use super::failure::StopReason;
 use super::json;
 use super::limits::{Limits, bytes, exceeded};
-use super::log::plain;
+use super::log::sanitize;
 use super::state::State;
 use gpux_core::sanitize::is_unsafe_for_terminal;
 use gpux_core::{Dim, ElementSet, ElementType, Kind, Port, Signature, StepFailure, Tensor, TensorKind, Value};
@@ -25,8 +25,8 @@ fn fail(what: &str) -> StepFailure {
 pub(super) fn lent(
     state: &State,
     lent: Vec<types::NamedLentValue>,
-) -> Result<Result<Vec<(String, Value)>, String>, Stop> {
-    let limits = &state.reach.limits;
+) -> Result<Result<Vec<(String, Value)>, String>, StopReason> {
+    let limits = &state.capabilities.limits;
     if lent.len() > limits.values {
         return Ok(Err(format!("{} values in one call; {} are allowed (limit `values`)", lent.len(), limits.values)));
     }
@@ -46,7 +46,7 @@ pub(super) fn lent(
         };
         // A tensor counts each time it is named: a step or a model may copy it as often.
         count(&mut total, &value, limits)?;
-        values.push((plain(&name, limits.name_length), value));
+        values.push((sanitize(&name, limits.name_length), value));
     }
     Ok(Ok(values))
 }
@@ -57,8 +57,8 @@ pub(super) fn results(
     signature: &Signature,
     given: Vec<types::NamedValue>,
 ) -> Result<Vec<Value>, StepFailure> {
-    let reach = state.reach.clone();
-    let limits = &reach.limits;
+    let capabilities = state.capabilities.clone();
+    let limits = &capabilities.limits;
     if given.len() > limits.values {
         return Err(StepFailure::Limit(exceeded("values", format!("{} values", limits.values))));
     }
@@ -67,7 +67,7 @@ pub(super) fn results(
     // What all documents together may take.
     let mut room = limits.result.min(state.meter.left());
     for types::NamedValue { name, value } in given {
-        let shown = || plain(&name, limits.name_length);
+        let shown = || sanitize(&name, limits.name_length);
         let place = signature.outputs.iter().position(|port| port.name == name);
         let (Some(place), true) = (place, name.len() <= limits.name_length) else {
             return Err(fail(&format!("it gave `{}`, which it does not name as an output", shown())));
@@ -94,9 +94,9 @@ pub(super) fn results(
 }
 
 /// Counts a value that leaves the guest against `result`.
-fn count(total: &mut usize, value: &Value, limits: &Limits) -> Result<(), Stop> {
+fn count(total: &mut usize, value: &Value, limits: &Limits) -> Result<(), StopReason> {
     *total = total.saturating_add(weight(value));
-    if *total > limits.result { Err(Stop::limit(exceeded("result", bytes(limits.result)))) } else { Ok(()) }
+    if *total > limits.result { Err(StopReason::limit(exceeded("result", bytes(limits.result)))) } else { Ok(()) }
 }
 
 /// Bytes that a value counts as it goes in or comes out: an empty text is not free.
@@ -107,8 +107,8 @@ pub(super) fn weight(value: &Value) -> usize {
 
 /// A JSON document, which must fit into `room` and the time left; what it takes is gone from `room`.
 /// The inner error says what is wrong with it.
-fn document(state: &State, text: &str, room: &mut usize) -> Result<Result<Value, String>, Stop> {
-    let measured = match json::measure(text, state.reach.limits.json_depth, *room) {
+fn document(state: &State, text: &str, room: &mut usize) -> Result<Result<Value, String>, StopReason> {
+    let measured = match json::measure(text, state.capabilities.limits.json_depth, *room) {
         Ok(measured) => measured,
         Err(why) => return Ok(Err(why)),
     };
@@ -120,8 +120,8 @@ fn document(state: &State, text: &str, room: &mut usize) -> Result<Result<Value,
 /// The guest's own error.
 pub(super) fn failure(error: &types::Error) -> StepFailure {
     match error {
-        types::Error::InvalidInput(why) => StepFailure::InvalidInput(plain(why, TEXT)),
-        types::Error::Failed(why) => StepFailure::Failed(plain(why, TEXT)),
+        types::Error::InvalidInput(why) => StepFailure::InvalidInput(sanitize(why, TEXT)),
+        types::Error::Failed(why) => StepFailure::Failed(sanitize(why, TEXT)),
     }
 }
 
@@ -129,12 +129,12 @@ pub(super) fn failure(error: &types::Error) -> StepFailure {
 /// fault, whatever the guest says.
 pub(super) fn unconfigured(error: &types::Error) -> StepFailure {
     let (types::Error::InvalidInput(why) | types::Error::Failed(why)) = error;
-    StepFailure::Failed(format!("its `configure`, which succeeded at first, failed: {}", plain(why, TEXT)))
+    StepFailure::Failed(format!("its `configure`, which succeeded at first, failed: {}", sanitize(why, TEXT)))
 }
 
 /// The summary of `describe`.
 pub(super) fn summary(text: &str) -> String {
-    plain(text, TEXT)
+    sanitize(text, TEXT)
 }
 
 /// What `configure` says the step takes and gives.
@@ -169,7 +169,7 @@ fn ports(given: Vec<step::Port>, what: &str, limits: &Limits) -> Result<Vec<Port
                 Kind::Tensor(tensor_kind(tensor, limits).map_err(|why| format!("an {what} `{name}` with {why}"))?)
             }
         };
-        ports.push(Port { name, kind, optional, description: plain(&description, TEXT) });
+        ports.push(Port { name, kind, optional, description: sanitize(&description, TEXT) });
     }
     Ok(ports)
 }
@@ -197,11 +197,11 @@ fn tensor_kind(given: step::TensorKind, limits: &Limits) -> Result<TensorKind, S
 
 fn checked_name(name: &str, limits: &Limits) -> Result<String, String> {
     if name.is_empty() || name.chars().any(is_unsafe_for_terminal) {
-        return Err(format!("`{}`, which is no name", plain(name, limits.name_length)));
+        return Err(format!("`{}`, which is no name", sanitize(name, limits.name_length)));
     }
     if name.len() > limits.name_length {
         let limit = limits.name_length;
-        return Err(format!("`{}`, longer than {limit} bytes (limit `name_length`)", plain(name, 32)));
+        return Err(format!("`{}`, longer than {limit} bytes (limit `name_length`)", sanitize(name, 32)));
     }
     Ok(name.to_owned())
 }
@@ -215,21 +215,21 @@ mod tests {
 
     use super::super::clock::Clock;
     use super::super::grants::Grants;
-    use super::super::state::{Phase, Reach};
+    use super::super::state::{Capabilities, Phase};
     use super::*;
 
     /// What comes of lending `tensor` so many times in one call, under the default limits.
     fn lend(tensor: Tensor, times: usize) -> Option<String> {
-        let reach = Reach::new(Limits::default(), Grants::default(), Arc::default()).unwrap();
+        let capabilities = Capabilities::new(Limits::default(), Grants::default(), Arc::default()).unwrap();
         let clock = Clock::start("time", Duration::from_mins(1), None);
-        let mut state = State::new(Arc::new(reach), Phase::Request, clock);
+        let mut state = State::new(Arc::new(capabilities), Phase::Request, clock);
         let handle = state.lend(tensor).unwrap().rep();
         let value = |name: usize| types::NamedLentValue {
             name: name.to_string(),
             value: types::LentValue::Tensor(Resource::new_borrow(handle)),
         };
         match lent(&state, (0..times).map(value).collect()) {
-            Err(Stop(StepFailure::Limit(limit))) => Some(limit.limit.into_owned()),
+            Err(StopReason(StepFailure::Limit(limit))) => Some(limit.limit.into_owned()),
             other => {
                 assert_eq!(other.unwrap().unwrap().len(), times);
                 None

@@ -6,14 +6,14 @@ use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Instant;
 
 /// The slots that are free. Taking one that is there, and giving it back, takes no lock.
-pub(super) struct Slots {
+pub(super) struct SlotPool {
     free: AtomicUsize,
     waiting: AtomicUsize,
     lock: Mutex<()>,
     freed: Condvar,
 }
 
-impl Slots {
+impl SlotPool {
     pub(super) fn new(slots: usize) -> Self {
         Self { free: slots.into(), waiting: AtomicUsize::new(0), lock: Mutex::default(), freed: Condvar::new() }
     }
@@ -65,7 +65,7 @@ mod tests {
 
     #[test]
     fn more_threads_than_slots_all_get_one() {
-        let (slots, inside) = (Slots::new(2), AtomicUsize::new(0));
+        let (slots, inside) = (SlotPool::new(2), AtomicUsize::new(0));
         std::thread::scope(|scope| {
             for _ in 0..6 {
                 scope.spawn(|| {
@@ -84,7 +84,7 @@ mod tests {
 
     #[test]
     fn a_wait_ends_at_the_deadline() {
-        let slots = Slots::new(1);
+        let slots = SlotPool::new(1);
         assert!(slots.take(None));
         let begun = Instant::now();
         assert!(!slots.take(Some(begun + Duration::from_millis(20))));

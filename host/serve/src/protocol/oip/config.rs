@@ -5,12 +5,12 @@ use serde::Serialize;
 use serde_json::{Map, Value as Json};
 
 use super::datatype;
-use super::grpc::proto;
 use super::lookup::Model;
 use super::metadata;
 use super::metadata::TensorMetadata;
 use super::placement;
 use super::placement::InstanceGroup;
+use super::proto;
 
 /// Triton's names for the ONNX backend.
 const PLATFORM: &str = "onnxruntime_onnx";

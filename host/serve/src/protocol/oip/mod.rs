@@ -14,6 +14,7 @@ mod lookup;
 mod metadata;
 mod parameters;
 mod placement;
+mod proto;
 mod repository;
 mod rest;
 mod settings;

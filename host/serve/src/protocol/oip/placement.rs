@@ -3,8 +3,8 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::grpc::proto;
 use super::lookup::Model;
+use super::proto;
 use gpux_inference::{ExecutionProvider, ModelStep};
 
 /// The sessions of one model of the pipeline.

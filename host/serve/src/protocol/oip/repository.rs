@@ -5,7 +5,7 @@ use std::sync::Arc;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::grpc::proto;
+use super::proto;
 use crate::{PipelineState, ServeError, Server};
 use gpux_core::sanitize::sanitize_for_terminal;
 

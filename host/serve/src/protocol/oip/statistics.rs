@@ -4,8 +4,8 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Map, Value as Json};
 
-use super::grpc::proto;
 use super::lookup::Model;
+use super::proto;
 use crate::engine::metrics::{Inferences, Total};
 
 /// What the inferences of pipelines came to.

@@ -152,7 +152,7 @@ fn broken(error: io::Error) -> ServeError {
 mod tests {
     use std::cell::Cell;
 
-    use super::super::proto::ModelInferResponse;
+    use super::crate::protocol::oip::proto::ModelInferResponse;
     use super::*;
     use crate::Rejection;
 

@@ -9,11 +9,11 @@ use prost::Message as _;
 use prost::bytes::Bytes;
 
 use super::fields::Fields;
-use super::proto::{InferParameter, ModelInferRequest};
 use crate::ServeError;
 use crate::engine::memory_budget::RequestBudget;
 use crate::engine::memory_permit::MemoryPermit;
 use crate::protocol::oip::parameters::{MAX_NAME, MAX_PARTS, MAX_TEXT, too_long};
+use crate::protocol::oip::proto::{InferParameter, ModelInferRequest};
 use gpux_core::{MAX_AXES, MAX_STRINGS};
 
 /// Fields of one message, but those in contents: as many parts as there may be, each with all that it
@@ -199,9 +199,9 @@ fn axes_in(field: &[u8]) -> usize {
 mod tests {
     use proptest::prelude::*;
 
-    use super::super::proto::InferTensorContents;
-    use super::super::proto::infer_parameter::ParameterChoice;
-    use super::super::proto::model_infer_request::{InferInputTensor, InferRequestedOutputTensor};
+    use super::crate::protocol::oip::proto::InferTensorContents;
+    use super::crate::protocol::oip::proto::infer_parameter::ParameterChoice;
+    use super::crate::protocol::oip::proto::model_infer_request::{InferInputTensor, InferRequestedOutputTensor};
     use super::*;
 
     fn rejection(request: &ModelInferRequest) -> Option<String> {

@@ -12,7 +12,6 @@ use super::answers::ResponseEncoder;
 use super::bounds;
 use super::bounds::Head;
 use super::messages::{Encoding, Messages};
-use super::proto::{ModelInferRequest, ModelInferResponse};
 use super::{contents, timeout};
 use crate::protocol::oip::error::status;
 use crate::protocol::oip::infer as inference;
@@ -21,6 +20,7 @@ use crate::protocol::oip::lookup;
 use crate::protocol::oip::lookup::Model;
 use crate::protocol::oip::parameters;
 use crate::protocol::oip::parameters::Parameters;
+use crate::protocol::oip::proto::{ModelInferRequest, ModelInferResponse};
 use crate::{Execution, ServeError, Server};
 
 /// The answer of a call, and its only message.

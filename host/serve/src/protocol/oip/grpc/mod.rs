@@ -24,23 +24,11 @@ use tonic::Status;
 use tonic::codec::CompressionEncoding;
 use tonic_health::pb::health_server::HealthServer;
 
+use super::proto;
 use crate::protocol::http::response;
 use crate::protocol::route;
 use crate::protocol::route::{is_grpc, truncated};
 use crate::{ServeError, Server};
-
-/// The messages, made from `proto/open_inference.proto` (`tests/protobuf.rs` checks that they are current).
-pub(super) mod proto {
-    #![allow(
-        clippy::all,
-        clippy::pedantic,
-        missing_docs,
-        unreachable_pub,
-        unused_qualifications,
-        reason = "made by a generator"
-    )]
-    include!("../../../../proto/inference.rs");
-}
 
 /// Every call. Messages are bounded and decompressed before tonic sees them.
 pub(super) fn router(server: &Arc<Server>) -> Router {

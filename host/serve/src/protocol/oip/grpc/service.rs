@@ -5,14 +5,14 @@ use std::sync::Arc;
 use futures_util::stream;
 use tonic::{Request, Response, Status, Streaming};
 
-use super::proto;
-use super::proto::grpc_inference_service_server::GrpcInferenceService;
-use super::proto::{ModelInferResponse, ModelStreamInferResponse};
 use super::settings;
 use crate::protocol::oip::error::status;
 use crate::protocol::oip::lookup;
 use crate::protocol::oip::lookup::Model;
 use crate::protocol::oip::metadata::TensorMetadata;
+use crate::protocol::oip::proto;
+use crate::protocol::oip::proto::grpc_inference_service_server::GrpcInferenceService;
+use crate::protocol::oip::proto::{ModelInferResponse, ModelStreamInferResponse};
 use crate::protocol::oip::statistics::Statistics;
 use crate::protocol::oip::{config, datatype, metadata, repository, shared_memory};
 use crate::{ServeError, Server};

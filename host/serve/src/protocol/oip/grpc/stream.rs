@@ -18,11 +18,11 @@ use super::answers;
 use super::answers::ResponseEncoder;
 use super::bounds::Head;
 use super::messages::{Encoding, Messages};
-use super::proto::infer_parameter::ParameterChoice;
-use super::proto::{InferParameter, ModelInferResponse, ModelStreamInferResponse};
 use super::{infer, timeout};
 use crate::engine::request_context::RequestContext;
 use crate::protocol::oip::error::status;
+use crate::protocol::oip::proto::infer_parameter::ParameterChoice;
+use crate::protocol::oip::proto::{InferParameter, ModelInferResponse, ModelStreamInferResponse};
 use crate::settings::LAST_CALL;
 use crate::{Execution, ServeError, Server};
 

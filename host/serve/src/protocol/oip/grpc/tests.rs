@@ -8,10 +8,10 @@ use http::header::CONTENT_TYPE;
 use tonic::{Code, Request};
 use tower::ServiceExt as _;
 
-use super::proto::grpc_inference_service_client::GrpcInferenceServiceClient as Client;
-use super::proto::infer_parameter::ParameterChoice;
-use super::proto::model_infer_request::InferInputTensor;
-use super::proto::{
+use crate::protocol::oip::proto::grpc_inference_service_client::GrpcInferenceServiceClient as Client;
+use crate::protocol::oip::proto::infer_parameter::ParameterChoice;
+use crate::protocol::oip::proto::model_infer_request::InferInputTensor;
+use crate::protocol::oip::proto::{
     InferParameter, InferTensorContents, ModelInferRequest, ModelInferResponse, ModelReadyRequest,
     ModelStatisticsRequest,
 };
@@ -128,7 +128,7 @@ async fn maps_errors_to_grpc_codes() {
 
 #[tokio::test]
 async fn reports_shared_memory_and_settings() {
-    use super::proto::{
+    use crate::protocol::oip::proto::{
         CudaSharedMemoryRegisterRequest, CudaSharedMemoryUnregisterRequest, LogSettingsRequest,
         SystemSharedMemoryStatusRequest, TraceSettingRequest, log_settings_request, trace_setting_request,
     };
@@ -288,7 +288,7 @@ async fn tolerates_garbage() {
 
 #[tokio::test]
 async fn bounds_calls_other_than_inference() {
-    use super::proto::{ServerLiveRequest, TraceSettingRequest, trace_setting_request};
+    use crate::protocol::oip::proto::{ServerLiveRequest, TraceSettingRequest, trace_setting_request};
     let value = trace_setting_request::SettingValue { value: vec![String::new(); 64 << 10] };
     let many = TraceSettingRequest { settings: [("trace_level".to_owned(), value)].into(), ..Default::default() };
     for compressed in [false, true] {

@@ -148,15 +148,15 @@ pub fn ask_about<T: serde::de::DeserializeOwned>(
     // Files, not pipes: a child that writes more than anyone reads must not hang.
     let (mut stdout, mut stderr) = (temporary()?, temporary()?);
     let status = run(program, arguments, line, timeout, &stdout, &stderr)?;
-    let output = read_end(&mut stdout).map_err(ChildError::Start)?;
+    let output = read_tail(&mut stdout).map_err(ChildError::Start)?;
     let answer = output.text.lines().last().and_then(|line| serde_json::from_str(line).ok());
     match answer {
         Some(answer) if status.success() => Ok(answer),
-        None if status.success() && output.is_part_of_a_line() => Err(ChildError::TooLong),
+        None if status.success() && output.is_partial_line() => Err(ChildError::TooLong),
         _ => {
             // An answer that there was no room for is not the child's fault.
             stdout.write_all(&vec![0; ROOM]).map_err(no_room)?;
-            let stderr = read_end(&mut stderr).map_err(ChildError::Start)?.text;
+            let stderr = read_tail(&mut stderr).map_err(ChildError::Start)?.text;
             let tail: Vec<_> = stderr.lines().rev().filter(|line| !line.trim().is_empty()).take(3).collect();
             let tail: Vec<_> = tail.into_iter().rev().collect();
             Err(ChildError::Ended { how: describe(status), stderr: shorten(&tail.join("; ")) })
@@ -192,7 +192,7 @@ fn run(
     command.env("RUST_BACKTRACE", "0");
     let mut child = command.spawn().map_err(ChildError::Start)?;
     let stdin = child.stdin.take().map(|stdin| tell(stdin, line)).transpose();
-    let mut child = Started { child, _stdin: stdin.map_err(ChildError::Start)? };
+    let mut child = RunningChild { child, _stdin: stdin.map_err(ChildError::Start)? };
     // A timeout beyond what the clock can count is none.
     let deadline = Instant::now().checked_add(timeout);
     let mut pause = Duration::from_micros(200);
@@ -220,12 +220,12 @@ fn tell(mut stdin: ChildStdin, line: Vec<u8>) -> std::io::Result<JoinHandle<Chil
 }
 
 /// A child that is ended, and its end waited for, however the asking ends.
-struct Started {
+struct RunningChild {
     child: Child,
     _stdin: Option<JoinHandle<ChildStdin>>,
 }
 
-impl Drop for Started {
+impl Drop for RunningChild {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -233,25 +233,25 @@ impl Drop for Started {
 }
 
 /// The end of what a child wrote.
-struct End {
+struct OutputTail {
     text: String,
     /// whether something came before it
     cut: bool,
 }
 
-impl End {
-    fn is_part_of_a_line(&self) -> bool {
+impl OutputTail {
+    fn is_partial_line(&self) -> bool {
         self.cut && !self.text.trim_end_matches(['\n', '\r']).contains('\n')
     }
 }
 
-fn read_end(file: &mut File) -> std::io::Result<End> {
+fn read_tail(file: &mut File) -> std::io::Result<OutputTail> {
     let start = file.seek(SeekFrom::End(0))?.saturating_sub(OUTPUT_LIMIT);
     file.seek(SeekFrom::Start(start))?;
     let mut bytes = Vec::new();
     // What a child left behind may still write.
     file.take(OUTPUT_LIMIT).read_to_end(&mut bytes)?;
-    Ok(End { text: String::from_utf8_lossy(&bytes).into_owned(), cut: start > 0 })
+    Ok(OutputTail { text: String::from_utf8_lossy(&bytes).into_owned(), cut: start > 0 })
 }
 
 fn describe(status: ExitStatus) -> String {

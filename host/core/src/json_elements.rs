@@ -51,7 +51,7 @@ impl<'de> DeserializeSeed<'de> for TensorSeed {
 
 fn read<'de, T: JsonElement, D: Deserializer<'de>>(json: D, room: usize) -> Result<Tensor, D::Error> {
     let data = Vec::<T>::with_capacity(room.min(MAX_ROOM));
-    let mut found = Found { shape: Vec::new(), data, rank: None };
+    let mut found = ElementsFound { shape: Vec::new(), data, rank: None };
     Nested { depth: 0, found: &mut found }.deserialize(json)?;
     // A shape may promise what does not come: many such tensors would hold room for nothing.
     if found.data.capacity() / 2 > found.data.len() {
@@ -129,7 +129,7 @@ impl JsonElement for String {
     }
 }
 
-struct Found<T> {
+struct ElementsFound<T> {
     shape: Vec<usize>,
     data: Vec<T>,
     /// how deep the elements lie, once there is one
@@ -139,7 +139,7 @@ struct Found<T> {
 /// A list, or an element, so many lists deep.
 struct Nested<'a, T> {
     depth: usize,
-    found: &'a mut Found<T>,
+    found: &'a mut ElementsFound<T>,
 }
 
 impl<T: JsonElement> Nested<'_, T> {

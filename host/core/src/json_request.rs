@@ -4,7 +4,7 @@ use std::fmt;
 
 use super::json::{JsonError, fill_declared, from_json, tensor_from_json};
 use super::json_elements::TensorSeed;
-use super::json_tree::{NoRoom, Room, TreeSeed};
+use super::json_tree::{TreeBudget, TreeBudgetExceeded, TreeSeed};
 use super::plan::Plan;
 use super::request::{Reader, Request};
 use super::run::ValidationError;
@@ -15,49 +15,49 @@ use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer};
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 
 /// A value, or what is wrong with it: what is certainly wrong need not be read again as a tree.
-type Read<T> = Result<T, ValidationError>;
+type ReadResult<T> = Result<T, ValidationError>;
 
 impl Reader<'_> {
     /// The request that `text` is, where it can be read without a tree of all its numbers: an object
     /// of inputs by name, or the list that is the only input. `None` for everything else, most wrong
     /// requests among it: [`json`](Self::json) of the tree says what they are.
-    pub fn json_text(self, text: &[u8]) -> Option<Read<Request>> {
-        let room = &Room::default();
+    pub fn json_text(self, text: &[u8]) -> Option<ReadResult<Request>> {
+        let budget = &TreeBudget::default();
         let mut json = serde_json::Deserializer::from_slice(text);
         let request = match text.trim_ascii_start().first()? {
-            b'{' => InputsSeed { plan: self.plan(), room }.deserialize(&mut json),
+            b'{' => InputsSeed { plan: self.plan(), budget }.deserialize(&mut json),
             b'[' => {
                 let port = self.single().filter(|port| typed(&port.kind).is_some())?;
-                let value = PortSeed { port, room }.deserialize(&mut json);
+                let value = PortSeed { port, budget }.deserialize(&mut json);
                 value.map(|read| read.map(|value| vec![(port.name.clone(), value)]))
             }
             _ => return None,
         };
-        if room.is_spent() {
-            return Some(Err(no_room()));
+        if budget.is_exceeded() {
+            return Some(Err(budget_exceeded()));
         }
         request.ok().filter(|_| json.end().is_ok())
     }
 
     /// The requests that `text` lists, in the same way: objects of inputs by name, `most` of them.
-    pub fn json_texts(self, text: &[u8], most: usize) -> Option<Read<Vec<Read<Request>>>> {
+    pub fn json_texts(self, text: &[u8], most: usize) -> Option<ReadResult<Vec<ReadResult<Request>>>> {
         let list = text.trim_ascii_start().strip_prefix(b"[")?;
         if list.trim_ascii_start().first() != Some(&b'{') {
             return None;
         }
         let mut json = serde_json::Deserializer::from_slice(text);
-        let room = &Room::default();
-        let requests = json.deserialize_seq(List { item: InputsSeed { plan: self.plan(), room }, most });
-        if room.is_spent() {
-            return Some(Err(no_room()));
+        let budget = &TreeBudget::default();
+        let requests = json.deserialize_seq(RequestsSeed { item: InputsSeed { plan: self.plan(), budget }, most });
+        if budget.is_exceeded() {
+            return Some(Err(budget_exceeded()));
         }
         requests.ok().filter(|_| json.end().is_ok()).map(Ok)
     }
 }
 
 /// The tree of the same text would have no room either.
-fn no_room() -> ValidationError {
-    ValidationError::request(NoRoom.to_string())
+fn budget_exceeded() -> ValidationError {
+    ValidationError::request(TreeBudgetExceeded.to_string())
 }
 
 /// The kind of a tensor of just one element type.
@@ -66,13 +66,13 @@ fn typed(kind: &Kind) -> Option<&TensorKind> {
 }
 
 /// A list of requests.
-struct List<'a> {
+struct RequestsSeed<'a> {
     item: InputsSeed<'a>,
     most: usize,
 }
 
-impl<'de> Visitor<'de> for List<'_> {
-    type Value = Vec<Read<Request>>;
+impl<'de> Visitor<'de> for RequestsSeed<'_> {
+    type Value = Vec<ReadResult<Request>>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a list of requests")
@@ -94,11 +94,11 @@ impl<'de> Visitor<'de> for List<'_> {
 #[derive(Clone, Copy)]
 struct InputsSeed<'a> {
     plan: &'a Plan,
-    room: &'a Room,
+    budget: &'a TreeBudget,
 }
 
 impl<'de> DeserializeSeed<'de> for InputsSeed<'_> {
-    type Value = Read<Request>;
+    type Value = ReadResult<Request>;
 
     fn deserialize<D: Deserializer<'de>>(self, json: D) -> Result<Self::Value, D::Error> {
         json.deserialize_map(self)
@@ -106,7 +106,7 @@ impl<'de> DeserializeSeed<'de> for InputsSeed<'_> {
 }
 
 impl<'de> Visitor<'de> for InputsSeed<'_> {
-    type Value = Read<Request>;
+    type Value = ReadResult<Request>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("an object of inputs by name")
@@ -119,7 +119,7 @@ impl<'de> Visitor<'de> for InputsSeed<'_> {
             if request.iter().any(|(known, _)| *known == name) {
                 return Err(A::Error::custom("an input is given twice"));
             }
-            match fields.next_value_seed(PortSeed { port, room: self.room })? {
+            match fields.next_value_seed(PortSeed { port, budget: self.budget })? {
                 Ok(value) => request.push((name, value)),
                 Err(wrong) => fault = fault.or(Some(wrong)),
             }
@@ -135,29 +135,29 @@ impl<'de> Visitor<'de> for InputsSeed<'_> {
 /// The value of an input.
 struct PortSeed<'a> {
     port: &'a Port,
-    room: &'a Room,
+    budget: &'a TreeBudget,
 }
 
 impl<'de> DeserializeSeed<'de> for PortSeed<'_> {
-    type Value = Read<Value>;
+    type Value = ReadResult<Value>;
 
     fn deserialize<D: Deserializer<'de>>(self, json: D) -> Result<Self::Value, D::Error> {
-        let Self { port, room } = self;
+        let Self { port, budget } = self;
         let value = match typed(&port.kind) {
-            Some(kind) => json.deserialize_any(Typed { kind, room })?,
-            None => from_json(TreeSeed(room).deserialize(json)?, &port.kind),
+            Some(kind) => json.deserialize_any(ValueSeed { kind, budget })?,
+            None => from_json(TreeSeed(budget).deserialize(json)?, &port.kind),
         };
         Ok(value.map_err(|fault| ValidationError::input(&port.name, fault)))
     }
 }
 
 /// The value of an input that takes tensors of one element type.
-struct Typed<'a> {
+struct ValueSeed<'a> {
     kind: &'a TensorKind,
-    room: &'a Room,
+    budget: &'a TreeBudget,
 }
 
-impl<'de> Visitor<'de> for Typed<'_> {
+impl<'de> Visitor<'de> for ValueSeed<'_> {
     type Value = Result<Value, JsonError>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -174,7 +174,7 @@ impl<'de> Visitor<'de> for Typed<'_> {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, fields: A) -> Result<Self::Value, A::Error> {
-        let json = TreeSeed(self.room).deserialize(MapAccessDeserializer::new(fields))?;
+        let json = TreeSeed(self.budget).deserialize(MapAccessDeserializer::new(fields))?;
         Ok(tensor_from_json(&json, self.kind).map(Value::Tensor))
     }
 }

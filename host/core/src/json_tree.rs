@@ -32,14 +32,14 @@ pub struct JsonTree(
 
 impl<'de> Deserialize<'de> for JsonTree {
     fn deserialize<D: Deserializer<'de>>(json: D) -> Result<Self, D::Error> {
-        TreeSeed(&Room::default()).deserialize(json).map(Self)
+        TreeSeed(&TreeBudget::default()).deserialize(json).map(Self)
     }
 }
 
 /// The memory that is left for the trees of a text; `None` once there was too little.
-pub(super) struct Room(Cell<Option<usize>>);
+pub(super) struct TreeBudget(Cell<Option<usize>>);
 
-impl Default for Room {
+impl Default for TreeBudget {
     fn default() -> Self {
         Self(Cell::new(Some(MAX_MEMORY)))
     }
@@ -48,22 +48,22 @@ impl Default for Room {
 /// A text whose values would take more memory than there is for them.
 #[derive(Debug, thiserror::Error)]
 #[error("its values would take more than {} MiB; send large tensors as bytes, not as JSON", MAX_MEMORY >> 20)]
-pub(super) struct NoRoom;
+pub(super) struct TreeBudgetExceeded;
 
-impl Room {
+impl TreeBudget {
     /// Whether something was refused.
-    pub(super) fn is_spent(&self) -> bool {
+    pub(super) fn is_exceeded(&self) -> bool {
         self.0.get().is_none()
     }
 
     fn take<E: Error>(&self, bytes: usize) -> Result<(), E> {
         self.0.set(self.0.get().and_then(|left| left.checked_sub(bytes)));
-        if self.is_spent() { Err(E::custom(NoRoom)) } else { Ok(()) }
+        if self.is_exceeded() { Err(E::custom(TreeBudgetExceeded)) } else { Ok(()) }
     }
 }
 
 /// Reads a tree, as long as there is room.
-pub(super) struct TreeSeed<'a>(pub(super) &'a Room);
+pub(super) struct TreeSeed<'a>(pub(super) &'a TreeBudget);
 
 impl TreeSeed<'_> {
     fn leaf<E: Error>(&self, value: impl Into<Json>) -> Result<Json, E> {
@@ -210,10 +210,10 @@ mod tests {
 
     #[test]
     fn the_room_of_a_text_is_for_all_its_trees() {
-        let room = Room::default();
+        let budget = TreeBudget::default();
         let text = format!("[{}1]", "1,".repeat(MAX_MEMORY / VALUE / 2));
-        let read = || TreeSeed(&room).deserialize(&mut serde_json::Deserializer::from_str(&text));
-        assert!(read().is_ok() && !room.is_spent());
-        assert!(read().is_err() && room.is_spent());
+        let read = || TreeSeed(&budget).deserialize(&mut serde_json::Deserializer::from_str(&text));
+        assert!(read().is_ok() && !budget.is_exceeded());
+        assert!(read().is_err() && budget.is_exceeded());
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::failures::Failures;
+use super::failure_counts::Failures;
 use super::signature::{Kind, Port};
 use super::step::{Changes, Step};
 use super::value::Value;

@@ -92,9 +92,9 @@ fn what_cannot_be_connected_says_why() {
     assert_eq!(ambiguous.hint.as_deref(), Some("there is `a`, `x`, `y`; name one with `in:`"));
     let unknown = Names::ByPort(vec![("q".into(), "x".into())]);
     let error = builder.push("one", sum(&["z"], &["w"]), Some(&unknown), None).unwrap_err();
-    assert_eq!((error.at, error.message.as_str()), (Place::Inputs, "the step has no `q`"));
+    assert_eq!((error.at, error.message.as_str()), (PortSide::Inputs, "the step has no `q`"));
     let error = builder.push("one", sum(&["z"], &["w"]), Some(&ordered(&["x"])), Some(&ordered(&["v", "w"])));
-    assert_eq!(error.unwrap_err().at, Place::Outputs);
+    assert_eq!(error.unwrap_err().at, PortSide::Outputs);
     let faults = builder.finish(Some(&["none".into()])).err().unwrap();
     assert_eq!(faults[0].1.message, "no step gives `none`");
 

@@ -20,7 +20,7 @@ use super::step::{InputShapes, ModelOptions, ModelStep};
 use super::trial::{Trial, absolute, candidate_providers, memory_limit};
 use gpux_core::child_process;
 use gpux_core::files::digest;
-use gpux_core::seal;
+use gpux_core::sealed_file;
 use gpux_core::{Context, Dim, ElementType, Step as _, Tensor, TensorKind, Value};
 
 /// Loading and one run of a large model on a slow disk fit; a model that takes longer is refused.
@@ -239,12 +239,12 @@ pub fn ensure_validated(trial: &Trial<'_>, options: &ModelOptions) -> Result<(),
         env!("CARGO_PKG_VERSION")
     );
     let key = digest(key);
-    if cache.is_some_and(|cache| seal::read(cache, "verified", &key).is_some()) {
+    if cache.is_some_and(|cache| sealed_file::read(cache, "verified", &key).is_some()) {
         return Ok(());
     }
     ask_child(gpux, trial, providers, provider_options, None)?;
     // Not remembering costs the next start a trial, no more.
-    let _ = cache.map(|cache| seal::write(cache, "verified", &key, b""));
+    let _ = cache.map(|cache| sealed_file::write(cache, "verified", &key, b""));
     Ok(())
 }
 

@@ -16,7 +16,7 @@ use super::warm_up;
 use crate::GpuxError;
 use gpux_config::{Action, ConfigurationError, Diagnostic, Document, Node, Source, Spanned, Spec, StepSpec, Variables};
 use gpux_core::files::{Mark, Marks};
-use gpux_core::{Place, Plan, PlanBuilder, PlannedStep, ProjectFiles, Request, WiringError};
+use gpux_core::{Plan, PlanBuilder, PlannedStep, PortSide, ProjectFiles, Request, WiringError};
 use gpux_inference::{ModelFile, ModelStep};
 use gpux_sandbox::Sandbox;
 
@@ -324,8 +324,8 @@ fn check_outputs(spec: &Spec, plan: &Plan) -> Vec<Diagnostic> {
 
 fn wiring_diagnostic(error: WiringError, step: &StepSpec) -> Diagnostic {
     let wiring = match error.at {
-        Place::Inputs => &step.input,
-        Place::Outputs => &step.output,
+        PortSide::Inputs => &step.input,
+        PortSide::Outputs => &step.output,
     };
     let named = wiring.as_ref().and_then(|wiring| wiring.values().first().map(|name| name.span.clone()));
     let span = named.unwrap_or_else(|| step.tag.span.clone());

@@ -17,7 +17,7 @@ pub use shape::{element_count, few_axes};
 use super::cancellation::CancelCheck;
 use super::element::ElementType;
 use super::metadata::Metadata;
-use super::strided;
+use super::strided_view;
 use crate::with_elements;
 use data::numeric;
 use shape::{sizes, strides};
@@ -253,11 +253,11 @@ impl Tensor {
     ) -> Result<Self, TensorError> {
         let shape: Vec<_> = axes.iter().map(|(size, _)| *size).collect();
         sizes(self.element(), &shape)?;
-        if !strided::lies_within(start, axes, self.len()) {
+        if !strided_view::lies_within(start, axes, self.len()) {
             return Err(TensorError::Outside { shape, len: self.len() });
         }
         let data = with_elements!(&self.data, data => {
-            strided::gather(data, start, axes, who).map(TensorElement::wrap)
+            strided_view::gather(data, start, axes, who).map(TensorElement::wrap)
         });
         Ok(Self { shape, data: data.ok_or(TensorError::Stopped)?, metadata: self.metadata })
     }

@@ -12,19 +12,19 @@ use crate::catch_panic::catch_panic;
 const GRACE: Duration = Duration::from_millis(15);
 
 /// How often work of one kind may be left behind before no more of it is begun.
-const MOST: usize = 8;
+const MAX_ABANDONED: usize = 8;
 
 /// Work on so few bytes finds room beside any other, and may be left behind more often.
 const SMALL: usize = 64 << 10;
 
 /// How often.
-const MOST_SMALL: usize = 32;
+const MAX_SMALL_ABANDONED: usize = 32;
 
 /// Work of one kind that its callers leave behind at their deadlines. What was left goes on with the least of the
 /// processor's time that a thread can have, and there are bounds to how much of it there is.
 #[derive(Debug)]
 pub struct AbandonableTasks {
-    room: Arc<Room>,
+    budget: Arc<TaskBudget>,
 }
 
 /// Why there is no result.
@@ -40,14 +40,14 @@ pub enum TaskError {
 
 impl AbandonableTasks {
     /// Work that may be on so many bytes at once, however many do it.
-    pub fn new(room: usize) -> Self {
-        Self { room: Arc::new(Room { bytes: room, held: Mutex::default(), freed: Condvar::new() }) }
+    pub fn new(max_bytes: usize) -> Self {
+        Self { budget: Arc::new(TaskBudget { bytes: max_bytes, usage: Mutex::default(), freed: Condvar::new() }) }
     }
 
     /// Whether something that was left behind goes on.
     #[cfg(any(test, feature = "testing"))]
     pub fn has_abandoned(&self) -> bool {
-        self.room.held().left > 0
+        self.budget.usage().abandoned > 0
     }
 
     /// Does work on so many bytes on another thread.
@@ -57,21 +57,21 @@ impl AbandonableTasks {
         bytes: usize,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, TaskError> {
-        let place = self.room.take(bytes, deadline)?;
-        let bytes = place.bytes;
-        let stay = Arc::<Stay>::default();
+        let permit = self.budget.take(bytes, deadline)?;
+        let bytes = permit.bytes;
+        let state = Arc::<TaskState>::default();
         let (answer, answered) = sync_channel(1);
-        let stays = stay.clone();
+        let worker_state = state.clone();
         let job = move || {
-            let done = stays.begin().then(|| catch_panic(work));
-            if stays.end() {
-                drop(place);
+            let done = worker_state.start().then(|| catch_panic(work));
+            if worker_state.finish() {
+                drop(permit);
                 // Whoever waits for it has not left.
                 let _ = done.map(|done| answer.send(done));
                 return ControlFlow::Continue(());
             }
             drop(done);
-            place.room.leave(bytes, false);
+            permit.budget.count_abandoned(bytes, false);
             ControlFlow::Break(())
         };
         if let Err(job) = start(Box::new(job)) {
@@ -81,11 +81,11 @@ impl AbandonableTasks {
         let left = deadline.saturating_duration_since(Instant::now()) + GRACE;
         let done = answered.recv_timeout(left).ok().or_else(|| {
             // Before it can end, which takes it back.
-            self.room.leave(bytes, true);
-            if stay.leave() {
+            self.budget.count_abandoned(bytes, true);
+            if state.abandon() {
                 return None;
             }
-            self.room.leave(bytes, false);
+            self.budget.count_abandoned(bytes, false);
             answered.recv().ok()
         });
         done.ok_or(TaskError::DeadlineExceeded)?.map_err(TaskError::Panicked)
@@ -94,126 +94,126 @@ impl AbandonableTasks {
 
 /// The bytes that may be worked on at once.
 #[derive(Debug)]
-struct Room {
+struct TaskBudget {
     bytes: usize,
-    held: Mutex<Held>,
+    usage: Mutex<BudgetUse>,
     /// there may be room
     freed: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct Held {
+struct BudgetUse {
     /// bytes that are worked on
     bytes: usize,
     /// of those, what was left behind
-    left_bytes: usize,
+    abandoned_bytes: usize,
     /// how often something was, and goes on
-    left: usize,
+    abandoned: usize,
 }
 
-impl Room {
-    fn held(&self) -> MutexGuard<'_, Held> {
-        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+impl TaskBudget {
+    fn usage(&self) -> MutexGuard<'_, BudgetUse> {
+        self.usage.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Room for so many bytes, or all that there is, once there is some.
-    fn take(self: &Arc<Self>, bytes: usize, deadline: Instant) -> Result<Place, TaskError> {
+    fn take(self: &Arc<Self>, bytes: usize, deadline: Instant) -> Result<TaskPermit, TaskError> {
         let bytes = bytes.min(self.bytes);
-        let mut held = self.held();
+        let mut usage = self.usage();
         loop {
             let small = bytes <= SMALL;
-            let most = if small { MOST_SMALL } else { MOST };
-            if held.left >= most || !small && held.left_bytes + bytes > self.bytes {
+            let most = if small { MAX_SMALL_ABANDONED } else { MAX_ABANDONED };
+            if usage.abandoned >= most || !small && usage.abandoned_bytes + bytes > self.bytes {
                 return Err(TaskError::Overloaded);
             }
-            if small || held.bytes + bytes <= self.bytes {
-                held.bytes += bytes;
-                return Ok(Place { room: self.clone(), bytes });
+            if small || usage.bytes + bytes <= self.bytes {
+                usage.bytes += bytes;
+                return Ok(TaskPermit { budget: self.clone(), bytes });
             }
             let time = deadline.saturating_duration_since(Instant::now());
             if time.is_zero() {
                 return Err(TaskError::DeadlineExceeded);
             }
-            held = self.freed.wait_timeout(held, time).unwrap_or_else(PoisonError::into_inner).0;
+            usage = self.freed.wait_timeout(usage, time).unwrap_or_else(PoisonError::into_inner).0;
         }
     }
 
     /// Counts what is left behind, or no longer.
-    fn leave(&self, bytes: usize, left: bool) {
-        let mut held = self.held();
-        if left {
-            held.left += 1;
-            held.left_bytes += bytes;
+    fn count_abandoned(&self, bytes: usize, is_abandoned: bool) {
+        let mut usage = self.usage();
+        if is_abandoned {
+            usage.abandoned += 1;
+            usage.abandoned_bytes += bytes;
             // Those that wait may now do so in vain.
             self.freed.notify_all();
         } else {
-            held.left -= 1;
-            held.left_bytes -= bytes;
+            usage.abandoned -= 1;
+            usage.abandoned_bytes -= bytes;
         }
     }
 }
 
 /// Room that is free again when this is dropped.
 #[derive(Debug)]
-struct Place {
-    room: Arc<Room>,
+struct TaskPermit {
+    budget: Arc<TaskBudget>,
     bytes: usize,
 }
 
-impl Drop for Place {
+impl Drop for TaskPermit {
     fn drop(&mut self) {
-        self.room.held().bytes -= self.bytes;
-        self.room.freed.notify_all();
+        self.budget.usage().bytes -= self.bytes;
+        self.budget.freed.notify_all();
     }
 }
 
 /// Whether somebody waits for work that another thread does.
 #[derive(Default)]
-struct Stay(Mutex<State>);
+struct TaskState(Mutex<Progress>);
 
 #[derive(Default)]
-enum State {
+enum Progress {
     #[default]
     Waiting,
     Running(Thread),
-    Ended,
-    Left,
+    Finished,
+    Abandoned,
 }
 
-impl Stay {
-    fn state(&self) -> MutexGuard<'_, State> {
+impl TaskState {
+    fn state(&self) -> MutexGuard<'_, Progress> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The calling thread begins; `false` if nobody waits any more.
-    fn begin(&self) -> bool {
+    fn start(&self) -> bool {
         let mut state = self.state();
-        if matches!(*state, State::Left) {
+        if matches!(*state, Progress::Abandoned) {
             return false;
         }
-        *state = State::Running(Thread::own());
+        *state = Progress::Running(Thread::current());
         true
     }
 
     /// Ends it; `false` if nobody waits any more. The thread is then good for nothing else.
-    fn end(&self) -> bool {
+    fn finish(&self) -> bool {
         let mut state = self.state();
-        if matches!(*state, State::Left) {
+        if matches!(*state, Progress::Abandoned) {
             return false;
         }
-        *state = State::Ended;
+        *state = Progress::Finished;
         true
     }
 
     /// Nobody waits any more; `false` if it has ended.
-    fn leave(&self) -> bool {
+    fn abandon(&self) -> bool {
         let mut state = self.state();
         match &*state {
-            State::Ended => return false,
-            State::Running(thread) => thread.hold_back(),
-            State::Waiting | State::Left => {}
+            Progress::Finished => return false,
+            Progress::Running(thread) => thread.lower_priority(),
+            Progress::Waiting | Progress::Abandoned => {}
         }
-        *state = State::Left;
+        *state = Progress::Abandoned;
         true
     }
 }
@@ -225,7 +225,7 @@ struct Thread {
 }
 
 impl Thread {
-    fn own() -> Self {
+    fn current() -> Self {
         Self {
             #[cfg(target_os = "linux")]
             id: rustix::thread::gettid(),
@@ -234,7 +234,7 @@ impl Thread {
 
     /// Lets it run where nobody else wants to, as far as the system can do that for a thread: Linux can. There is no
     /// way back.
-    fn hold_back(&self) {
+    fn lower_priority(&self) {
         /// see setpriority(2): the least
         #[cfg(target_os = "linux")]
         const NICEST: i32 = 19;
@@ -260,13 +260,13 @@ mod tests {
     }
 
     /// Leaves work behind, which ends when it hears of it.
-    fn leave(work: &AbandonableTasks, bytes: usize) -> Sender<()> {
+    fn abandon_task(work: &AbandonableTasks, bytes: usize) -> Sender<()> {
         let (end, ended) = channel();
         assert_eq!(work.run(soon(), bytes, move || ended.recv()), Err(TaskError::DeadlineExceeded));
         end
     }
 
-    fn until_nothing_goes_on(work: &AbandonableTasks) {
+    fn wait_for_abandoned(work: &AbandonableTasks) {
         while work.has_abandoned() {
             std::thread::yield_now();
         }
@@ -285,18 +285,18 @@ mod tests {
     #[test]
     fn only_so_much_is_left_behind() {
         let work = AbandonableTasks::new(100 * SMALL);
-        let ends: Vec<_> = (0..MOST).map(|_| leave(&work, SMALL + 1)).collect();
+        let ends: Vec<_> = (0..MAX_ABANDONED).map(|_| abandon_task(&work, SMALL + 1)).collect();
         assert_eq!(work.run(later(), SMALL + 1, || 7), Err(TaskError::Overloaded));
         assert_eq!(work.run(later(), SMALL, || 7), Ok(7));
-        let more: Vec<_> = (MOST..MOST_SMALL).map(|_| leave(&work, 1)).collect();
+        let more: Vec<_> = (MAX_ABANDONED..MAX_SMALL_ABANDONED).map(|_| abandon_task(&work, 1)).collect();
         assert_eq!(work.run(later(), 1, || 7), Err(TaskError::Overloaded));
         drop((ends, more));
-        until_nothing_goes_on(&work);
-        let end = leave(&work, 51 * SMALL);
+        wait_for_abandoned(&work);
+        let end = abandon_task(&work, 51 * SMALL);
         assert_eq!(work.run(later(), 49 * SMALL, || 7), Ok(7));
         assert_eq!(work.run(later(), 50 * SMALL, || 7), Err(TaskError::Overloaded));
         drop(end);
-        until_nothing_goes_on(&work);
+        wait_for_abandoned(&work);
         assert_eq!(work.run(later(), 500 * SMALL, || 7), Ok(7));
     }
 

@@ -11,7 +11,7 @@ use super::super::native_code::NativeCode;
 use super::{PrepareRequest, PreparedComponent};
 use gpux_core::CacheDir;
 use gpux_core::files::digest;
-use gpux_core::seal;
+use gpux_core::sealed_file;
 
 /// Bytes of all that is remembered; the oldest goes first.
 const LIMIT: u64 = 1 << 30;
@@ -73,14 +73,14 @@ impl SnapshotCache {
     }
 
     fn read_file(&self, ending: &str) -> Option<Vec<u8>> {
-        seal::read(&self.cache, FOLDER, &self.name(ending))
+        sealed_file::read(&self.cache, FOLDER, &self.name(ending))
     }
 
     /// Remembers a success. Not remembering costs the next start some time, no more.
     pub(crate) fn write(&self, prepared: &PreparedComponent) {
         let Ok(ready) = &prepared.ready else { return };
         let (Ok(text), Some(code)) = (serde_json::to_vec(prepared), &ready.code) else { return };
-        let write = |ending, bytes: &[u8]| seal::write(&self.cache, FOLDER, &self.name(ending), bytes).is_ok();
+        let write = |ending, bytes: &[u8]| sealed_file::write(&self.cache, FOLDER, &self.name(ending), bytes).is_ok();
         if write(CODE, code.as_bytes())
             && write(ANSWER, &text)
             && let Ok(folder) = self.cache.folder(FOLDER)

@@ -211,9 +211,9 @@ mod tests {
     }
 
     /// Says no after so many elements.
-    struct Few(Cell<usize>);
+    struct ElementBudget(Cell<usize>);
 
-    impl CancelCheck for Few {
+    impl CancelCheck for ElementBudget {
         fn can_continue(&self, elements: usize) -> bool {
             let left = self.0.get().checked_sub(elements);
             self.0.set(left.unwrap_or(0));
@@ -235,9 +235,9 @@ mod tests {
         ];
         for axes in ways {
             let start = if axes[1..].iter().any(|(_, step)| *step < 0) { side - 1 } else { 0 };
-            assert_eq!(gather(&data, start, axes, &Few(Cell::new(1 << 19))), None, "{axes:?}");
+            assert_eq!(gather(&data, start, axes, &ElementBudget(Cell::new(1 << 19))), None, "{axes:?}");
             if axes[0].0 <= side {
-                assert!(gather(&data, start, axes, &Few(Cell::new(1 << 20))).is_some(), "{axes:?}");
+                assert!(gather(&data, start, axes, &ElementBudget(Cell::new(1 << 20))).is_some(), "{axes:?}");
             }
         }
     }

@@ -20,7 +20,7 @@ pub enum Names {
 
 impl Names {
     /// The frame name for each port that is mentioned, as (index of the port, frame name).
-    fn resolve<'a>(&'a self, ports: &[Port], at: Place) -> Result<Vec<(usize, &'a str)>, WiringError> {
+    fn resolve<'a>(&'a self, ports: &[Port], at: PortSide) -> Result<Vec<(usize, &'a str)>, WiringError> {
         let known = || ports.iter().map(|port| format!("`{}`", port.name)).collect::<Vec<_>>().join(", ");
         match self {
             Self::Ordered(names) if names.len() > ports.len() => Err(WiringError {
@@ -49,7 +49,7 @@ type Slots<'a> = &'a [(String, Slot)];
 
 /// Which part of a step a wiring error is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum PortSide {
     /// its `in:`, or the values it would read
     Inputs,
     /// its `out:`
@@ -61,7 +61,7 @@ pub enum Place {
 #[error("{message}")]
 pub struct WiringError {
     /// the part that does not fit
-    pub at: Place,
+    pub at: PortSide,
     /// what is wrong
     pub message: String,
     /// what to do about it
@@ -123,7 +123,7 @@ impl PlanBuilder {
         let checked = self.connect(&signature.inputs, reads).and_then(|slots| {
             let given: Vec<_> = slots.iter().map(|slot| slot.map(|slot| self.kinds[slot].clone())).collect();
             let kinds = step.infer(&given).map_err(|mismatch| WiringError {
-                at: Place::Inputs,
+                at: PortSide::Inputs,
                 message: mismatch.to_string(),
                 hint: None,
             })?;
@@ -136,7 +136,7 @@ impl PlanBuilder {
         };
 
         let mut outputs: Vec<_> = signature.outputs.iter().map(|port| port.name.clone()).collect();
-        let renamed = gives.map_or(Ok(Vec::new()), |gives| gives.resolve(&signature.outputs, Place::Outputs));
+        let renamed = gives.map_or(Ok(Vec::new()), |gives| gives.resolve(&signature.outputs, PortSide::Outputs));
         let fault = match renamed {
             Ok(renamed) => {
                 for (index, name) in renamed {
@@ -174,7 +174,7 @@ impl PlanBuilder {
     fn connect(&mut self, ports: &[Port], reads: Option<&Names>) -> Result<Vec<Option<Slot>>, WiringError> {
         let mut slots = vec![None; ports.len()];
         if let Some(reads) = reads {
-            for (index, name) in reads.resolve(ports, Place::Inputs)? {
+            for (index, name) in reads.resolve(ports, PortSide::Inputs)? {
                 slots[index] = Some(self.find_or_open(name, &ports[index])?);
             }
         }
@@ -203,7 +203,7 @@ impl PlanBuilder {
             if let Some(input) = input.filter(|input| input.port.optional && input.default.is_none()) {
                 let name = &input.port.name;
                 return Err(WiringError {
-                    at: Place::Inputs,
+                    at: PortSide::Inputs,
                     message: format!("it needs `{}`, but the input `{name}` may be left out", port.name),
                     hint: Some(format!("remove `required: false` from `{name}`, or give it a `default`")),
                 });
@@ -237,7 +237,7 @@ impl PlanBuilder {
         }
         let there: Vec<_> = self.names.iter().map(|(name, _)| format!("`{name}`")).collect();
         Err(WiringError {
-            at: Place::Inputs,
+            at: PortSide::Inputs,
             message: format!("nothing before this step gives `{name}` ({})", port.kind),
             hint: Some(format!("there is {}; name one with `in:`", there.join(", "))),
         })
@@ -259,7 +259,7 @@ impl PlanBuilder {
                         faults.push((
                             index,
                             WiringError {
-                                at: Place::Outputs,
+                                at: PortSide::Outputs,
                                 message: format!("no step gives `{name}`"),
                                 hint: Some(format!("there is {}", there.join(", "))),
                             },
@@ -283,7 +283,7 @@ impl PlanBuilder {
 
 fn too_deep(depth: usize) -> WiringError {
     WiringError {
-        at: Place::Inputs,
+        at: PortSide::Inputs,
         message: format!(
             "with what it reads, its JSON could be nested {depth} levels deep; a pipeline builds {} at most",
             json::MAX_DEPTH

@@ -112,7 +112,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_used_longest_ago_goes_first() {
+    fn evicts_least_recently_used_first() {
         let parent = tempfile::tempdir().unwrap();
         let cache = CacheDir::at(parent.path());
         let folder = cache.folder("kept").unwrap();
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_that_others_may_write_to_is_refused() {
+    fn rejects_folders_writable_by_others() {
         let parent = tempfile::tempdir().unwrap();
         let cache = CacheDir::at(parent.path().join("cache"));
         let folder = cache.folder("wasmtime").unwrap();
@@ -151,7 +151,7 @@ mod tests {
 
     #[cfg(target_os = "linux")]
     #[test]
-    fn a_folder_whose_path_is_no_text_is_refused() {
+    fn rejects_paths_that_are_not_utf8() {
         use std::os::unix::ffi::OsStrExt as _;
 
         let parent = tempfile::tempdir().unwrap();

@@ -47,7 +47,7 @@ mod tests {
     use super::catch_panic;
 
     #[test]
-    fn a_panic_is_an_error_with_its_message() {
+    fn returns_panic_messages_as_errors() {
         assert_eq!(catch_panic(|| 1), Ok(1));
         assert_eq!(catch_panic(|| panic!("axis {}", 3)), Err::<(), _>("axis 3".to_owned()));
     }

@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_crashes_and_silence() {
+    fn reports_answers_crashes_and_timeouts() {
         let long = Duration::from_mins(1);
         assert_eq!(shell("echo noise; echo '[1,2]'", long), Ok(vec![1, 2]));
         let crash = shell("echo terminate called >&2; kill -SEGV $$", long).unwrap_err();
@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn of_much_the_end_counts() {
+    fn reads_the_last_line_of_long_output() {
         let much = "head -c 3000000 /dev/zero | tr '\\0' ";
         let long = Duration::from_mins(1);
         assert_eq!(shell(&format!("{much} x; echo; echo '[3]'"), long), Ok(vec![3]));

@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn what_takes_longer_than_is_left_is_not_begun() {
+    fn rejects_work_longer_than_the_time_left() {
         assert_eq!((late().check(), late().check_time_for(0.0)), (Err(DeadlineExceeded), Err(DeadlineExceeded)));
         let soon = Deadline::at(Instant::now().checked_add(Duration::from_secs(100)));
         assert_eq!((soon.check(), soon.check_time_for(1.0)), (Ok(()), Ok(())));
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn the_clock_is_asked_once_in_a_million() {
+    fn checks_the_clock_once_per_million_elements() {
         let watch = late();
         assert_eq!((watch.check_after(1000), watch.check_after(SAMPLES - 1001)), (Ok(()), Ok(())));
         assert_eq!(watch.check_after(1), Err(DeadlineExceeded));

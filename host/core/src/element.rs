@@ -253,7 +253,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_read_back() {
+    fn element_type_names_round_trip() {
         for element in ElementType::ALL {
             assert_eq!(element.name().parse::<ElementType>().unwrap(), element);
         }
@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn sets_know_their_members() {
+    fn element_sets_intersect_and_print() {
         assert_eq!(ElementSet::from(ElementType::Int8).single(), Some(ElementType::Int8));
         assert_eq!(ElementSet::floats().single(), None);
         assert!(ElementSet::floats().intersection(ElementType::Int8.into()).is_empty());

@@ -191,7 +191,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_is_replaced_whole_and_as_readable_as_said() {
+    fn replaces_files_atomically_with_the_given_permissions() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("new/file");
         for (bytes, readers) in [(&b"first"[..], Readers::Usual), (b"second", Readers::Owner)] {
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn the_reason_names_no_draft() {
+    fn io_errors_omit_the_path() {
         let nowhere = Path::new("/nowhere/at/all");
         let error = tempfile::Builder::new().tempdir_in(nowhere).unwrap_err();
         assert!(error.to_string().contains("nowhere"), "{error}");
@@ -220,7 +220,7 @@ mod tests {
 
     #[test]
     #[cfg(unix)]
-    fn opens_no_path_that_became_a_link() {
+    fn rejects_paths_replaced_by_links() {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path().canonicalize().unwrap();
         std::fs::create_dir_all(root.join("a/b")).unwrap();
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_that_takes_no_files_is_told() {
+    fn reports_folders_that_cannot_be_written() {
         let folder = tempfile::tempdir().unwrap();
         check_room(folder.path()).unwrap();
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
@@ -258,13 +258,13 @@ mod tests {
     }
 
     #[test]
-    fn digests_are_written_as_everywhere() {
+    fn digests_are_lowercase_hexadecimal() {
         assert_eq!(digest(b""), "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
     }
 
     #[test]
     #[cfg(unix)]
-    fn a_link_stays_and_so_do_permissions_and_pipes() {
+    fn preserves_links_permissions_and_pipes() {
         use std::os::unix::fs::PermissionsExt as _;
         let folder = tempfile::tempdir().unwrap();
         let (file, link) = (folder.path().join("file"), folder.path().join("link"));
@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn another_file_has_another_mark() {
+    fn replaced_files_have_different_marks() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("model.onnx");
         assert_eq!(Mark::of(&path), Mark(None));

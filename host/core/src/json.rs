@@ -462,7 +462,7 @@ mod tests {
     }
 
     #[test]
-    fn the_values_of_a_tensor_are_counted_before_they_are_made() {
+    fn counts_json_values_without_building_them() {
         fn count(json: &Json) -> usize {
             1 + json.as_array().into_iter().flatten().map(count).sum::<usize>()
         }
@@ -474,7 +474,7 @@ mod tests {
     }
 
     #[test]
-    fn flat_lists_fill_the_declared_shape() {
+    fn reshapes_flat_lists_to_the_declared_shape() {
         let float = |shape: &[Dim]| kind(ElementType::Float32, shape);
         let (n, two, three) = (Dim::Named("N".into()), Dim::Fixed(2), Dim::Fixed(3));
         assert_eq!(shape_of(json!([1, 2, 3]), &float(&[n.clone(), three.clone()])), [1, 3]);
@@ -486,7 +486,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_json_says_what_is_wrong() {
+    fn reports_what_is_wrong_with_the_json() {
         let float = kind(ElementType::Float32, &[Dim::Dynamic, Dim::Dynamic]);
         let message = |json: Json, kind: &Kind| from_json(json, kind).unwrap_err().to_string();
         assert_eq!(message(json!([[1, 2], [3]]), &float), "the lists are ragged: 2 and 1 elements side by side");
@@ -502,7 +502,7 @@ mod tests {
     }
 
     #[test]
-    fn every_number_survives_the_way_there_and_back() {
+    fn every_number_round_trips() {
         let cases = [
             (ElementType::Int64, json!([i64::MIN, i64::MAX, 9_007_199_254_740_993_i64])),
             (ElementType::Uint64, json!([u64::MAX])),
@@ -520,7 +520,7 @@ mod tests {
     }
 
     #[test]
-    fn shapes_are_nested_lists() {
+    fn nested_lists_follow_the_shape() {
         let tensor = Tensor::new([2, 1, 2], vec![1_u8, 2, 3, 4]).unwrap();
         assert_eq!(to_json(&tensor.into()), json!([[[1, 2]], [[3, 4]]]));
         assert_eq!(to_json(&Tensor::scalar(5_i32).into()), json!(5));
@@ -528,7 +528,7 @@ mod tests {
     }
 
     #[test]
-    fn explicit_tensors_carry_type_and_shape() {
+    fn reads_tensors_with_explicit_type_and_shape() {
         let any = Kind::Tensor(TensorKind::of_elements(super::super::ElementSet::ANY));
         let json = json!({ "type": "uint16", "shape": [1, 2], "data": "AQACAA==" });
         let value = from_json(json, &any).unwrap();

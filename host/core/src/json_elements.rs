@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn extremes_are_exact_and_beyond_them_is_refused() {
+    fn accepts_extremes_and_rejects_values_out_of_range() {
         for (element, least, most, beyond) in [
             (ElementType::Int8, "-128", "127", "128"),
             (ElementType::Uint8, "0", "255", "-1"),
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn nesting_is_the_shape_and_must_be_even() {
+    fn rejects_ragged_lists() {
         assert_eq!(read(ElementType::Uint8, "[[[1,2]],[[3,4]]]").unwrap().shape(), [2, 1, 2]);
         assert_eq!(read(ElementType::Uint8, "7").unwrap().shape(), [0_usize; 0]);
         assert_eq!(read(ElementType::Uint8, "[[],[]]").unwrap().shape(), [2, 0]);
@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn strings_are_counted_and_numbers_are_not() {
+    fn counts_strings_but_not_numbers() {
         let list = |item: &str, many: usize| format!("[{}{item}]", format!("{item},").repeat(many - 1));
         assert_eq!(read(ElementType::String, &list("\"\"", MAX_STRINGS)).unwrap().len(), MAX_STRINGS);
         let refused = read(ElementType::String, &list("\"\"", MAX_STRINGS + 1)).unwrap_err();
@@ -301,7 +301,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_read_is_what_the_tree_gives(json in trees()) {
+        fn reads_the_same_values_as_the_tree_parser(json in trees()) {
             let text = json.to_string();
             for element in ElementType::ALL {
                 let (direct, tree) = (read(element, &text).ok(), through_tree(element, &text).ok());

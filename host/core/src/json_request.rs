@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_read_without_a_tree_is_what_the_tree_gives() {
+    fn streaming_parser_matches_the_tree_parser() {
         let plan = plan();
         for text in [
             r#"{"x": [1, 2], "note": "n", "more": [{"a": []}]}"#,
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_the_tree_tells_is_left_to_it() {
+    fn leaves_malformed_requests_to_the_tree_parser() {
         let plan = plan();
         for text in ["", "1", "{}", r#"{"y": 1}"#, r#"{"x": [1.5, 2]}"#, r#"{"x": [1, 2]} x"#, r#"{"x": [1, 2}"#] {
             assert!(plan.reader(&[]).json_text(text.as_bytes()).is_none(), "{text}");
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn the_trees_of_all_requests_have_room_together() {
+    fn requests_of_a_batch_share_the_tree_budget() {
         let plan = plan();
         let one = format!("{{\"more\":[{}1]}}", "1,".repeat(300_000));
         let list = |requests: usize| format!("[{}]", vec![one.as_str(); requests].join(","));

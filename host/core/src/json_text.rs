@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn the_text_says_what_the_tree_says() {
+    fn written_text_matches_the_tree() {
         same(&[2, 3], vec![0.1_f32, -3.5, f32::NAN, f32::INFINITY, f32::NEG_INFINITY, 1e-40]);
         same(&[3], vec![1e300, 0.1, f64::NEG_INFINITY]);
         same(&[], vec![7_i64]);

@@ -171,14 +171,14 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_is_read_as_serde_json_reads_it(json in json()) {
+        fn parses_like_serde_json(json in json()) {
             let text = json.to_string();
             prop_assert_eq!(serde_json::from_str::<JsonTree>(&text).unwrap().0, serde_json::from_str::<Json>(&text).unwrap());
         }
     }
 
     #[test]
-    fn a_tree_beyond_use_is_refused_however_little_text_it_is() {
+    fn rejects_trees_over_the_memory_budget() {
         let most = MAX_MEMORY / VALUE;
         let list = |values: usize| format!("[{}[]]", "[],".repeat(values - 1));
         assert!(serde_json::from_str::<JsonTree>(&list(most - 2)).is_ok());
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn rejects_a_field_that_is_there_twice() {
+    fn rejects_duplicate_fields() {
         for text in [r#"{"a":1,"a":2}"#, r#"[{"b":{"a":1,"\u0061":1}}]"#, r#"{"":0,"":0}"#] {
             let error = serde_json::from_str::<JsonTree>(text).unwrap_err().to_string();
             assert!(error.contains("duplicate field"), "{text}: {error}");
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn the_room_of_a_text_is_for_all_its_trees() {
+    fn trees_of_one_text_share_the_budget() {
         let budget = TreeBudget::default();
         let text = format!("[{}1]", "1,".repeat(MAX_MEMORY / VALUE / 2));
         let read = || TreeSeed(&budget).deserialize(&mut serde_json::Deserializer::from_str(&text));

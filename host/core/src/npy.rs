@@ -211,7 +211,7 @@ mod tests {
 
     /// What `numpy.save` 2.3 wrote for `numpy.arange(6, dtype="<i2").reshape(2, 3)`.
     #[test]
-    fn the_bytes_are_those_of_numpy() {
+    fn bytes_match_numpy() {
         let header = "{'descr': '<i2', 'fortran_order': False, 'shape': (2, 3), }";
         let padded = format!("{header:117}\n");
         let saved = file(&padded, &[0, 0, 1, 0, 2, 0, 3, 0, 4, 0, 5, 0]);
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn every_type_comes_back() {
+    fn every_element_type_round_trips() {
         let tensors = [
             Tensor::new([2], vec![true, false]).unwrap(),
             Tensor::scalar(200_u8),
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn other_orders_are_read() {
+    fn reads_other_byte_and_axis_orders() {
         let big = file("{'descr': '>u2', 'fortran_order': False, 'shape': (2,)}", &[0, 1, 2, 0]);
         assert_eq!(from_npy(&big).unwrap().as_slice::<u16>().unwrap(), [1, 512]);
         let columns = file("{\"shape\": (2, 3), 'fortran_order': True, 'descr': '|u1'}", &[0, 3, 1, 4, 2, 5]);
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_tensor_is_refused() {
+    fn rejects_json_that_is_no_tensor() {
         let message = |bytes: &[u8]| from_npy(bytes).unwrap_err().to_string();
         let header =
             |descr: &str, shape: &str| format!("{{'descr': '{descr}', 'fortran_order': False, 'shape': {shape}}}");
@@ -290,14 +290,14 @@ mod tests {
 
     proptest! {
         #[test]
-        fn numbers_come_back(data in proptest::collection::vec(any::<f32>().prop_filter("equal to itself", |x| !x.is_nan()), 0..50)) {
+        fn numbers_round_trip(data in proptest::collection::vec(any::<f32>().prop_filter("equal to itself", |x| !x.is_nan()), 0..50)) {
             let tensor = Tensor::new([data.len()], data).unwrap();
             prop_assert_eq!(from_npy(&to_npy(&tensor).unwrap()).unwrap(), tensor);
         }
 
         /// Mangled files are read or refused, and what is read is what its shape says.
         #[test]
-        fn mangled_files_do_no_harm(at in 0_usize..140, byte: u8, cut in 0_usize..150) {
+        fn mangled_files_never_panic(at in 0_usize..140, byte: u8, cut in 0_usize..150) {
             let tensor = Tensor::new([3, 2], vec![1.5_f32; 6]).unwrap();
             let mut bytes = to_npy(&tensor).unwrap();
             if let Some(place) = bytes.get_mut(at) {
@@ -310,7 +310,7 @@ mod tests {
         }
 
         #[test]
-        fn random_headers_do_no_harm(header in "[{}()':,<>|a-zA-Z0-9 \"]{0,80}", data in proptest::collection::vec(any::<u8>(), 0..16)) {
+        fn random_headers_never_panic(header in "[{}()':,<>|a-zA-Z0-9 \"]{0,80}", data in proptest::collection::vec(any::<u8>(), 0..16)) {
             let _ = from_npy(&file(&header, &data));
         }
     }

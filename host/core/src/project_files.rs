@@ -173,7 +173,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_is_inside_is_found() {
+    fn finds_only_files_inside_the_project() {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path().join("project");
         std::fs::create_dir(&root).unwrap();

@@ -16,7 +16,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_harmless_has_its_lines_and_nothing_that_steers() {
+    fn sanitize_keeps_lines_and_removes_control_characters() {
         assert_eq!(sanitize_for_terminal("a\u{1b}[31m\nb\u{202e}c\u{9b}\u{2028}é"), "a [31m\nb c  é");
     }
 }

@@ -146,7 +146,7 @@ mod tests {
 
     #[cfg(unix)]
     #[test]
-    fn the_key_lies_beside_the_cache_for_its_owner_alone() {
+    fn key_file_is_private_and_outside_the_cache() {
         use std::os::unix::fs::PermissionsExt as _;
         let (folder, cache) = cache();
         write(&cache, "steps", "one", b"").unwrap();

@@ -48,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn near_names_are_found() {
+    fn suggests_similar_names() {
         let keys = ["name", "version", "model", "models", "serving", "preprocessing", "max_length", "float32"];
         for (written, meant) in [
             ("modle", Some("model")),

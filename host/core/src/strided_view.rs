@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn every_way_gives_what_the_definition_says() {
+    fn every_copy_path_matches_the_definition() {
         let data: Vec<u32> = (0..100_000).collect();
         let mut state = 7_u64;
         let mut random = |below: u64| {
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_wants_is_not_gone_on_with() {
+    fn stops_copying_when_cancelled() {
         let data = vec![7_u8; 1 << 20];
         let side = 1 << 10;
         // In one piece, row by row, repeated, by squares, and taken apart.
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn what_lies_outside_is_found() {
+    fn detects_out_of_bounds_axes() {
         assert!(lies_within(0, &[(4, 3), (3, 1)], 12));
         assert!(!lies_within(1, &[(4, 3), (3, 1)], 12));
         assert!(lies_within(3, &[(4, -1)], 4));

@@ -58,7 +58,7 @@ fn ordered(names: &[&str]) -> Names {
 }
 
 #[test]
-fn a_list_is_a_straight_line() {
+fn connects_a_list_of_steps_in_order() {
     let mut builder = PlanBuilder::new(None);
     builder.push("first", sum(&["x"], &["y"]), None, None).unwrap();
     builder.push("second", sum(&["anything"], &["z"]), None, None).unwrap();
@@ -69,7 +69,7 @@ fn a_list_is_a_straight_line() {
 }
 
 #[test]
-fn names_make_any_graph() {
+fn names_connect_arbitrary_graphs() {
     let mut builder = PlanBuilder::new(None);
     builder.push("both", sum(&["a", "b"], &["x", "y"]), None, Some(&ordered(&["left"]))).unwrap();
     let by_port = Names::ByPort(vec![("p".into(), "left".into()), ("q".into(), "a".into())]);
@@ -84,7 +84,7 @@ fn names_make_any_graph() {
 }
 
 #[test]
-fn what_cannot_be_connected_says_why() {
+fn reports_why_wiring_fails() {
     let mut builder = PlanBuilder::new(None);
     builder.push("two", sum(&["a"], &["x", "y"]), None, None).unwrap();
     let ambiguous = builder.push("one", sum(&["z"], &["w"]), None, None).unwrap_err();
@@ -105,7 +105,7 @@ fn what_cannot_be_connected_says_why() {
 }
 
 #[test]
-fn requests_are_checked_before_anything_runs() {
+fn validates_requests_before_running_steps() {
     let input = |name: &str, default| PlanInput { port: Port::new(name, numbers(Some(1))), default };
     let mut builder = PlanBuilder::new(Some(vec![input("a", None), input("b", Some(tensor(&[5])))]));
     builder.push("sum", sum(&["a", "b"], &["x"]), None, None).unwrap();
@@ -121,7 +121,7 @@ fn requests_are_checked_before_anything_runs() {
 }
 
 #[test]
-fn a_failing_step_is_named_and_keeps_its_log() {
+fn errors_name_the_failing_step_and_keep_its_log() {
     let mut builder = PlanBuilder::new(None);
     builder.push("fine", sum(&["x"], &["x"]), None, None).unwrap();
     builder.push("adder", sum(&["x", "big"], &["y"]), None, None).unwrap_err();
@@ -142,7 +142,7 @@ fn a_failing_step_is_named_and_keeps_its_log() {
 }
 
 #[test]
-fn a_value_is_unshared_at_its_last_reader() {
+fn moves_values_to_their_last_reader() {
     /// Fails unless it could write to its input in place.
     struct InPlace(Signature);
     impl Step for InPlace {

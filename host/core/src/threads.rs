@@ -131,7 +131,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn jobs_run_and_none_takes_another_with_it() {
+    fn a_panicking_job_leaves_others_running() {
         let (done, ended) = channel();
         for number in 0..50 {
             let done = done.clone();

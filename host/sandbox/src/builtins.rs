@@ -177,7 +177,7 @@ mod tests {
     use gpux_core::{ElementType, Port, TensorKind};
 
     #[test]
-    fn values_find_their_ports() {
+    fn assigns_values_to_ports() {
         let signature = Signature {
             inputs: vec![Port::new("a", Kind::Text), Port::optional("b", Kind::Text)],
             outputs: Vec::new(),

@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn models_do_not_count_but_the_request_does() {
+    fn model_time_does_not_count_against_the_step() {
         let begin = Instant::now();
         let mut clock = Clock::start("time", Duration::ZERO, None);
         assert_eq!(limit(clock.check()).as_deref(), Some("time"));
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn a_native_call_that_cannot_end_in_time_is_not_begun() {
+    fn rejects_native_calls_that_exceed_the_deadline() {
         let clock = Clock::start("time", Duration::from_secs(1), None);
         assert_eq!(limit(clock.admit(1 << 20)), None);
         assert_eq!(limit(clock.admit(1 << 40)).as_deref(), Some("time"));
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn an_endless_limit_is_no_overflow() {
+    fn accepts_unbounded_time_limits() {
         assert_eq!(limit(Clock::start("time", Duration::MAX, None).check()), None);
     }
 }

@@ -196,7 +196,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whatever_waits_each_thread_finds_a_slot() {
+    fn idle_permits_leave_a_slot_per_core() {
         let engine = Arc::new(SandboxEngine::new(Vec::new(), &Limits::default(), 1).unwrap());
         assert!(engine.idle_permit().is_none());
         let slots = engine.cores as u32 + 1;
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_loaded_twice_is_there_once() {
+    fn shares_components_loaded_twice() {
         let engine = SandboxEngine::new(Vec::new(), &Limits::default(), 1).unwrap();
         let code = NativeCode::compile(&engine.wasmtime, b"\0asm\x0d\0\x01\0").unwrap();
         assert!(engine.find("digest").is_none());
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn code_fits_machines_with_a_pool_and_without() {
+    fn native_code_loads_with_and_without_a_pool() {
         let code = NativeCode::compile(&compiler().unwrap(), b"\0asm\x0d\0\x01\0").unwrap();
         for (slots, pooled) in [(4, true), (1 << 20, false)] {
             let engine = SandboxEngine::new(Vec::new(), &Limits::default(), slots).unwrap();
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn a_machine_without_address_space_falls_back() {
+    fn falls_back_to_on_demand_allocation() {
         let engine = SandboxEngine::new(Vec::new(), &Limits::default(), 1 << 20).unwrap();
         assert!(engine.wasmtime.pooling_allocator_metrics().is_none(), "a million slots of four memories fit nowhere");
         assert!(!engine.pooled);

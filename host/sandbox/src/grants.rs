@@ -204,7 +204,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn grants_read_as_in_gpux_yml_and_keep_values_to_themselves() {
+    fn grants_serialize_without_secret_values() {
         let grants = Grants {
             models: vec!["rec".to_owned()],
             clock: true,

@@ -238,14 +238,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_lent_counts_each_time() {
+    fn counts_a_tensor_each_time_it_is_lent() {
         let half = || Tensor::zeros(ElementType::Uint8, [32 << 20]).unwrap();
         assert_eq!(lend(half(), 2), None);
         assert_eq!(lend(half(), 3).as_deref(), Some("result"));
     }
 
     #[test]
-    fn an_empty_text_is_not_free() {
+    fn counts_empty_strings() {
         let texts = Tensor::zeros(ElementType::String, [1 << 20]).unwrap();
         assert_eq!(lend(texts.clone(), 2), None);
         assert_eq!(lend(texts, 3).as_deref(), Some("result"));

@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_asked_for_follows_from_the_imports() {
+    fn derives_required_capabilities_from_imports() {
         assert!(asked(&["gpux:pipeline/types", "gpux:pipeline/builtins"]).is_empty());
         assert_eq!(asked(&["gpux:pipeline/models"]), ["run models!"]);
         assert_eq!(asked(&["clocks/monotonic-clock", "io/poll"]), ["read the clock!", "use standard streams"]);
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn what_it_cannot_do_is_the_rest() {
+    fn lists_unavailable_capabilities() {
         let all = ["read files", "use the network", "read the clock", "draw random numbers", "see the environment"];
         assert_eq!(cannot(&needs(&imports(&["gpux:pipeline/models"]))), all);
         let wasi = imports(&["filesystem/types", "clocks/wall-clock", "random/random", "cli/environment"]);
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_granted_is_named() {
+    fn lists_granted_capabilities() {
         let grants = Grants {
             clock: true,
             random: true,

@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn the_text_names_limit_value_and_remedy() {
+    fn limit_errors_name_limit_value_and_remedy() {
         assert_eq!(
             exceeded("memory", bytes(64 * MIB)).to_string(),
             "it reached its limit of 64 MiB (memory); raise it with `limits: { memory: … }` on this step, and \

@@ -96,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_newest_lines_stay_within_the_budget() {
+    fn keeps_the_newest_lines_within_the_budget() {
         let mut tail = LogTail::new(200);
         for line in 0..1000 {
             tail.push("info", &format!("line {line}"));
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn streams_become_lines() {
+    fn splits_streams_into_lines() {
         let mut tail = LogTail::new(1 << 20);
         tail.write("stdout", b"one\ntw");
         tail.write("stderr", b"oh\xff");
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_line_is_cut_between_characters() {
+    fn truncates_long_lines_at_character_boundaries() {
         let mut tail = LogTail::new(1 << 20);
         tail.push("warn", &"é".repeat(5000));
         let line = &tail.into_lines()[0];
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn terminals_are_not_steered() {
+    fn removes_terminal_control_characters() {
         assert_eq!(sanitize("a\x1b[2Jb\nc", 100), "a [2Jb c");
         assert_eq!(sanitize("safe\u{202e}gpj.exe\u{2066}x\u{2069}\u{2028}é", 100), "safe gpj.exe x  é");
     }

@@ -65,7 +65,7 @@ mod tests {
     const EMPTY: &[u8] = b"\0asm\x0d\0\x01\0";
 
     #[test]
-    fn loads_what_it_compiled_if_it_is_whole() {
+    fn rejects_truncated_native_code() {
         let (engine, folders) = (compiler().unwrap(), [std::env::temp_dir()]);
         let code = NativeCode::compile(&engine, EMPTY).unwrap();
         NativeCode::from_bytes(code.as_bytes().to_vec()).load(&engine, &folders).unwrap();
@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn zeros_take_no_room_in_the_cache() {
+    fn compresses_zeros_in_the_cache() {
         let engine = compiler().unwrap();
         let code = NativeCode::compile(&engine, EMPTY).unwrap();
         let mut whole = Vec::new();

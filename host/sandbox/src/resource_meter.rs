@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn all_memories_count_together() {
+    fn memory_limit_covers_all_memories() {
         let mut meter = ResourceMeter::new(&Limits { memory: 100, ..Limits::default() });
         assert!(meter.memory_growing(0, 60, None).unwrap());
         assert_eq!(name(&meter.memory_growing(0, 60, None).unwrap_err()), "memory");
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn growth_that_fails_is_not_counted() {
+    fn does_not_count_failed_growth() {
         let mut meter = ResourceMeter::new(&Limits { memory: 100, table_elements: 100, ..Limits::default() });
         for _ in 0..10 {
             assert!(!meter.memory_growing(0, 60, Some(50)).unwrap());
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn all_tables_count_together() {
+    fn table_limit_covers_all_tables() {
         let mut meter = ResourceMeter::new(&Limits { table_elements: 100, ..Limits::default() });
         assert!(meter.table_growing(0, 60, None).unwrap());
         assert_eq!(name(&meter.table_growing(0, 60, None).unwrap_err()), "table_elements");

@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_fault_is_reported_with_its_place() {
+    fn reports_every_fault_with_its_path() {
         let schema = parse(
             r##"{"type":"object","additionalProperties":false,"properties":{
                 "margin":{"$ref":"#/$defs/share"},"size":{"type":"array","items":{"type":"integer"}}},
@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn schemas_that_explode_are_refused() {
+    fn rejects_exploding_schemas() {
         let message = |text: &str| parse(text).unwrap_err().to_string();
         assert!(message(r##"{"properties":{"a":{"$ref":"#"}}}"##).contains("does not name a part"));
         let mut doubling = String::from(r##"{"$ref":"#/$defs/d0","$defs":{"d30":{}"##);

@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn more_threads_than_slots_all_get_one() {
+    fn every_waiting_thread_gets_a_slot() {
         let (slots, inside) = (SlotPool::new(2), AtomicUsize::new(0));
         std::thread::scope(|scope| {
             for _ in 0..6 {

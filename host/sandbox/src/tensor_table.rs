@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_dropped_place_is_used_again_and_its_handle_is_dead() {
+    fn reuses_freed_entries_and_invalidates_their_handles() {
         let mut handles = TensorTable::default();
         let first = handles.insert(Tensor::scalar(1_u8), 0);
         assert!(handles.remove(&first).is_some());
@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn an_input_that_is_kept_is_seen() {
+    fn detects_inputs_still_held() {
         let mut handles = TensorTable::default();
         let input = handles.insert(Tensor::scalar(1_u8), 0);
         handles.insert(Tensor::scalar(2_u8), 7);

@@ -107,7 +107,7 @@ fn run(plan: &Plan, options: RunOptions<'_>) -> Vec<i32> {
 }
 
 #[test]
-fn values_between_models_stay_where_they_are() {
+fn values_between_models_stay_on_the_device() {
     let (first, second, third) = (adds(Some("A")), adds(Some("A")), adds(Some("A")));
     let plan = chain(&[&first, &second, &third], None);
     assert_eq!(stays(&plan), [true, true, false]);
@@ -119,7 +119,7 @@ fn values_between_models_stay_where_they_are() {
 }
 
 #[test]
-fn what_anybody_else_reads_comes_to_the_host() {
+fn values_read_by_host_steps_are_copied_to_the_host() {
     let (first, second) = (adds(Some("A")), adds(Some("A")));
     let both: Vec<String> = ["v0", "v1"].map(str::to_owned).into();
     let shown = chain(&[&first, &second], Some(&both));
@@ -134,7 +134,7 @@ fn what_anybody_else_reads_comes_to_the_host() {
 }
 
 #[test]
-fn a_value_that_one_of_two_readers_wants_on_the_host_comes_there() {
+fn values_with_one_host_reader_are_copied_to_the_host() {
     let named = |name: &str| Names::Ordered(vec![name.to_owned()]);
     let outputs = ["one", "other"].map(str::to_owned);
     for (one, other, stay) in [(Some("A"), None, false), (None, Some("A"), false), (Some("A"), Some("A"), true)] {
@@ -166,7 +166,7 @@ impl Observer for Watcher {
 }
 
 #[test]
-fn whoever_looks_at_values_gets_them() {
+fn observers_receive_values_on_the_host() {
     let (first, second) = (adds(Some("A")), adds(Some("A")));
     let plan = chain(&[&first, &second], None);
     for (looks, told, seen) in [(true, [1, 1], "host"), (false, [0, 0], "host to device")] {

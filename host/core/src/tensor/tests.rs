@@ -3,7 +3,7 @@ use half::f16;
 use super::*;
 
 #[test]
-fn sizes_that_overflow_are_refused() {
+fn rejects_sizes_that_overflow() {
     let error = Tensor::zeros(ElementType::Float32, [usize::MAX, 2]).unwrap_err();
     assert!(matches!(error, TensorError::TooLarge { .. }));
     assert!(Tensor::from_bytes(ElementType::Int64, [1 << 40, 1 << 40], &[]).is_err());
@@ -15,7 +15,7 @@ fn sizes_that_overflow_are_refused() {
 }
 
 #[test]
-fn there_are_as_many_axes_as_in_numpy() {
+fn limits_axes_as_numpy_does() {
     let ones = |axes: usize| vec![1; axes];
     assert!(Tensor::new(ones(64), vec![1_u8]).is_ok());
     let error = Tensor::new(ones(65), vec![1_u8]).unwrap_err();
@@ -28,7 +28,7 @@ fn there_are_as_many_axes_as_in_numpy() {
 }
 
 #[test]
-fn bytes_cross_unchanged() {
+fn bytes_round_trip() {
     let bytes: Vec<u8> = (0..24).collect();
     for element in ElementType::ALL {
         let Some(size) = element.size() else { continue };
@@ -42,7 +42,7 @@ fn bytes_cross_unchanged() {
 }
 
 #[test]
-fn writing_leaves_the_shared_copy_alone() {
+fn copies_shared_elements_on_write() {
     let first = Tensor::new([2], vec![1_u16, 2]).unwrap();
     let mut second = first.clone();
     second.write_bytes(2, &[7, 0]).unwrap();
@@ -53,7 +53,7 @@ fn writing_leaves_the_shared_copy_alone() {
 }
 
 #[test]
-fn a_change_leaves_shared_elements_alone() {
+fn changes_copy_shared_elements() {
     let numbers: Vec<u32> = (0..3 * STRETCH as u32 + 5).collect();
     let more: Vec<u32> = numbers.iter().map(|number| number + 1).collect();
     let add = |tensor: &mut Tensor| {
@@ -106,7 +106,7 @@ impl CancelCheck for Nobody {
 }
 
 #[test]
-fn long_work_can_be_stopped() {
+fn cancels_long_work() {
     let tensor = Tensor::zeros(ElementType::Uint8, [100, 200]).unwrap();
     assert_eq!(tensor.cast_while(ElementType::Float16, &Nobody), Err(TensorError::Stopped));
     assert_eq!(tensor.permute_while(&[1, 0], &Nobody), Err(TensorError::Stopped));

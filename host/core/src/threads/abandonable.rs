@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn work_that_ends_in_time_has_a_result() {
+    fn returns_results_within_the_deadline() {
         let work = AbandonableTasks::new(1);
         assert_eq!(work.run(later(), 1000, || 7), Ok(7));
         let asked = work.run::<()>(later(), 1000, || std::panic::panic_any("asked to"));
@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn only_so_much_is_left_behind() {
+    fn limits_abandoned_tasks() {
         let work = AbandonableTasks::new(100 * SMALL);
         let ends: Vec<_> = (0..MAX_ABANDONED).map(|_| abandon_task(&work, SMALL + 1)).collect();
         assert_eq!(work.run(later(), SMALL + 1, || 7), Err(TaskError::Overloaded));
@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn only_so_much_is_worked_on_at_once() {
+    fn limits_bytes_in_flight() {
         let (work, (begin, begun)) = (AbandonableTasks::new(10 * SMALL), channel());
         let (end, ended) = channel::<()>();
         std::thread::scope(|scope| {
@@ -324,7 +324,7 @@ mod tests {
 
     #[cfg(target_os = "linux")]
     #[test]
-    fn what_is_left_behind_gets_the_least() {
+    fn lowers_the_priority_of_abandoned_threads() {
         use rustix::process::getpriority_process;
 
         let (work, (tell, told)) = (AbandonableTasks::new(1), channel());

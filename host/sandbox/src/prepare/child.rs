@@ -226,7 +226,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_older_than_a_day_is_swept() {
+    fn removes_folders_older_than_a_day() {
         let work = tempfile::tempdir().unwrap();
         for (name, hours) in [("now", 0), ("today", 20), ("yesterday", 30)] {
             let folder = work.path().join(name);

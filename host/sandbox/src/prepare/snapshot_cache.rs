@@ -115,7 +115,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_oldest_goes_first() {
+    fn evicts_the_oldest_entries() {
         let folder = tempfile::tempdir().unwrap();
         let now = SystemTime::now();
         for (name, age) in [("old", 3), ("older", 7), ("new", 1)] {

@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn nested_components_come_apart_and_together_again() {
+    fn nested_components_round_trip() {
         let nest = around(&[around(&[leaf()], 1), Component::new().finish(), leaf()], 1);
         let tree = Tree::read(&nest).unwrap();
         let leaves = tree.leaves();
@@ -326,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn a_component_without_others_is_itself() {
+    fn keeps_components_without_nested_ones() {
         let leaf = leaf();
         let tree = Tree::read(&leaf).unwrap();
         assert_eq!(tree.leaves()[0].access, ACCESS);
@@ -334,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_followed_is_said() {
+    fn rejects_unsupported_component_structure() {
         let why = |component: &[u8]| Tree::read(component).err().unwrap();
         assert!(why(&around(&[leaf()], 2)).contains("exactly once"));
         let deep = (0..10).fold(leaf(), |inside, _| around(&[inside], 1));

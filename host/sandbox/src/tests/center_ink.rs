@@ -53,7 +53,7 @@ fn options_are_checked_against_its_own_schema() {
 }
 
 #[test]
-fn what_a_request_got_wrong_is_said_to_the_request() {
+fn reports_invalid_input_to_the_request() {
     let step = step(json!({})).unwrap();
     let error = run(&step, photo(32, 32, 3)).unwrap_err();
     assert!(
@@ -66,7 +66,7 @@ fn what_a_request_got_wrong_is_said_to_the_request() {
 }
 
 #[test]
-fn inspect_says_what_it_is_and_what_it_cannot_do() {
+fn inspect_reports_kind_and_missing_capabilities() {
     let info = SANDBOX.inspect(&bytes(), Some(&json!({}))).unwrap();
     assert_eq!(info.problem, None);
     assert_eq!(info.digest.len(), 64);

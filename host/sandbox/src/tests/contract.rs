@@ -24,14 +24,14 @@ fn importing(import: &str) -> Vec<u8> {
 }
 
 #[test]
-fn what_is_not_webassembly() {
+fn rejects_files_that_are_not_webassembly() {
     assert_eq!(refuse(b""), "this is not WebAssembly: the file is empty");
     assert_eq!(refuse(b"\x7fELF\x02\x01\x01\0"), "this is not WebAssembly: a component begins with `\\0asm`");
     assert!(refuse(b"\0asm").contains("header cut off"));
 }
 
 #[test]
-fn what_is_damaged() {
+fn rejects_damaged_components() {
     let mut bytes = guest("rust/center-ink.wasm");
     bytes.truncate(bytes.len() / 2);
     assert!(refuse(&bytes).starts_with("this component is damaged"), "{}", refuse(&bytes));
@@ -40,7 +40,7 @@ fn what_is_damaged() {
 }
 
 #[test]
-fn what_is_too_large() {
+fn rejects_oversized_components() {
     let request =
         LoadRequest { limits: Limits { component_size: 10 << 10, ..Limits::default() }, ..LoadRequest::default() };
     let error = SANDBOX.load(&HOSTILE, &request).err().unwrap().to_string();
@@ -48,19 +48,19 @@ fn what_is_too_large() {
 }
 
 #[test]
-fn a_component_of_another_world() {
+fn rejects_components_of_another_world() {
     let error = refuse(&component(&[]));
     assert!(error.contains("it does not export `gpux:pipeline/step@0.1.0`; it exports none"), "{error}");
 }
 
 #[test]
-fn a_core_module_without_its_contract() {
+fn rejects_core_modules_without_a_contract() {
     let error = refuse(b"\0asm\x01\0\0\0");
     assert!(error.contains("step"), "{error}");
 }
 
 #[test]
-fn a_core_module_for_the_first_wasi() {
+fn rejects_core_modules_for_wasi_preview_1() {
     let mut module = b"\0asm\x01\0\0\0\x01\x04\x01\x60\0\0\x02\x23\x01\x16".to_vec();
     module.extend(b"wasi_snapshot_preview1\x08fd_write\0\0");
     let error = refuse(&module);
@@ -68,7 +68,7 @@ fn a_core_module_for_the_first_wasi() {
 }
 
 #[test]
-fn a_core_module_with_its_contract_is_a_step() {
+fn accepts_core_modules_with_a_contract() {
     let load = |bytes: &[u8]| SANDBOX.load(bytes, &LoadRequest::default()).unwrap();
     let (module, component) = (load(&HOSTILE), load(&componentize(&HOSTILE).unwrap()));
     for (step, kind) in [(&module, "core-module"), (&component, "component")] {
@@ -79,7 +79,7 @@ fn a_core_module_with_its_contract_is_a_step() {
 }
 
 #[test]
-fn imports_that_are_not_offered_are_named() {
+fn reports_unknown_imports() {
     let problem = |import: &str| {
         let info = SANDBOX.inspect(&importing(import), None).unwrap();
         assert_eq!(info.imports, [import]);
@@ -107,7 +107,7 @@ fn imports_that_are_not_offered_are_named() {
 }
 
 #[test]
-fn a_grant_for_a_model_that_is_not_there() {
+fn rejects_grants_for_unknown_models() {
     let request = LoadRequest { grants: granted(&["rec"]), ..LoadRequest::default() };
     let error = SANDBOX.load(&HOSTILE, &request).err().unwrap().to_string();
     assert_eq!(error, "`grant: { models: [rec] }` names no model of this pipeline; it has none");
@@ -126,7 +126,7 @@ fn replaced(bytes: &[u8], from: &[u8], to: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn a_component_of_a_compatible_version_loads_and_of_another_does_not() {
+fn accepts_only_compatible_contract_versions() {
     let of_version = |version: &str| replaced(&guest("rust/center-ink.wasm"), b"@0.1.0", version.as_bytes());
     let later = SANDBOX.load(&of_version("@0.1.9"), &LoadRequest::default()).unwrap();
     let ours = SANDBOX.load(&guest("rust/center-ink.wasm"), &LoadRequest::default()).unwrap();

@@ -87,7 +87,7 @@ fn stack() {
 }
 
 #[test]
-fn a_panic_keeps_its_last_words() {
+fn panics_keep_the_log() {
     let (outcome, context) = strike("panic");
     let Err(StepFailure::Failed(why)) = outcome else { panic!("{outcome:?}") };
     assert_eq!(
@@ -117,7 +117,7 @@ fn results() {
 }
 
 #[test]
-fn lies_about_tensors() {
+fn rejects_false_tensor_descriptions() {
     assert_eq!(refused("lying-length"), "a float32 tensor of shape [3, 4] takes 48 bytes, but 47 were given");
     assert!(refused("overflowing-shape").contains("does not fit in memory"));
     assert_eq!(refused("many-axes"), "a tensor of 1000 axes; at most 32 are allowed");
@@ -154,7 +154,7 @@ fn setup() {
 }
 
 #[test]
-fn spinning_in_describe() {
+fn limits_time_of_describe() {
     let limits = Limits { setup_time: Duration::from_millis(50), ..Limits::default() };
     let bytes = guest("hostile/spin-in-describe.wasm");
     let error = SANDBOX.load(&bytes, &LoadRequest { limits, ..LoadRequest::default() }).err().unwrap().to_string();
@@ -162,7 +162,7 @@ fn spinning_in_describe() {
 }
 
 #[test]
-fn nothing_is_left_for_the_next_request() {
+fn requests_do_not_share_state() {
     let step = load("", Limits::default()).unwrap();
     for _ in 0..100 {
         assert_eq!(run(&step, "x"), Ok("visit 1".into()));
@@ -170,7 +170,7 @@ fn nothing_is_left_for_the_next_request() {
 }
 
 #[test]
-fn values_come_back_as_they_went_in() {
+fn values_round_trip() {
     let step = load("echo", Limits::default()).unwrap();
     let tensor = Tensor::new([2], vec!["a".to_owned(), "é".to_owned()]).unwrap();
     let values: [Value; 5] = [
@@ -186,7 +186,7 @@ fn values_come_back_as_they_went_in() {
 }
 
 #[test]
-fn writing_to_an_input_leaves_the_callers_own_alone() {
+fn writing_to_an_input_copies_it() {
     let step = load("write-input", Limits::default()).unwrap();
     let given = Tensor::new([2], vec![1_u8, 2]).unwrap();
     let output = run(&step, given.clone()).unwrap();
@@ -195,7 +195,7 @@ fn writing_to_an_input_leaves_the_callers_own_alone() {
 }
 
 #[test]
-fn limits_fire_while_neighbours_work() {
+fn enforces_limits_under_concurrent_load() {
     let spinning = load("spin", small()).unwrap();
     let peaceful = load("", Limits::default()).unwrap();
     std::thread::scope(|scope| {

@@ -11,7 +11,7 @@ fn requests_start_from_a_snapshot() {
 }
 
 #[test]
-fn the_same_without_a_snapshot() {
+fn results_are_the_same_without_a_snapshot() {
     let step = load("echo", Limits::default()).unwrap();
     let again = {
         let mut step = load("echo", Limits::default()).unwrap();
@@ -27,7 +27,7 @@ fn the_same_without_a_snapshot() {
 }
 
 #[test]
-fn a_reused_instance_remembers_until_its_first_error() {
+fn reused_instances_keep_state_until_an_error() {
     let limits = Limits { input: 10, ..Limits::default() };
     let options = json!({"attack": ""});
     let request = LoadRequest { options, limits, reuse: true, ..LoadRequest::default() };
@@ -40,7 +40,7 @@ fn a_reused_instance_remembers_until_its_first_error() {
 }
 
 #[test]
-fn a_reused_instance_takes_no_log_along() {
+fn reused_instances_start_with_an_empty_log() {
     let limits = Limits { time: std::time::Duration::from_mins(1), ..Limits::default() };
     let options = json!({"attack": "flood-log"});
     let request = LoadRequest { options, limits, reuse: true, ..LoadRequest::default() };
@@ -54,7 +54,7 @@ fn a_reused_instance_takes_no_log_along() {
 }
 
 #[test]
-fn what_goes_in_is_bounded() {
+fn limits_input_size() {
     let step = load("echo", Limits { input: 10, ..Limits::default() }).unwrap();
     assert_eq!(run(&step, "ten bytes!"), Ok("ten bytes!".into()));
     let Err(StepFailure::Limit(limit)) = run(&step, "eleven byte") else { panic!("it took eleven") };
@@ -69,7 +69,7 @@ fn nested_calls_are_bounded() {
 }
 
 #[test]
-fn a_second_load_is_remembered() {
+fn caches_prepared_components() {
     let folder = tempfile::tempdir().unwrap();
     let sandbox = || {
         let cache = Some(CacheDir::at(folder.path().join("cache")));
@@ -104,7 +104,7 @@ fn a_second_load_is_remembered() {
 }
 
 #[test]
-fn one_process_has_one_sandbox() {
+fn shares_one_sandbox_per_process() {
     let options = || SandboxOptions { slots: 3, ..SandboxOptions::default() };
     let first = Sandbox::shared(options()).unwrap();
     let step = first.load(&HOSTILE, &LoadRequest { options: json!({"attack": "echo"}), ..LoadRequest::default() });
@@ -119,7 +119,7 @@ fn one_process_has_one_sandbox() {
 }
 
 #[test]
-fn a_machine_without_address_space_is_said() {
+fn warns_without_address_space_for_a_pool() {
     let options = |slots| SandboxOptions { slots, ..SandboxOptions::default() };
     assert_eq!(Sandbox::new(options(2)).unwrap().warning(), None);
     assert!(Sandbox::new(options(1 << 20)).unwrap().warning().unwrap().contains("address space"));

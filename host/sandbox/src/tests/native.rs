@@ -17,14 +17,14 @@ fn a_builtin_runs_on_lent_tensors() {
 }
 
 #[test]
-fn a_builtins_options_are_checked() {
+fn validates_options_of_builtins() {
     let step = load("builtin-wrong-options", Limits::default()).unwrap();
     let Err(StepFailure::InvalidInput(why)) = run(&step, "x") else { panic!() };
     assert!(why.starts_with("the options of `copy` do not fit"), "{why}");
 }
 
 #[test]
-fn a_builtin_whose_result_cannot_fit_is_not_run() {
+fn rejects_builtins_with_oversized_results() {
     let step = load("builtin-too-large", Limits::default()).unwrap();
     let Err(StepFailure::Limit(limit)) = run(&step, "x") else { panic!() };
     assert_eq!((limit.limit.as_ref(), limit.value.as_str()), ("memory", "64 MiB"));
@@ -115,7 +115,7 @@ impl Waits for Told {
 }
 
 #[test]
-fn models_hear_of_the_request_that_they_are_run_for() {
+fn models_receive_priority_and_wait_callbacks() {
     let noted = Arc::<Mutex<Vec<_>>>::default();
     let model = Noting { signature: texts(), noted: noted.clone() };
     let request = LoadRequest { reuse: true, ..driving(model, "model", granted(&["rec"]), Limits::default()) };
@@ -136,7 +136,7 @@ fn models_hear_of_the_request_that_they_are_run_for() {
 }
 
 #[test]
-fn models_take_time_that_is_not_the_steps() {
+fn model_time_is_excluded_from_the_step_limit() {
     let step = driver("model", granted(&["rec"])).unwrap();
     assert_eq!(run(&step, "x"), Ok("seen".into()));
     let mut context = Context { deadline: Some(Instant::now() + Duration::from_millis(40)), ..Context::default() };
@@ -144,7 +144,7 @@ fn models_take_time_that_is_not_the_steps() {
 }
 
 #[test]
-fn models_are_there_only_when_granted() {
+fn models_require_a_grant() {
     let error = driver("model", Grants::default()).err().unwrap().to_string();
     assert_eq!(
         error,

@@ -42,7 +42,7 @@ fn sandbox(slots: u32) -> Sandbox {
 }
 
 #[test]
-fn more_requests_than_slots_wait_for_each_other() {
+fn requests_queue_for_slots() {
     const THREADS: usize = 12;
     let step = step(&sandbox(2), |_| std::thread::sleep(Duration::from_millis(5)));
     let barrier = Barrier::new(THREADS);
@@ -59,7 +59,7 @@ fn more_requests_than_slots_wait_for_each_other() {
 }
 
 #[test]
-fn a_wait_for_a_slot_ends_at_the_deadline() {
+fn waiting_for_a_slot_times_out() {
     let (inside, held) = (Arc::new(Barrier::new(2)), Arc::new(Barrier::new(2)));
     let meanwhile = {
         let (inside, held) = (inside.clone(), held.clone());
@@ -98,7 +98,7 @@ impl Waits for Anybody {
 }
 
 #[test]
-fn whoever_goes_on_after_a_wait_leaves_a_slot_for_each_core() {
+fn guests_waiting_for_models_leave_a_slot_per_core() {
     let engine: Arc<OnceLock<Weak<SandboxEngine>>> = Arc::default();
     let seen = engine.clone();
     let cores = std::thread::available_parallelism().map_or(1, usize::from) as u32;

@@ -89,7 +89,7 @@ fn a_wait_ends_at_the_deadline() {
 }
 
 #[test]
-fn what_is_held_is_bounded() {
+fn limits_held_resources() {
     let limits = Limits { time: Duration::from_secs(20), ..small() };
     let step = step(everything(), limits);
     for attack in ["hoard-pollables", "hoard-streams"] {
@@ -164,7 +164,7 @@ fn only_granted_folders_are_seen() {
 }
 
 #[test]
-fn nothing_leads_out_of_a_folder() {
+fn rejects_paths_out_of_a_granted_folder() {
     let (outside, granted) = project();
     #[cfg(unix)]
     for (link, target) in [
@@ -206,7 +206,7 @@ fn nothing_leads_out_of_a_folder() {
 /// The author of a pipeline swaps a granted folder for a link after it was checked.
 #[cfg(unix)]
 #[test]
-fn a_folder_stays_the_one_that_was_checked() {
+fn rejects_folders_replaced_after_the_check() {
     let (outside, granted) = project();
     let opened = Some(std::fs::File::open(&granted).unwrap().into());
     let grant = FolderGrant { opened, ..folder(&granted, "./assets", true) };
@@ -228,7 +228,7 @@ fn a_folder_stays_the_one_that_was_checked() {
 }
 
 #[test]
-fn read_only_is_read_only() {
+fn rejects_writes_to_read_only_folders() {
     let (_outside, granted) = project();
     let outcome = strike_with(&in_folder(&granted, false), "change file");
     assert!(outcome.split(' ').all(|code| ["not-permitted", "read-only"].contains(&code)), "{outcome}");
@@ -237,7 +237,7 @@ fn read_only_is_read_only() {
 }
 
 #[test]
-fn writing_makes_files_and_no_links() {
+fn creates_files_but_no_links() {
     let (outside, granted) = project();
     let writing = in_folder(&granted, true);
     assert_eq!(strike_with(&writing, "write inner/made"), "24");
@@ -254,7 +254,7 @@ fn writing_makes_files_and_no_links() {
 }
 
 #[test]
-fn what_is_written_is_bounded() {
+fn limits_written_bytes() {
     let (_outside, granted) = project();
     let step = in_folder(&granted, true);
     assert_eq!(strike_with(&step, "fill"), "limit result");
@@ -294,7 +294,7 @@ fn a_sandbox_leaves_no_file_open() {
 }
 
 #[test]
-fn a_huge_folder_costs_what_is_read_of_it() {
+fn lists_huge_folders_lazily() {
     let (_outside, granted) = project();
     for name in 0..20_000 {
         std::fs::write(granted.join(format!("inner/{name}")), "").unwrap();
@@ -308,7 +308,7 @@ fn a_huge_folder_costs_what_is_read_of_it() {
 
 #[cfg(unix)]
 #[test]
-fn special_files_are_not_opened() {
+fn rejects_special_files() {
     let (_outside, granted) = project();
     let pipe = granted.join("pipe");
     let made = std::process::Command::new("mkfifo").arg(&pipe).status().is_ok_and(|status| status.success());
@@ -321,7 +321,7 @@ fn special_files_are_not_opened() {
 }
 
 #[test]
-fn a_folder_that_is_gone_is_named() {
+fn reports_missing_folders() {
     let grants = Grants { dirs: vec![folder(Path::new("/no/such/folder"), "./x", false)], ..everything() };
     let error = SANDBOX.load(&ALL, &LoadRequest { grants, ..LoadRequest::default() }).err().unwrap().to_string();
     assert!(error.starts_with("the granted folder `/no/such/folder` cannot be opened: "), "{error}");
@@ -336,7 +336,7 @@ fn refused(bytes: &[u8], grants: &Grants) -> Vec<Capability> {
 }
 
 #[test]
-fn what_is_not_granted_is_not_linked() {
+fn links_only_granted_interfaces() {
     assert_eq!(refused(&ALL, &Grants::default()), [Capability::Clock, Capability::Random]);
     assert_eq!(refused(&ALL, &Grants { clock: true, ..Grants::default() }), [Capability::Random]);
     assert!(refused(&ALL, &everything()).is_empty());
@@ -360,7 +360,7 @@ fn what_is_not_granted_is_not_linked() {
 }
 
 #[test]
-fn a_component_is_described_before_anything_is_granted() {
+fn describes_components_without_grants() {
     let info = SANDBOX.inspect(&ALL, Some(&json!({}))).unwrap();
     assert_eq!((info.problem.as_deref(), info.summary.as_deref()), (None, Some("attacks what it is granted of WASI")));
     assert_eq!(
@@ -377,7 +377,7 @@ fn a_component_is_described_before_anything_is_granted() {
 }
 
 #[test]
-fn what_wasi_gave_is_not_frozen_in_a_snapshot() {
+fn snapshots_contain_no_wasi_state() {
     let clock = || Grants { clock: true, random: true, ..Grants::default() };
     let with_wasi = step(clock(), small());
     let Start::Configure { why } = &with_wasi.start else { panic!("{:?}", with_wasi.start) };
@@ -389,7 +389,7 @@ fn what_wasi_gave_is_not_frozen_in_a_snapshot() {
 }
 
 #[test]
-fn wasi_costs_nothing_where_it_is_not_granted() {
+fn allocates_wasi_state_only_when_granted() {
     assert_eq!(strike("rest"), "rested");
     assert!(state(Grants::default(), Duration::from_secs(1)).wasi.is_none());
 }

@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pipe_is_refused_and_waited_for_by_nobody() {
+    fn rejects_pipes_without_blocking() {
         let folder = tempfile::tempdir().unwrap();
         let made = std::process::Command::new("mkfifo").arg(folder.path().join("pipe")).status();
         assert!(made.is_ok_and(|status| status.success()), "mkfifo makes a pipe");

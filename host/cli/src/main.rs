@@ -1,13 +1,12 @@
 //! The `gpux` program: one file a command, one printer.
 
 mod build;
-mod child;
+mod child_commands;
 mod engine;
 mod exit;
 mod input;
 mod inspect;
 mod interrupt;
-mod log;
 mod measure;
 mod new;
 mod nodes;
@@ -16,7 +15,8 @@ mod printer;
 mod run;
 mod schema;
 mod serve;
-mod shapes;
+mod server_log;
+mod shape_arguments;
 mod steps;
 mod test;
 mod verify;
@@ -66,7 +66,7 @@ enum Command {
     /// Print the JSON Schema of gpux.yml, for editors
     Schema(schema::Arguments),
     #[command(flatten)]
-    Child(child::Command),
+    Child(child_commands::Command),
 }
 
 /// Parses the command line, does what it says, and ends the process.
@@ -104,7 +104,7 @@ fn run_command(command: Command) -> Exit {
         Command::Engine(arguments) => engine::main(&arguments),
         Command::Steps(arguments) => steps::main(&arguments),
         Command::Schema(arguments) => schema::main(&arguments),
-        Command::Child(command) => child::main(command),
+        Command::Child(command) => child_commands::main(command),
     }
 }
 

@@ -43,6 +43,7 @@
 
 #![forbid(unsafe_code)]
 
+mod description;
 mod engine;
 mod error;
 mod grants;
@@ -55,7 +56,6 @@ mod pipeline;
 mod policy;
 mod ports;
 mod provider_options;
-mod report;
 mod runtime;
 mod step_factory;
 mod warm_up;

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use super::log::sanitize;
-use super::{json, schema};
+use super::{bounded_json, schema};
 use gpux_core::{Registry, Site, Step, closest};
 
 /// Built-in steps that a component has used, ready to run: checking and reading options costs
@@ -41,7 +41,7 @@ impl BuiltinCache {
             return Err(format!("there is no built-in step `{}`; {hint}", sanitize(name, MAX_NAME)));
         };
         let empty = || Ok(serde_json::Value::Object(serde_json::Map::new()));
-        let parsed = if options.is_empty() { empty() } else { json::parse(options, depth, 1 << 20) };
+        let parsed = if options.is_empty() { empty() } else { bounded_json::parse(options, depth, 1 << 20) };
         let parsed = parsed.map_err(|why| format!("the options of `{name}` are {why}"))?;
         let validator = schema::validator((builtin.schema)().as_value())?;
         if let Some(fault) = schema::faults(&validator, &parsed).first() {

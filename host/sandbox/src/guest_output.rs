@@ -4,8 +4,8 @@
 //! size of what one call carries) wasmtime has checked before.
 
 use super::bindings::{step, types};
+use super::bounded_json;
 use super::failure::StopReason;
-use super::json;
 use super::limits::{Limits, bytes, exceeded};
 use super::log::sanitize;
 use super::state::State;
@@ -108,7 +108,7 @@ pub(super) fn weight(value: &Value) -> usize {
 /// A JSON document, which must fit into `room` and the time left; what it takes is gone from `room`.
 /// The inner error says what is wrong with it.
 fn document(state: &State, text: &str, room: &mut usize) -> Result<Result<Value, String>, StopReason> {
-    let measured = match json::measure(text, state.capabilities.limits.json_depth, *room) {
+    let measured = match bounded_json::measure(text, state.capabilities.limits.json_depth, *room) {
         Ok(measured) => measured,
         Err(why) => return Ok(Err(why)),
     };

@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 
 mod bindings;
+mod bounded_json;
 mod builtin_cache;
 mod builtins;
 mod clock;
@@ -21,7 +22,6 @@ mod guest_output;
 mod host;
 mod imports;
 mod inspect;
-mod json;
 mod limits;
 mod linked_component;
 mod load;

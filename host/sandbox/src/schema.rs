@@ -3,8 +3,8 @@
 use jsonschema::{PatternOptions, Validator};
 use serde_json::Value;
 
+use super::bounded_json;
 use super::error::{OptionFault, SandboxError};
-use super::json;
 use super::log::sanitize;
 use gpux_core::usable_schema;
 
@@ -28,8 +28,8 @@ pub(super) fn parse(text: &str) -> Result<Value, SandboxError> {
     if text.len() > SIZE {
         return Err(contract(format!("an options schema of {} bytes; at most {SIZE} are read", text.len())));
     }
-    let schema =
-        json::parse(text, DEPTH, 64 * SIZE).map_err(|why| contract(format!("an options schema that is {why}")))?;
+    let schema = bounded_json::parse(text, DEPTH, 64 * SIZE)
+        .map_err(|why| contract(format!("an options schema that is {why}")))?;
     usable_schema(&schema)
         .map_err(|why| contract(format!("an options schema that cannot be used: {}", sanitize(&why, MESSAGE))))?;
     Ok(schema)

@@ -12,7 +12,7 @@ use super::nodes;
 use super::operator::{OperatorArguments, PipelineArguments, no_component, read_component};
 use super::printer::{Printer, cell, pretty, size, table};
 use super::schema::save_or_print;
-use super::shapes::ShapeArguments;
+use super::shape_arguments::ShapeArguments;
 use gpux::GpuxError;
 use gpux::LoadOptions;
 use gpux_core::files::is_same;

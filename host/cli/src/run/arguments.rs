@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use clap::Args;
 
-use super::record::RecordArguments;
-use super::results::Format;
+use super::record_replay::RecordArguments;
+use super::result_writer::Format;
 use crate::input::InputArguments;
 use crate::operator::{OperatorArguments, PipelineArguments};
 

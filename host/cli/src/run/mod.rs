@@ -6,8 +6,8 @@ mod compare_providers;
 mod item_result;
 mod output_folder;
 mod parallel;
-mod record;
-mod results;
+mod record_replay;
+mod result_writer;
 mod trace;
 
 use std::mem::ManuallyDrop;
@@ -84,7 +84,7 @@ fn run(arguments: &Arguments, printer: Printer) -> Result<Exit, Failure> {
     if arguments.format.is_none()
         && let Some(path) = &arguments.output
     {
-        results::check_ending(path, pipeline.plan())?;
+        result_writer::check_ending(path, pipeline.plan())?;
     }
     if arguments.benchmark {
         return time_first(arguments, printer, &pipeline, timeout, requests);

@@ -2,8 +2,8 @@
 
 use std::net::SocketAddr;
 
-use crate::log::{Log, LogFormat};
 use crate::printer::Printer;
+use crate::server_log::{Log, LogFormat};
 use gpux_core::sanitize::sanitize_for_terminal;
 use gpux_serve::{Event, Server};
 

@@ -13,8 +13,8 @@ use events::EventLogger;
 use options::ServerArguments;
 
 use super::exit::Exit;
-use super::log::Log;
 use super::operator::OperatorArguments;
+use super::server_log::Log;
 use gpux::GpuxError;
 use gpux::{LoadOptions, Pipeline, is_model};
 use gpux_config::FILE_NAMES;

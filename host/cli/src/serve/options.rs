@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::Args;
 
-use crate::log::LogFormat;
+use crate::server_log::LogFormat;
 use gpux_core::TimeSpan;
 use gpux_serve::{Otlp, Settings, TlsFiles};
 

@@ -2,8 +2,8 @@
 //! client and the index that the user has configured.
 
 mod archive;
-mod client;
 mod package;
+mod package_client;
 mod pinned;
 
 use std::fs;

@@ -6,8 +6,8 @@ use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use super::core_selection::CoreReservation;
-use super::cost_model::CostModel;
 use super::pool::SessionPool;
+use super::run_cost::CostModel;
 use super::run_duration::RunDurations;
 use super::slot::{SessionSlot, ThreadMode};
 use super::threading_trial::ThreadingTrial;

@@ -1,10 +1,10 @@
 //! A model as a set of sessions, checked out without a lock while one is free.
 
+mod abandonable_run;
 mod checkout;
 mod core_selection;
-mod cost_model;
-mod offload;
 mod pool;
+mod run_cost;
 mod run_duration;
 mod run_timer;
 mod session_affinity;
@@ -27,14 +27,14 @@ use super::value::OnnxValue;
 use gpux_core::{Placed, Tensor};
 
 use checkout::{CheckedOut, Shared, Work};
-use cost_model::CostModel;
 use pool::SessionPool;
+use run_cost::CostModel;
 use run_duration::RunDurations;
 use slot::{SessionSlot, ThreadMode};
 use threading_trial::ThreadingTrial;
 
+pub(super) use abandonable_run::OffloadedRun;
 pub use checkout::SessionRunError;
-pub(super) use offload::OffloadedRun;
 pub(super) use pool::CallerGuard;
 pub(super) use run_timer::RunTimer;
 pub use session_affinity::with_preferred_session;

@@ -6,8 +6,8 @@
 //! bounds (`child`), and what came of it is remembered (`snapshot_cache`).
 
 mod child;
+mod in_process;
 mod processor_timer;
-mod setup;
 mod snapshot;
 mod snapshot_cache;
 mod tree;
@@ -20,8 +20,8 @@ use serde_json::Value as Json;
 
 pub use self::child::answer as prepare_answer;
 pub(super) use self::child::prepare_in_child;
+pub(super) use self::in_process::{prepare, signature};
 pub(super) use self::processor_timer::ProcessorTimer;
-pub(super) use self::setup::{prepare, signature};
 pub(super) use self::snapshot_cache::SnapshotCache;
 use super::component::ComponentKind;
 use super::error::SandboxError;

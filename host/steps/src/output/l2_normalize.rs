@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::axis;
+use super::along_axis;
 use crate::deadline::Deadline;
 use crate::ports;
 use gpux_core::{Builtin, Context, Group, Kind, Mismatch, Signature, Step, StepFailure, Value};
@@ -48,7 +48,7 @@ pub(super) fn builtin() -> Builtin {
 
 impl L2Normalize {
     fn new(options: Options) -> Self {
-        let signature = axis::signature("embeddings", "vectors along an axis", "the same of length 1");
+        let signature = along_axis::signature("embeddings", "vectors along an axis", "the same of length 1");
         Self { options, signature }
     }
 }
@@ -59,7 +59,7 @@ impl Step for L2Normalize {
     }
 
     fn infer(&self, inputs: &[Option<Kind>]) -> Result<Vec<Kind>, Mismatch> {
-        axis::infer(&self.signature, inputs, self.options.axis)
+        along_axis::infer(&self.signature, inputs, self.options.axis)
     }
 
     fn run(&self, inputs: Vec<Option<Value>>, context: &mut Context) -> Result<Vec<Value>, StepFailure> {
@@ -72,7 +72,7 @@ impl Step for L2Normalize {
             normalize_f64(row);
             deadline.check_after(row.len())
         };
-        axis::change(&mut tensor, self.options.axis, "l2-normalize", context, single, double)?;
+        along_axis::change(&mut tensor, self.options.axis, "l2-normalize", context, single, double)?;
         Ok(vec![tensor.into()])
     }
 

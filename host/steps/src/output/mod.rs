@@ -1,7 +1,7 @@
 //! Steps that turn what a model gives into what a caller wants.
 
+mod along_axis;
 mod argmax;
-mod axis;
 mod cls_pool;
 mod cosine;
 mod ctc_greedy_decode;
@@ -17,8 +17,8 @@ mod qa_span;
 mod ranking;
 mod sigmoid;
 mod softmax;
-mod spans;
 mod threshold;
+mod token_spans;
 mod token_vectors;
 mod top_k;
 

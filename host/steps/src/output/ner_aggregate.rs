@@ -9,7 +9,7 @@ use tokenizers::{Decoder as _, Tokenizer};
 
 use super::label_names::LabelSource;
 use super::ranking::{MAX_ANSWER, Score as _};
-use super::spans::{Characters, QuoteBudget, SpanInputs, numbers, rows_of, scores};
+use super::token_spans::{Characters, QuoteBudget, SpanInputs, numbers, rows_of, scores};
 use crate::deadline::Deadline;
 use crate::ports;
 use crate::text::encoder::read;

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value as Json, json};
 
 use super::ranking::Score as _;
-use super::spans::{Characters, QuoteBudget, SpanInputs, numbers, rows_of, scores};
+use super::token_spans::{Characters, QuoteBudget, SpanInputs, numbers, rows_of, scores};
 use crate::deadline::{Deadline, DeadlineExceeded};
 use crate::ports;
 use crate::text::text_input;

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::axis;
+use super::along_axis;
 use crate::deadline::{Deadline, DeadlineExceeded};
 use crate::ports;
 use gpux_core::{Builtin, Context, Group, Kind, Mismatch, Signature, Step, StepFailure, Value};
@@ -45,7 +45,8 @@ pub(super) fn builtin() -> Builtin {
 
 impl Softmax {
     fn new(options: Options) -> Self {
-        let signature = axis::signature("scores", "scores of any shape", "probabilities, of the same shape and type");
+        let signature =
+            along_axis::signature("scores", "scores of any shape", "probabilities, of the same shape and type");
         Self { options, signature }
     }
 }
@@ -56,12 +57,12 @@ impl Step for Softmax {
     }
 
     fn infer(&self, inputs: &[Option<Kind>]) -> Result<Vec<Kind>, Mismatch> {
-        axis::infer(&self.signature, inputs, self.options.axis)
+        along_axis::infer(&self.signature, inputs, self.options.axis)
     }
 
     fn run(&self, inputs: Vec<Option<Value>>, context: &mut Context) -> Result<Vec<Value>, StepFailure> {
         let mut tensor = ports::first_tensor(inputs, "scores")?;
-        axis::change(&mut tensor, self.options.axis, "softmax", context, softmax_f32, softmax_f64)?;
+        along_axis::change(&mut tensor, self.options.axis, "softmax", context, softmax_f32, softmax_f64)?;
         Ok(vec![tensor.into()])
     }
 

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::axes::Axes;
+use super::axes_option::Axes;
 use super::shape::{self, MAX_RANK, fits, longest_text};
 use super::unary::{TensorOperation, UnaryStep};
 use crate::deadline::Deadline;

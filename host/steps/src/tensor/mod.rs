@@ -1,6 +1,6 @@
 //! Steps that reshape and combine tensors.
 
-mod axes;
+mod axes_option;
 mod cast;
 mod clip;
 mod combine;

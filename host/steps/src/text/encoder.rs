@@ -9,7 +9,7 @@ use tokenizers::{
     TruncationDirection, TruncationParams, TruncationStrategy, truncate_encodings,
 };
 
-use super::batch::{self, MAX_TOKENS};
+use super::batch_padder::{self, MAX_TOKENS};
 use super::offload::{Offload, catch_tokenizer_panic};
 use super::text_input;
 use super::tokenizer_cost::TokenizerCost;
@@ -242,7 +242,7 @@ impl EncoderCore {
         let encode = |text: String| {
             let encoding = self.encode_one(text, pairs.as_mut().and_then(Iterator::next), deadline)?;
             tokens = tokens.saturating_add(size(&encoding));
-            if tokens > MAX_TOKENS { Err(batch::too_many()) } else { Ok(encoding) }
+            if tokens > MAX_TOKENS { Err(batch_padder::too_many()) } else { Ok(encoding) }
         };
         texts.into_iter().map(encode).collect()
     }

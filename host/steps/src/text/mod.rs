@@ -1,6 +1,6 @@
 //! Steps that work on text.
 
-mod batch;
+mod batch_padder;
 mod charsmap;
 mod chunk;
 mod detokenize;

@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tokenizers::{Encoding, TruncationDirection, TruncationStrategy};
 
-use super::batch::{BatchPadder, ExtraOutputs, Padding, PaddingOptions, Side, known_batch, outputs, with_batch};
+use super::batch_padder::{BatchPadder, ExtraOutputs, Padding, PaddingOptions, Side, known_batch, outputs, with_batch};
 use super::encoder::{self, Encoder, MAX_LENGTH, TruncationRule};
 use super::text_input;
 use super::tokenizer_file::{self, TokenizerFile};

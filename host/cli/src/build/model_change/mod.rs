@@ -12,7 +12,7 @@ use clap::Args;
 use super::Arguments;
 use crate::exit::Exit;
 use crate::printer::{Printer, Texts, pretty};
-use crate::shapes::ShapeArguments;
+use crate::shape_arguments::ShapeArguments;
 use changed_model::{ChangeError, ChangedModel};
 use gpux::{LoadOptions, Pipeline};
 use gpux_inference::{ModelStep, Precision};

@@ -4,7 +4,7 @@
 
 mod answers;
 mod example;
-mod infer;
+mod infer_schemas;
 mod oip;
 mod predict;
 mod values;

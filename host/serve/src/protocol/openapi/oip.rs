@@ -7,7 +7,7 @@ use serde_json::{Map, Value as Json, json};
 
 use super::answers::{Form, guarded, open, reference, response, with_errors};
 use super::predict::{described_inputs, required};
-use super::{Document, READY, escaped, example, get, infer, values, with_unready};
+use super::{Document, READY, escaped, example, get, infer_schemas, values, with_unready};
 use crate::LoadedPipeline;
 use crate::protocol::oip::{
     Live, ModelConfig, ModelIndex, ModelMetadata, ModelReady, Models, Ready, RepositoryCall, ServerMetadata,
@@ -32,11 +32,11 @@ pub(super) fn pipeline(document: &mut Document<'_>, loaded: &LoadedPipeline) {
     let (name, plan) = (loaded.name(), loaded.plan());
     let path = format!("/v2/models/{}", escaped(name));
     let any = request_schema(&mut document.reading);
-    let mut request = infer::request(loaded, &any);
-    if let (Some(request), Some(example)) = (&mut request, infer::example(loaded)) {
+    let mut request = infer_schemas::request(loaded, &any);
+    if let (Some(request), Some(example)) = (&mut request, infer_schemas::example(loaded)) {
         request["example"] = example;
     }
-    let mut operation = inference(&format!("v2_infer_{name}"), request, infer::result(loaded));
+    let mut operation = inference(&format!("v2_infer_{name}"), request, infer_schemas::result(loaded));
     operation["tags"] = json!([name]);
     document.post(&format!("{path}/infer"), operation);
 
@@ -60,7 +60,7 @@ pub(super) fn pipeline(document: &mut Document<'_>, loaded: &LoadedPipeline) {
 /// What there is beside the inferences of each.
 pub(super) fn server(document: &mut Document<'_>, loaded: &[Arc<LoadedPipeline>]) {
     parameters(document, loaded);
-    for (name, schema) in [("Classes", infer::classes()), ("InferResponse", infer::any_result())] {
+    for (name, schema) in [("Classes", infer_schemas::classes()), ("InferResponse", infer_schemas::any_result())] {
         document.schemas.insert(name.to_owned(), schema);
     }
     let schema = document.subschema::<ServerMetadata>();

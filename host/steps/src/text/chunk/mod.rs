@@ -1,16 +1,16 @@
 //! `chunk`: what is too long for a model → overlapping windows of it, as a batch.
 
 mod options;
-mod text;
 mod tokens;
+mod with_tokenizer;
 
 use super::tokenizer_file;
 use crate::ports;
 use gpux_core::{BuildError, Builtin, Group, Site, Step};
 
 use options::Options;
-use text::ChunkText;
 use tokens::ChunkTokens;
+use with_tokenizer::ChunkText;
 
 pub(super) fn builtin() -> Builtin {
     Builtin {

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::text::batch::{ExtraOutputs, Padding, Side};
+use crate::text::batch_padder::{ExtraOutputs, Padding, Side};
 use crate::text::encoder::MAX_LENGTH;
 use gpux_core::{BuildError, Dim, ElementType, Kind, Port, TensorKind};
 

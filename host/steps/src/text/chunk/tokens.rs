@@ -3,7 +3,7 @@
 use super::options::{Options, window_of};
 use crate::deadline::Deadline;
 use crate::ports;
-use crate::text::batch::{MAX_TOKENS, Padding, too_many};
+use crate::text::batch_padder::{MAX_TOKENS, Padding, too_many};
 use gpux_core::with_elements;
 use gpux_core::{
     Context, Dim, ElementSet, ElementType, Kind, Mismatch, Port, Signature, Step, StepFailure, Tensor, TensorData,

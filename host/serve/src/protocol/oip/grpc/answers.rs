@@ -152,9 +152,9 @@ fn broken(error: io::Error) -> ServeError {
 mod tests {
     use std::cell::Cell;
 
-    use super::crate::protocol::oip::proto::ModelInferResponse;
     use super::*;
     use crate::Rejection;
+    use crate::protocol::oip::proto::ModelInferResponse;
 
     #[test]
     fn stops_compressing_once_cancelled() {

@@ -199,10 +199,10 @@ fn axes_in(field: &[u8]) -> usize {
 mod tests {
     use proptest::prelude::*;
 
-    use super::crate::protocol::oip::proto::InferTensorContents;
-    use super::crate::protocol::oip::proto::infer_parameter::ParameterChoice;
-    use super::crate::protocol::oip::proto::model_infer_request::{InferInputTensor, InferRequestedOutputTensor};
     use super::*;
+    use crate::protocol::oip::proto::InferTensorContents;
+    use crate::protocol::oip::proto::infer_parameter::ParameterChoice;
+    use crate::protocol::oip::proto::model_infer_request::{InferInputTensor, InferRequestedOutputTensor};
 
     fn rejection(request: &ModelInferRequest) -> Option<String> {
         check(&request.encode_to_vec()).err().map(|error| error.to_string())

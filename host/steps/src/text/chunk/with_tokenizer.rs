@@ -4,7 +4,7 @@ use tokenizers::{Encoding, TruncationStrategy};
 
 use super::options::{CutText, Options, window_of};
 use crate::deadline::Deadline;
-use crate::text::batch::{self, BatchPadder, MAX_TOKENS, PaddingOptions, outputs};
+use crate::text::batch_padder::{self, BatchPadder, MAX_TOKENS, PaddingOptions, outputs};
 use crate::text::encoder::{self, Encoder, TruncationRule};
 use crate::text::text_input;
 use crate::text::tokenizer_file::TokenizerFile;
@@ -62,7 +62,7 @@ impl Step for ChunkText {
     }
 
     fn infer(&self, inputs: &[Option<Kind>]) -> Result<Vec<Kind>, Mismatch> {
-        batch::known_batch(&self.signature.inputs, inputs)?;
+        batch_padder::known_batch(&self.signature.inputs, inputs)?;
         Ok(self.signature.outputs.iter().map(|port| port.kind.clone()).collect())
     }
 

@@ -1,7 +1,7 @@
 //! Tensors that stay in a device's memory between two models.
 //!
-//! A plan knows beforehand which: those that a model leaves in a memory and that nothing but models
-//! which take them from that memory reads. Every other value is in the host's memory.
+//! The plan decides which: a model's output stays on the device if only models that read it from the
+//! same memory consume it. Every other value is copied to the host.
 
 use std::any::Any;
 use std::fmt;

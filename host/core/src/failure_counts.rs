@@ -1,4 +1,4 @@
-//! How often requests failed at a step, and why: what an operator watches.
+//! Counts a step's failures by reason, for metrics.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};

@@ -1,4 +1,4 @@
-//! Which value each step reads: from the steps' signatures to a checked [`Plan`].
+//! Connects the steps' ports by name and builds a checked [`Plan`].
 
 use std::sync::Arc;
 

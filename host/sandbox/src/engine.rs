@@ -52,7 +52,7 @@ impl Drop for SlotPermit {
     }
 }
 
-/// Leave for an instance to keep its slot while it does nothing.
+/// Permission for an idle instance to keep its slot.
 pub(super) struct IdlePermit(Arc<SandboxEngine>);
 
 impl Drop for IdlePermit {

@@ -1,7 +1,6 @@
-//! Everything that comes out of a component becomes one of gpux's own values here, or an error.
+//! Validates values that a guest returns or passes to the host, and converts them to gpux's own.
 //!
-//! What a type of the contract already ensures (UTF-8, handles that are the guest's own, the total
-//! size of what one call carries) wasmtime has checked before.
+//! wasmtime has already checked UTF-8, the ownership of handles and the total size of a call.
 
 use super::bindings::{step, types};
 use super::bounded_json;

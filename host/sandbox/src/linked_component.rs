@@ -1,4 +1,4 @@
-//! A component, linked to what it may reach: where its sandboxes and their calls come from.
+//! A component linked to the host functions that it may call; it creates stores and calls exports.
 
 use std::sync::Arc;
 use std::time::Instant;

@@ -1,4 +1,4 @@
-//! What the handles of one sandbox, and the steps loaded through them, share.
+//! State shared by the handles of one sandbox and the steps loaded through them.
 
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! The slots of a pool: as many sandboxes as there may be at a time. Whoever finds none free waits
-//! for one, as when a model's batch ends and many guests begin at once.
+//! A semaphore that bounds the number of sandboxes. A request without a free slot waits for one, for
+//! example when a model's batch ends and many guests begin at once.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};

@@ -1,4 +1,4 @@
-//! What the host keeps for one running sandbox.
+//! The store's state: the host's side of one running sandbox.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use super::tensor_table::{TensorEntry, TensorTable, cost};
 use super::wasi_state::{GrantedFolders, Wasi};
 use gpux_core::{Registry, StepFailure, Tensor};
 
-/// What every sandbox of a step shares: what it may use and reach.
+/// Limits, grants and native steps that every sandbox of a step shares.
 pub(super) struct Capabilities {
     pub(super) limits: Limits,
     pub(super) grants: Grants,

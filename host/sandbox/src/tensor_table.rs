@@ -1,4 +1,4 @@
-//! The tensors that a guest holds.
+//! The table of tensors behind a guest's resource handles.
 
 use wasmtime::component::Resource;
 

@@ -1,5 +1,5 @@
-//! Calls that read a guest's memory where it lies: the bindings' own would copy a list first,
-//! which is half the price of a tensor written in pieces.
+//! Host functions that read a guest's memory in place. The generated bindings would copy each list
+//! first, which is half the cost of a tensor written in pieces.
 
 use wasmtime::StoreContextMut;
 use wasmtime::component::{Linker, Resource, WasmList};

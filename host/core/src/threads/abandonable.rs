@@ -1,4 +1,4 @@
-//! Work that cannot be stopped.
+//! Tasks that cannot be cancelled: their callers abandon them at the deadline.
 
 use std::ops::ControlFlow;
 use std::sync::mpsc::sync_channel;
@@ -153,7 +153,7 @@ impl TaskBudget {
     }
 }
 
-/// Room that is free again when this is dropped.
+/// A share of the budget, returned on drop.
 #[derive(Debug)]
 struct TaskPermit {
     budget: Arc<TaskBudget>,
@@ -167,7 +167,7 @@ impl Drop for TaskPermit {
     }
 }
 
-/// Whether somebody waits for work that another thread does.
+/// Progress of a task, shared by its caller and its thread.
 #[derive(Default)]
 struct TaskState(Mutex<Progress>);
 

@@ -1,5 +1,5 @@
-//! Preparing a component in a process of its own: compiling it may take more time and memory than
-//! it is worth, and whatever goes wrong ends there.
+//! Prepares a component in a child process, which bounds the time and memory of the compiler and
+//! contains its crashes.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -95,7 +95,7 @@ fn trap_new_handles(component: &mut [u8]) -> bool {
     let functions = sections.flat_map(wasmparser::SectionLimited::into_iter_with_offsets);
     let offsets: Vec<_> = functions
         .filter_map(|function| match function {
-            Ok((offset, CanonicalFunction::ResourceNew { .. })) => Some(offset as usize),
+            Ok((offset, CanonicalFunction::ResourceNew { .. })) => Some(offset),
             _ => None,
         })
         .collect();

@@ -1,4 +1,5 @@
-//! What came of preparing, remembered: a second start asks no child.
+//! Cache of prepared components, by a digest of component, options, limits and grants. Later starts skip the child
+//! process.
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::path::Path;
@@ -13,7 +14,7 @@ use gpux_core::CacheDir;
 use gpux_core::files::digest;
 use gpux_core::sealed_file;
 
-/// Bytes of all that is remembered; the oldest goes first.
+/// Size of the whole cache in bytes; the oldest entries are evicted first.
 const LIMIT: u64 = 1 << 30;
 /// Of what is written here; another is not read.
 const FORMAT: u32 = 3;
@@ -76,7 +77,7 @@ impl SnapshotCache {
         sealed_file::read(&self.cache, FOLDER, &self.name(ending))
     }
 
-    /// Remembers a success. Not remembering costs the next start some time, no more.
+    /// Stores a success. A failed write only costs the next start some time.
     pub(crate) fn write(&self, prepared: &PreparedComponent) {
         let Ok(ready) = &prepared.ready else { return };
         let (Ok(text), Some(code)) = (serde_json::to_vec(prepared), &ready.code) else { return };

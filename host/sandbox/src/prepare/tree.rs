@@ -215,7 +215,7 @@ impl<'a> Parts<'a> {
             Payload::ModuleSection { .. } => self.has_modules = true,
             Payload::ComponentSection { unchecked_range, .. } => {
                 nested = Some(self.components.len());
-                self.components.push(component.get(unchecked_range.start as usize..unchecked_range.end as usize));
+                self.components.push(component.get(unchecked_range.start..unchecked_range.end));
             }
             Payload::ComponentInstanceSection(instances) => {
                 for instance in instances.clone() {
@@ -249,7 +249,7 @@ impl<'a> Parts<'a> {
             _ => {}
         }
         if let Some((id, range)) = payload.as_section() {
-            let data = component.get(range.start as usize..range.end as usize).unwrap_or_default();
+            let data = component.get(range.start..range.end).unwrap_or_default();
             self.sections.push((id, data, nested));
         }
         Ok(())

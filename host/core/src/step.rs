@@ -84,7 +84,7 @@ pub trait DeviceStep {
     /// where what is `given` has to be changed first.
     fn takes(&self, input: usize, given: &Kind) -> Option<&Memory>;
 
-    /// What [`Step::run`](Step::run) does; outputs whose number is true in `stay` are left in
+    /// What [`Step::run`] does; outputs whose number is true in `stay` are left in
     /// the memory that [`leaves`](Self::leaves) tells.
     fn run_placed(
         &self,

@@ -17,7 +17,7 @@ use std::time::Duration;
 
 pub(super) use self::arguments::Arguments;
 use self::item_result::{ItemResult, WriteError};
-use self::results::{Format, Results};
+use self::result_writer::{Format, Results};
 use super::exit::Exit;
 use super::input::{RequestItem, Requests, UsageError, reject_overwrites};
 use super::interrupt;

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use super::super::bindings::step;
-use super::super::{guest_output, json, schema};
+use super::super::{bounded_json, guest_output, schema};
 use super::*;
 
 #[path = "../../../../tests/hostile/dice.rs"]
@@ -60,7 +60,7 @@ fn fuzzed_json_stays_within_limits() {
         ["[", "]", "{", "}", ",", ":", "\"", "\\", "\\u", "d800", "0", "-", "1e9", "null", "\"a\":", "é"];
     Runs::of(20_000).each(|dice| {
         let text: String = (0..dice.below(60)).map(|_| *dice.pick(&PIECES)).collect();
-        let read = json::parse(&text, 5, 4096);
+        let read = bounded_json::parse(&text, 5, 4096);
         let honest: Result<serde_json::Value, _> = serde_json::from_str(&text);
         match (read, honest) {
             (Ok(read), Ok(honest)) => assert_eq!(read, honest, "{text}"),

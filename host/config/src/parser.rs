@@ -11,14 +11,14 @@ use super::spec::{Spec, any_step};
 /// Reads a gpux.yml and answers questions about it.
 ///
 /// ```
-/// use gpux::ConfigParser;
+/// use gpux_config::ConfigParser;
 ///
 /// # let project = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 /// let config = ConfigParser::parse_file(format!("{project}/gpux.yml"))?;
 /// assert_eq!(config.spec().name.value, "digits");
 /// assert!(config.validate_model_path(project));
 /// assert!(config.model_path(project).unwrap().ends_with("models/digits.onnx"));
-/// # Ok::<(), gpux::GpuxError>(())
+/// # Ok::<(), gpux_config::LoadError>(())
 /// ```
 #[derive(Debug)]
 pub struct ConfigParser {

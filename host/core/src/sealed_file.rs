@@ -18,7 +18,7 @@ use crate::files::{Readers, write_parts};
 /// Bytes of a key, and of a seal.
 const SIZE: usize = 32;
 
-/// What [`write`] wrote under this name, whole and unchanged; `None` of everything else.
+/// What [`write`](fn@write) wrote under this name, whole and unchanged; `None` of everything else.
 pub fn read(cache: &CacheDir, folder: &str, name: &str) -> Option<Vec<u8>> {
     let path = cache.folder(folder).ok()?.join(name);
     let mut file = crate::files::open_file(&path, "it").ok()?;

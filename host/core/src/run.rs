@@ -65,8 +65,6 @@ pub struct RunOptions<'a> {
     pub priority: i32,
     /// who is told when the run waits for others
     pub waits: Option<Arc<dyn Waits>>,
-    /// whether it ends ([`StepFailure::Timeout`]) where it would wait for others' runs of a model
-    pub at_once: bool,
     /// who watches; without one, no step is timed
     pub observer: Option<&'a mut dyn Observer>,
     /// set by somebody who no longer wants the result; looked at between steps
@@ -237,7 +235,6 @@ impl Plan {
                 deadline: options.deadline,
                 priority: options.priority,
                 waits: options.waits.clone(),
-                at_once: options.at_once,
                 ..Context::default()
             };
             let outcome = if options.cancelled.is_some_and(|flag| flag.load(Ordering::Relaxed)) {

@@ -118,8 +118,6 @@ pub struct Context {
     pub priority: i32,
     /// who is told when the step waits for others
     pub waits: Option<Arc<dyn Waits>>,
-    /// whether it gives [`StepFailure::Timeout`] rather than wait for others
-    pub at_once: bool,
     /// highest memory of the step's sandbox, in bytes, if it ran in one
     pub memory_peak: Option<u64>,
     /// what a component logged, the newest last

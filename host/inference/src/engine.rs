@@ -74,6 +74,11 @@ pub trait Engine: Send + Sync {
     /// The execution providers it offers, best first.
     fn providers(&self) -> &[ExecutionProvider];
 
+    /// Whether the first run of each new shape of inputs is much slower than the next.
+    fn plans_each_shape(&self) -> bool {
+        false
+    }
+
     /// Why it does not offer `provider`, and a remedy.
     fn unavailable_reason(&self, provider: ExecutionProvider) -> String {
         not_offered(self.name(), provider)

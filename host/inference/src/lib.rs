@@ -58,8 +58,8 @@ pub use providers::{
     ExecutionProvider, Fallback, OptionError, OptionKind, OptionSource, PluginName, ProviderChoice, ProviderError,
     ProviderLibrary, ProviderOption, ProviderOptions, options_of,
 };
-pub use sessions::with_preferred_session;
 pub use sessions::{ModelInputs, SessionRunError, SessionSet};
+pub use sessions::{SessionReservation, with_preferred_session};
 pub use step::{InputShapes, ModelOptions, ModelStep};
 pub use synthetic_inputs::{synthetic_inputs, synthetic_shape, synthetic_tensor};
 pub use trial::Trial;

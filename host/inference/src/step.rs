@@ -199,7 +199,6 @@ impl Step for ModelStep {
         }
         let outputs = match &self.batcher {
             Some(Ok(batcher)) => batcher.run(tensors, context.deadline, context.priority, context.waits.as_deref()),
-            _ if context.at_once => self.sessions.run_at_once(tensors, context.deadline),
             _ => self.sessions.run(tensors, context.deadline),
         };
         let outputs = outputs.map_err(unavailable)?;

@@ -52,6 +52,10 @@ impl Engine for Embedded {
         &[ExecutionProvider::Cpu]
     }
 
+    fn plans_each_shape(&self) -> bool {
+        true
+    }
+
     fn load(&self, file: &ModelFile, _options: &SessionOptions) -> Result<Box<dyn Session>, ModelLoadError> {
         let path = || file.path().to_owned();
         if let Some(feature) = missing_feature(file) {

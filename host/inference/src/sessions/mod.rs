@@ -4,6 +4,7 @@ mod abandonable_run;
 mod checkout;
 mod core_selection;
 mod pool;
+mod reservation;
 mod run_cost;
 mod run_duration;
 mod run_timer;
@@ -36,6 +37,7 @@ use threading_trial::ThreadingTrial;
 pub(super) use abandonable_run::OffloadedRun;
 pub use checkout::SessionRunError;
 pub(super) use pool::CallerGuard;
+pub use reservation::SessionReservation;
 pub(super) use run_timer::RunTimer;
 pub use session_affinity::with_preferred_session;
 
@@ -180,22 +182,16 @@ impl SessionSet {
         })
     }
 
-    /// Whether a run would find a free session now.
-    pub fn is_free(&self) -> bool {
-        self.shared.pool.is_free()
-    }
-
-    /// Runs it on a session that is free now, on the calling thread; [`SessionRunError::Timeout`] where there is
-    /// none, or the run is not known to be short.
-    pub fn run_at_once(&self, inputs: ModelInputs, deadline: Option<Instant>) -> Result<Vec<Tensor>, SessionRunError> {
-        let bytes = bytes(&inputs);
+    /// Reserves a free session for the calling thread's next run, which then neither waits nor is offloaded. `None` if
+    /// no loaded session is free.
+    pub fn reserve(&self) -> Option<SessionReservation<'_>> {
         let _caller = self.count_caller();
-        let slot = self.shared.free(bytes).ok_or(SessionRunError::Timeout)?;
-        let checked_out = CheckedOut { shared: &self.shared, slot };
-        if self.shared.exclusive || !self.shared.can_run_inline(&checked_out.slot, bytes) {
-            return Err(SessionRunError::Timeout);
+        let slot = self.shared.free(0)?;
+        if self.shared.exclusive || slot.session.is_none() {
+            self.shared.pool.give_back(slot);
+            return None;
         }
-        checked_out.run(bytes, deadline, run_tensors(inputs, deadline))
+        Some(SessionReservation::new(&self.shared, slot))
     }
 
     fn on_session<T: Send + 'static>(
@@ -205,8 +201,10 @@ impl SessionSet {
         work: impl Work<T>,
     ) -> Result<T, SessionRunError> {
         let _caller = self.count_caller();
-        let slot = self.shared.check_out(bytes, deadline).ok_or(SessionRunError::Timeout)?;
-        let Some(until) = deadline.filter(|_| !self.shared.can_run_inline(&slot, bytes)) else {
+        let reserved = reservation::take(&self.shared);
+        let may_offload = reserved.is_none();
+        let slot = reserved.or_else(|| self.shared.check_out(bytes, deadline)).ok_or(SessionRunError::Timeout)?;
+        let Some(until) = deadline.filter(|_| may_offload && !self.shared.can_run_inline(&slot, bytes)) else {
             return CheckedOut { shared: &self.shared, slot }.run(bytes, deadline, work);
         };
         let (answer, answered) = sync_channel(1);

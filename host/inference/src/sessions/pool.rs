@@ -134,15 +134,6 @@ impl SessionPool {
         }
     }
 
-    /// Whether a caller finds a session now.
-    pub(super) fn is_free(&self) -> bool {
-        let Some(single_threaded) = &self.single_threaded else { return !self.multi_threaded.is_empty() };
-        if !single_threaded.is_crowded() {
-            return !self.multi_threaded.is_empty();
-        }
-        !single_threaded.free.is_empty() || !single_threaded.is_full() && !self.multi_threaded.is_empty()
-    }
-
     /// Waits until [`Self::pop`] finds a session; `None` at the deadline.
     #[cold]
     pub(super) fn wait(&self, short: bool, deadline: Option<Instant>) -> Option<SessionSlot> {

@@ -91,7 +91,7 @@ fn replaces_sessions_that_panicked() {
     assert_eq!(run(2).unwrap_err(), "bad value");
     assert_eq!(engine.loaded.load(Ordering::SeqCst), 1);
     assert!(run(1).unwrap_err().contains("asked to"));
-    assert!(matches!(set.run_at_once(order(0), None), Err(SessionRunError::Timeout)), "to make one takes its time");
+    assert!(set.reserve().is_none(), "to load one takes its time");
     assert!(run(0).is_ok());
     assert_eq!(engine.loaded.load(Ordering::SeqCst), 2);
 }
@@ -101,16 +101,18 @@ fn waits_for_a_session_until_the_deadline() {
     let barrier = Arc::new(Barrier::new(2));
     let engine = Arc::new(Obedient { barrier: Some(barrier.clone()), ..Obedient::default() });
     let set = set(&engine, 1);
-    let at_once = |what| set.run_at_once(order(what), None).map(|_| ());
-    assert!(set.is_free() && matches!(at_once(0), Err(SessionRunError::Timeout)), "it is not known to be short");
+    drop(set.reserve().unwrap());
+    let reserved = set.reserve().unwrap();
+    assert!(set.reserve().is_none(), "there is only one session");
     set.run(order(0), None).unwrap();
-    assert!(at_once(0).is_ok() && set.is_free());
+    drop(reserved);
+    assert!(set.reserve().is_some(), "the run has given it back");
     std::thread::scope(|scope| {
         let busy = scope.spawn(|| set.run(order(3), None).map(|_| ()));
         while engine.callers.load(Ordering::SeqCst) == 0 {
             std::thread::yield_now();
         }
-        assert!(!set.is_free() && matches!(at_once(0), Err(SessionRunError::Timeout)));
+        assert!(set.reserve().is_none());
         let late = set.run(order(0), Some(Instant::now() + Duration::from_millis(5)));
         assert!(matches!(late, Err(SessionRunError::Timeout)));
         let waiting = scope.spawn(|| set.run(order(0), Some(Instant::now() + Duration::from_mins(1))));

@@ -6,13 +6,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use smallvec::SmallVec;
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 use tokio::task::JoinSet;
 use tokio::time::timeout_at;
 
 use super::encoded_size;
 use super::error::ServeError;
-use super::inline_execution::{ShapeHash, is_small_output};
 use super::loaded_pipeline::LoadedPipeline;
 use super::memory_permit::MemoryPermit;
 use super::metrics::{StageTimings, StepTimer};
@@ -21,6 +21,7 @@ use super::scheduler::{Client, Lane, QueuePosition, Rejection};
 use super::tenant::ConcurrencySlots;
 use gpux_core::catch_panic::catch_panic;
 use gpux_core::{Observer, Observers, Outputs, Request, RunError, RunOptions, StepError, StepFailure, Value, Waits};
+use gpux_inference::SessionSet;
 
 /// Values of so many bytes make a small answer.
 const SMALL: usize = 1 << 10;
@@ -40,12 +41,6 @@ pub struct Execution {
     context: Option<Arc<RequestContext>>,
     /// start and end of the steps
     ran: Cell<Option<(Instant, Instant)>>,
-    /// whether it runs on the I/O thread
-    is_inline: bool,
-    /// of an inline execution: its shapes are unknown or it would wait, so that a worker starts it again
-    declined: Cell<bool>,
-    /// hash of the input shapes
-    shapes: Cell<Option<ShapeHash>>,
     /// memory of the response
     answer: Cell<Option<MemoryPermit>>,
 }
@@ -54,11 +49,6 @@ impl Execution {
     /// The pipeline.
     pub fn loaded(&self) -> &Arc<LoadedPipeline> {
         &self.loaded
-    }
-
-    /// Whether it runs on the I/O thread. A worker may execute the request again.
-    pub const fn is_inline(&self) -> bool {
-        self.is_inline
     }
 
     /// Time in the queue.
@@ -84,12 +74,6 @@ impl Execution {
 
     /// Runs the pipeline on the calling thread.
     pub fn infer(&self, values: Request, observer: Option<&mut dyn Observer>) -> Result<Outputs, ServeError> {
-        let inline = self.loaded.inline_execution();
-        let shapes = inline.and_then(|inline| inline.shapes(&values));
-        if self.is_inline && !inline.zip(shapes).is_some_and(|(inline, shapes)| inline.contains(shapes)) {
-            self.declined.set(true);
-            return Err(Rejection::Expired.into());
-        }
         let spans = self.context.as_ref().and_then(|context| context.step_spans());
         let mut clock = StepTimer::new(self.loaded.steps(), spans.is_some());
         let start = Instant::now();
@@ -97,10 +81,6 @@ impl Execution {
             None => self.run(values, &mut clock),
             Some(observer) => self.run(values, &mut Observers(vec![observer, &mut clock])),
         };
-        if self.is_inline && result.as_ref().is_err_and(is_late) {
-            self.declined.set(true);
-            return Err(Rejection::Expired.into());
-        }
         if let Err(RunError::Validation(error)) = result {
             // None of its steps has run.
             return Err(error.into());
@@ -111,8 +91,6 @@ impl Execution {
         if let (Some(spans), Some(steps)) = (spans, clock.traced) {
             spans.tell(steps);
         }
-        // An inline execution is always judged; shapes become known only if their outputs are small, too.
-        self.shapes.set(shapes.filter(|_| self.is_inline || result.as_ref().is_ok_and(is_small_output)));
         Ok(result?)
     }
 
@@ -135,8 +113,6 @@ impl Execution {
         if needed > limit {
             return Err(ServeError::ResponseNeverFits { needed, limit });
         }
-        // The permit of an earlier attempt is released first.
-        self.answer.take();
         self.answer.set(Some(budget.reserve(needed)?));
         Ok(())
     }
@@ -145,15 +121,6 @@ impl Execution {
     fn keep_response_permit(&self) {
         if let (Some(permit), Some(context)) = (self.answer.take(), &self.context) {
             context.keep_response_permit(permit);
-        }
-    }
-
-    /// Notes the duration of the whole execution.
-    fn note(&self, took: Duration) {
-        match self.loaded.inline_execution().zip(self.shapes.get()) {
-            Some((inline, shapes)) if self.is_inline => inline.note_inline_run(shapes, took),
-            Some((inline, shapes)) => inline.note_worker_run(shapes, took),
-            None => {}
         }
     }
 
@@ -175,16 +142,11 @@ impl Execution {
             deadline: self.deadline.get(),
             priority: self.priority,
             waits: self.waits.clone(),
-            at_once: self.is_inline,
             observer: Some(observer),
             cancelled: Some(&self.cancelled),
         };
         self.loaded.plan().run(values, options)
     }
-}
-
-fn is_late(error: &RunError) -> bool {
-    matches!(error, RunError::Step(error) if error.failure == StepFailure::Timeout)
 }
 
 /// How long beyond its deadline a request that runs may still answer by itself; a step looks at the
@@ -215,13 +177,12 @@ fn deadline(loaded: &LoadedPipeline, options: &RequestOptions, arrived: Instant)
     arrived.checked_add(timeout)
 }
 
-/// Runs `work` in the pipeline's lane and returns its result. Dropping the future cancels the request: it does not
-/// start, or ends before its next step. An inline execution whose shapes are not known to be cheap is declined; a
-/// worker then starts it again.
+/// Runs `work` once, on this thread or in the pipeline's lane, and returns its result. Dropping the future cancels the
+/// request: it does not start, or ends before its next step.
 pub(crate) async fn execute<T: Send + 'static>(
     loaded: &Arc<LoadedPipeline>,
     options: RequestOptions,
-    work: impl Fn(&Execution) -> Result<T, ServeError> + Send + 'static,
+    work: impl FnOnce(&Execution) -> Result<T, ServeError> + Send + 'static,
 ) -> Result<T, ServeError> {
     let arrived = Instant::now();
     let context = RequestContext::current();
@@ -233,7 +194,6 @@ pub(crate) async fn execute<T: Send + 'static>(
         let done = work(execution);
         let now = Instant::now();
         execution.keep_response_permit();
-        execution.note(now - began);
         Ok((done, execution.timings(began, now).map(|timings| (timings, now))))
     };
     // Who drops the future, because the client has gone, has no result either.
@@ -300,11 +260,12 @@ where
 /// `work` which holds the slot until it is dropped.
 fn with_slot<T>(
     slot: OwnedSemaphorePermit,
-    work: impl Fn(&Execution) -> Result<T, ServeError> + Send + 'static,
-) -> impl Fn(&Execution) -> Result<T, ServeError> + Send + 'static {
+    work: impl FnOnce(&Execution) -> Result<T, ServeError> + Send + 'static,
+) -> impl FnOnce(&Execution) -> Result<T, ServeError> + Send + 'static {
     move |execution| {
-        let _held = &slot;
-        work(execution)
+        let done = work(execution);
+        drop(slot);
+        done
     }
 }
 
@@ -322,11 +283,11 @@ async fn submit<T: Send + 'static>(
     options: RequestOptions,
     arrived: Instant,
     context: Option<Arc<RequestContext>>,
-    work: impl Fn(&Execution) -> Result<T, ServeError> + Send + 'static,
+    work: impl FnOnce(&Execution) -> Result<T, ServeError> + Send + 'static,
 ) -> Result<T, ServeError> {
     let (priority, client) = priority_and_client(context.as_deref(), &options);
     let deadline = deadline(loaded, &options, arrived);
-    let mut execution = Execution {
+    let execution = Execution {
         loaded: loaded.clone(),
         arrived,
         deadline: Cell::new(deadline),
@@ -336,18 +297,15 @@ async fn submit<T: Send + 'static>(
         queued: Duration::ZERO,
         context,
         ran: Cell::new(None),
-        is_inline: loaded.may_run_inline(options.body_bytes),
-        declined: Cell::new(false),
-        shapes: Cell::new(None),
         answer: Cell::new(None),
     };
-    if execution.is_inline {
-        let done = run_guarded(|| work(&execution));
-        if !execution.declined.get() {
+    if loaded.may_run_inline(options.body_bytes) {
+        let reserved: Option<SmallVec<[_; 1]>> = loaded.sessions().map(SessionSet::reserve).collect();
+        if reserved.is_some() {
+            let done = run_guarded(|| work(&execution));
             loaded.metrics().queued(Duration::ZERO);
             return done;
         }
-        execution.is_inline = false;
     }
     let (cancelled, begun) = (execution.cancelled.clone(), Arc::new(AtomicBool::new(false)));
     let (answer, answered) = oneshot::channel();
@@ -366,7 +324,7 @@ async fn submit<T: Send + 'static>(
         execution.note_queued();
         let done = run_guarded(|| work(&execution));
         // Dropped before the response is sent: the client may send its next request at once.
-        drop((execution, work));
+        drop(execution);
         // Nobody listens any more when the client has gone.
         let _ = answer.send(done);
     };

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::background_drop::BackgroundDrop;
-use super::inline_execution::InlineExecution;
+use super::inline_execution;
 use super::memory_budget::MemoryBudget;
 use super::metrics::{Inferences, Metrics, PipelineMetrics, StepMetrics, Steps};
 use super::scheduler::{Lane, Load, Scheduler};
@@ -15,6 +15,7 @@ use crate::settings::Settings;
 use gpux::GpuxError;
 use gpux::Pipeline;
 use gpux_core::Plan;
+use gpux_inference::SessionSet;
 
 /// A pipeline that is loaded and warm, with its lane.
 pub struct LoadedPipeline {
@@ -24,8 +25,8 @@ pub struct LoadedPipeline {
     metrics: Arc<PipelineMetrics>,
     steps: Steps,
     inferences: Arc<Inferences>,
-    /// decides which requests run on the I/O thread; `None`: none does
-    inline_execution: Option<InlineExecution>,
+    /// whether requests with small bodies run on the I/O thread
+    is_cheap: bool,
     /// the memory budget of responses
     answers: MemoryBudget,
 }
@@ -45,9 +46,9 @@ impl LoadedPipeline {
         let steps = metrics.steps(pipeline.plan());
         let inferences = metrics.inferences(&version_number(&pipeline.spec().version.value));
         inferences.add_batches(&pipeline);
-        let inline_execution = InlineExecution::for_pipeline(&pipeline);
+        let is_cheap = inline_execution::is_cheap(&pipeline);
         let pipeline = BackgroundDrop::new(pipeline);
-        Ok(Self { pipeline, lane, warm_up_report, metrics, steps, inferences, inline_execution, answers })
+        Ok(Self { pipeline, lane, warm_up_report, metrics, steps, inferences, is_cheap, answers })
     }
 
     /// Its name in its gpux.yml.
@@ -115,15 +116,14 @@ impl LoadedPipeline {
         &self.warm_up_report
     }
 
-    /// Decides which requests run inline, if any may.
-    pub(crate) const fn inline_execution(&self) -> Option<&InlineExecution> {
-        self.inline_execution.as_ref()
+    /// Whether a request with a body of this size may run on the I/O thread.
+    pub(crate) fn may_run_inline(&self, body_bytes: Option<usize>) -> bool {
+        self.is_cheap && body_bytes.is_some_and(|bytes| bytes <= inline_execution::MAX_BODY)
     }
 
-    /// Whether a request with a body of this size may run inline, and a session is free for it.
-    pub(crate) fn may_run_inline(&self, body_bytes: Option<usize>) -> bool {
-        self.inline_execution.as_ref().zip(body_bytes).is_some_and(|(inline, bytes)| inline.may_apply(bytes))
-            && self.pipeline.models().all(|(_, model)| model.sessions().is_free())
+    /// The sessions of its models. A pipeline that is cheap has one model at most.
+    pub(crate) fn sessions(&self) -> impl Iterator<Item = &SessionSet> {
+        self.pipeline.models().map(|(_, model)| model.sessions())
     }
 }
 

@@ -136,13 +136,12 @@ impl Server {
     }
 
     /// Runs `work` in the pipeline's lane: bytes in, bytes out, on one thread. Rejects the request at once if there is
-    /// no memory or no time for it. Dropping the future cancels the request. `work` may start on the I/O thread and,
-    /// where it is declined there, once more on a worker.
+    /// no memory or no time for it. Dropping the future cancels the request.
     pub async fn run<T: Send + 'static>(
         &self,
         loaded: &Arc<LoadedPipeline>,
         options: RequestOptions,
-        work: impl Fn(&Execution) -> Result<T, ServeError> + Send + 'static,
+        work: impl FnOnce(&Execution) -> Result<T, ServeError> + Send + 'static,
     ) -> Result<T, ServeError> {
         execution::execute(loaded, options, work).await
     }

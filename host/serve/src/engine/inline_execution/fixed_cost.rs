@@ -1,7 +1,13 @@
 //! Steps and operators whose cost depends on input shapes alone.
 
 use gpux_config::{Action, StepSpec};
+use gpux_core::Dim;
 use gpux_inference::{ExecutionProvider, ModelStep};
+
+/// Whether no more than one step runs a model.
+pub(super) fn runs_one_model_at_most(steps: &[StepSpec]) -> bool {
+    steps.iter().filter(|step| matches!(step.action, Action::Model(_))).count() <= 1
+}
 
 /// Whether a step's cost depends on shapes alone. Models are checked separately.
 pub(super) fn is_step_cost_fixed(step: &StepSpec) -> bool {
@@ -14,9 +20,17 @@ pub(super) fn is_step_cost_fixed(step: &StepSpec) -> bool {
 
 /// Whether a model's cost depends on shapes alone. Devices other than the CPU have their own queues.
 pub(super) fn is_model_cost_fixed(model: &ModelStep) -> bool {
-    let mut operators = model.file().info().operators.keys();
-    model.provider() == ExecutionProvider::Cpu
+    let info = model.file().info();
+    let is_planned =
+        !model.engine().plans_each_shape() || info.inputs.iter().all(|input| is_fixed(input.shape.as_deref()));
+    let mut operators = info.operators.keys();
+    is_planned
+        && model.provider() == ExecutionProvider::Cpu
         && operators.all(|operator| OPERATORS.binary_search(&operator.as_str()).is_ok())
+}
+
+fn is_fixed(shape: Option<&[Dim]>) -> bool {
+    shape.is_some_and(|dims| dims.iter().all(|dim| matches!(dim, Dim::Fixed(_))))
 }
 
 /// Built-in steps. Sorted. None that looks for something (`nms`, `threshold`, `qa-span`), or reads or writes texts.

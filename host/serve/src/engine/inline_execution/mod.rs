@@ -1,138 +1,155 @@
-//! Inline execution: cheap requests run on the I/O thread, without a hop to a worker.
+//! Inline execution: small requests of cheap pipelines run on the I/O thread, without a hop to a worker.
 //!
-//! While a request runs there, all connections of that thread wait. So only requests run inline whose cost depends on
-//! input shapes alone: numeric tensors, for operators whose cost does not depend on values. A worker executes unknown
-//! shapes first; shapes that it executed quickly run inline from then on.
+//! While a request runs there, all connections of that thread wait. So it is decided once, when a pipeline is loaded:
+//! the cost of its steps and operators depends on input shapes alone, a small body bounds the shapes, and the largest
+//! request that such a body can hold takes less than a hop.
 
 mod fixed_cost;
 
-use std::hash::{BuildHasher as _, Hash as _, Hasher as _, RandomState};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use gpux::Pipeline;
-use gpux_core::{ElementType, Kind, Outputs, Request};
+use gpux_core::{Dim, ElementType, Kind, Outputs, Plan, Request, RunOptions, Tensor, TensorKind, Value};
 
-/// About the cost of a hop to a worker and back. Cheaper requests run on the I/O thread.
-const HOP_COST: Duration = Duration::from_micros(50);
+/// About the cost of a hop to a worker and back. Tests do not depend on the speed of the machine.
+const HOP_COST: Duration = if cfg!(test) { Duration::from_mins(1) } else { Duration::from_micros(50) };
 
-/// Shapes whose inline execution took this long are forgotten. A preempted thread may take some milliseconds.
-const TOO_LONG: Duration = Duration::from_millis(5);
+/// The largest body of a request that runs inline, in bytes. It is read in a few microseconds.
+pub(crate) const MAX_BODY: usize = 8 << 10;
 
-/// A body that is read, or outputs that are written, in a few microseconds.
-const SMALL: usize = 8 << 10;
+/// The most bytes of outputs, which are written in a few microseconds.
+const MAX_OUTPUT: usize = 4 * MAX_BODY;
 
-/// Shape hashes that are remembered.
-const KNOWN: usize = 64;
+/// Runs of the largest request, of which one has to be cheap: the first run of a shape is not, and other work on the
+/// machine slows some.
+const RUNS: usize = 10;
 
-/// Shapes whose requests were cheaper than a hop to a worker.
-#[derive(Debug)]
-pub(crate) struct InlineExecution {
-    hashes: RandomState,
-    /// indexed by the first bits of the hash
-    known: [AtomicU64; KNOWN],
-    any: AtomicBool,
+/// Whether requests with bodies of at most [`MAX_BODY`] bytes run on the I/O thread. Runs the pipeline.
+pub(crate) fn is_cheap(pipeline: &Pipeline) -> bool {
+    // Batched requests wait for each other; a thread reserves the session of one model.
+    let is_cost_fixed = !pipeline.batches()
+        && fixed_cost::runs_one_model_at_most(&pipeline.spec().pipeline)
+        && pipeline.spec().pipeline.iter().all(fixed_cost::is_step_cost_fixed)
+        && pipeline.models().all(|(_, model)| fixed_cost::is_model_cost_fixed(model));
+    is_cost_fixed && largest_request(pipeline.plan()).is_some_and(|request| is_fast(pipeline.plan(), &request))
 }
 
-/// Hash of the names, element types and shapes of a request's inputs. Never 0.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct ShapeHash(u64);
-
-impl InlineExecution {
-    /// `None` where the cost of a request does not depend on shapes alone.
-    pub(crate) fn for_pipeline(pipeline: &Pipeline) -> Option<Self> {
-        let numbers = |kind: &Kind| match kind {
-            Kind::Tensor(tensor) => tensor.elements.iter().all(|element| element != ElementType::String),
-            _ => false,
-        };
-        // Batched requests wait for each other.
-        let is_cost_fixed = !pipeline.batches()
-            && pipeline.plan().inputs().iter().all(|input| numbers(&input.port.kind))
-            && pipeline.spec().pipeline.iter().all(fixed_cost::is_step_cost_fixed)
-            && pipeline.models().all(|(_, model)| fixed_cost::is_model_cost_fixed(model));
-        is_cost_fixed.then(Self::new)
-    }
-
-    fn new() -> Self {
-        Self { hashes: RandomState::new(), known: std::array::from_fn(|_| AtomicU64::new(0)), any: false.into() }
-    }
-
-    /// Whether a request with a body of this size may run inline.
-    pub(crate) fn may_apply(&self, bytes: usize) -> bool {
-        bytes <= SMALL && self.any.load(Ordering::Relaxed)
-    }
-
-    /// The hash of a request's shapes; `None` if it holds anything but small numeric tensors.
-    pub(crate) fn shapes(&self, request: &Request) -> Option<ShapeHash> {
-        let mut hash = self.hashes.build_hasher();
-        for (name, value) in request {
-            let tensor = value.as_tensor().filter(|tensor| tensor.byte_len() <= SMALL)?;
-            (name, tensor.element(), tensor.shape()).hash(&mut hash);
+fn is_fast(plan: &Plan, request: &Request) -> bool {
+    for run in 0..RUNS {
+        let request = request.clone();
+        let start = Instant::now();
+        let outputs = plan.run(request, RunOptions::default());
+        let duration = start.elapsed();
+        if !outputs.is_ok_and(|outputs| is_small(&outputs)) || (run > 0 && duration > 10 * HOP_COST) {
+            return false;
         }
-        Some(ShapeHash(hash.finish() | 1))
-    }
-
-    /// Whether requests of these shapes were cheap.
-    pub(crate) fn contains(&self, shapes: ShapeHash) -> bool {
-        self.entry(shapes).load(Ordering::Relaxed) == shapes.0
-    }
-
-    /// Notes that a worker executed a request in `took`, from bytes to bytes.
-    pub(crate) fn note_worker_run(&self, shapes: ShapeHash, took: Duration) {
-        if took < HOP_COST && !self.contains(shapes) {
-            self.entry(shapes).store(shapes.0, Ordering::Relaxed);
-            self.any.store(true, Ordering::Relaxed);
+        if duration < HOP_COST {
+            return true;
         }
     }
-
-    /// Notes that the I/O thread executed a request in `took`.
-    pub(crate) fn note_inline_run(&self, shapes: ShapeHash, took: Duration) {
-        if took >= TOO_LONG {
-            let _ = self.entry(shapes).compare_exchange(shapes.0, 0, Ordering::Relaxed, Ordering::Relaxed);
-        }
-    }
-
-    fn entry(&self, ShapeHash(hash): ShapeHash) -> &AtomicU64 {
-        &self.known[(hash >> (u64::BITS - KNOWN.ilog2())) as usize]
-    }
+    false
 }
 
-/// Whether outputs are encoded in a few microseconds.
-pub(crate) fn is_small_output(outputs: &Outputs) -> bool {
-    outputs.iter().map(|(_, value)| value.byte_len()).sum::<usize>() <= SMALL
+fn is_small(outputs: &Outputs) -> bool {
+    outputs.iter().map(|(_, value)| value.byte_len()).sum::<usize>() <= MAX_OUTPUT
+}
+
+/// The largest request that a body of [`MAX_BODY`] bytes can hold. `None` if the inputs are not numeric tensors that
+/// every request has, or a body does not bound their shapes because more than one dimension is dynamic.
+fn largest_request(plan: &Plan) -> Option<Request> {
+    let mut inputs = Vec::with_capacity(plan.inputs().len());
+    for input in plan.inputs() {
+        let Kind::Tensor(kind) = &input.port.kind else { return None };
+        if input.port.optional || input.default.is_some() {
+            return None;
+        }
+        inputs.push((&input.port.name, Shape::new(kind)?));
+    }
+    let mut dynamic: Vec<_> = inputs.iter().flat_map(|(_, shape)| shape.dynamic()).collect();
+    let is_anonymous = dynamic.contains(&&Dim::Dynamic);
+    let occurrences = dynamic.len();
+    dynamic.dedup();
+    if dynamic.len() > 1 || is_anonymous && occurrences > 1 {
+        return None;
+    }
+    let fits = |size: &usize| {
+        let bytes = inputs.iter().map(|(_, shape)| shape.least_bytes(*size));
+        bytes.reduce(usize::saturating_add).is_some_and(|bytes| bytes <= MAX_BODY)
+    };
+    let size = if dynamic.is_empty() { Some(0).filter(fits) } else { (1..=MAX_BODY).take_while(fits).last() }?;
+    let value = |(name, shape): &(&String, Shape<'_>)| Some((String::clone(name), shape.zeros(size)?));
+    inputs.iter().map(value).collect()
+}
+
+/// The shape and element type of a numeric input.
+struct Shape<'k> {
+    dims: &'k [Dim],
+    element: ElementType,
+    /// the fewest bytes that an element takes in a body: a digit and a comma, or itself
+    element_bytes: usize,
+}
+
+impl<'k> Shape<'k> {
+    fn new(kind: &'k TensorKind) -> Option<Self> {
+        let dims = kind.shape.as_deref()?;
+        let sizes = kind.elements.iter().map(ElementType::size);
+        let element_bytes = sizes.min()??.clamp(1, 2);
+        // A dimension of 0 lets the others be anything.
+        let is_bounded = !dims.contains(&Dim::Fixed(0));
+        is_bounded.then_some(Self { dims, element: kind.elements.iter().next()?, element_bytes })
+    }
+
+    fn dynamic(&self) -> impl Iterator<Item = &'k Dim> {
+        self.dims.iter().filter(|dim| !matches!(dim, Dim::Fixed(_)))
+    }
+
+    fn of_size(&self, size: usize) -> impl Iterator<Item = usize> {
+        self.dims.iter().map(move |dim| if let Dim::Fixed(fixed) = dim { *fixed } else { size })
+    }
+
+    fn least_bytes(&self, size: usize) -> usize {
+        self.of_size(size).fold(self.element_bytes, usize::saturating_mul)
+    }
+
+    fn zeros(&self, size: usize) -> Option<Value> {
+        Tensor::zeros(self.element, self.of_size(size).collect::<Vec<_>>()).ok().map(Value::from)
+    }
 }
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "tests")]
 mod tests {
     use super::*;
-    use gpux_core::{Tensor, Value};
 
-    fn request(shape: &[usize]) -> Request {
-        vec![("x".to_owned(), Value::from(Tensor::zeros(ElementType::Float32, shape.to_vec()).unwrap()))]
+    /// The shapes of the largest request of a pipeline with these inputs.
+    fn largest(inputs: &[(&str, &str)]) -> Option<Vec<Vec<usize>>> {
+        let folder = tempfile::tempdir().unwrap();
+        let fields: String = inputs
+            .iter()
+            .enumerate()
+            .map(|(index, (element, shape))| format!("  x{index}: {{ type: {element}, shape: {shape} }}\n"))
+            .collect();
+        let step = "pipeline: [{ softmax: { in: x0, out: y } }]\noutputs: { y: float32 }\n";
+        let text = format!("name: p\nversion: 1.0.0\ninputs:\n{fields}{step}");
+        let path = folder.path().join("gpux.yml");
+        std::fs::write(&path, text).unwrap();
+        let pipeline = Pipeline::open(&path.display().to_string(), &gpux::LoadOptions::default()).unwrap();
+        let request = largest_request(pipeline.plan())?;
+        Some(request.iter().map(|(_, value)| value.as_tensor().unwrap().shape().to_vec()).collect())
     }
 
     #[test]
-    fn learns_and_forgets_cheap_shapes() {
-        let inline = InlineExecution::new();
-        let [row, column] = [[1, 8], [8, 1]].map(|shape| inline.shapes(&request(&shape)).unwrap());
-        assert!(!inline.may_apply(1) && !inline.contains(row));
-        inline.note_worker_run(row, HOP_COST);
-        assert!(!inline.may_apply(1), "it took as long as a hop");
-        inline.note_worker_run(row, HOP_COST / 2);
-        assert!(inline.may_apply(SMALL) && !inline.may_apply(SMALL + 1));
-        assert!(inline.contains(row) && !inline.contains(column), "as many numbers may take another time");
-        inline.note_inline_run(row, TOO_LONG / 2);
-        assert!(inline.contains(row));
-        inline.note_inline_run(row, TOO_LONG);
-        assert!(!inline.contains(row));
-    }
-
-    #[test]
-    fn hashes_shapes_of_small_tensors_only() {
-        let inline = InlineExecution::new();
-        assert!(inline.shapes(&request(&[SMALL / 4])).is_some());
-        assert!(inline.shapes(&request(&[SMALL / 4 + 1])).is_none());
-        assert!(inline.shapes(&vec![("x".to_owned(), Value::from("text"))]).is_none());
+    fn small_bodies_bound_one_dynamic_dimension() {
+        for (inputs, shapes) in [
+            (vec![("float32", "[2, 3]")], Some(vec![vec![2, 3]])),
+            (vec![("float32", "[n, 16]")], Some(vec![vec![256, 16]])),
+            (vec![("float32", "[n, n]")], Some(vec![vec![64, 64]])),
+            (vec![("float32", "[n, 16]"), ("float32", "[n]")], Some(vec![vec![240, 16], vec![240]])),
+            (vec![("float32", "[n, m]")], None),
+            (vec![("float32", "[n]"), ("float32", "[m]")], None),
+            (vec![("float32", "[64, 65]")], None),
+        ] {
+            assert_eq!(largest(&inputs), shapes, "{inputs:?}");
+        }
     }
 }

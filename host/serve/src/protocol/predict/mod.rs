@@ -6,7 +6,6 @@ mod input;
 pub(crate) mod output;
 pub(crate) mod trace;
 
-use std::cell::Cell;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -219,9 +218,9 @@ async fn list(
             if let Some(context) = RequestContext::current() {
                 context.item(server.metrics())?;
             }
-            let request = Cell::new(request.map_err(GpuxError::from)?);
+            let request = request.map_err(GpuxError::from)?;
             let run = move |execution: &Execution| {
-                let outputs = execution.infer(request.take(), None)?;
+                let outputs = execution.infer(request, None)?;
                 execution.reserve_response(values(&outputs), || write.size(&outputs))?;
                 Ok(write.write_json(&outputs))
             };

@@ -44,7 +44,7 @@ pub(super) async fn infer(
     head: Head,
     message: Bytes,
     timeout: Option<Duration>,
-    write: impl Fn(&Execution, ModelInferResponse) -> Result<Bytes, ServeError> + Send + 'static,
+    write: impl FnOnce(&Execution, ModelInferResponse) -> Result<Bytes, ServeError> + Send + 'static,
 ) -> Result<Bytes, ServeError> {
     let model = lookup::of_message(server, &head.model_name, &head.model_version)?;
     let given = contents::parameters(head.parameters);
@@ -56,8 +56,8 @@ pub(super) async fn infer(
     let (loaded, budget) = (model.loaded.clone(), server.request_budget().for_request().holding(message.len()));
     let done = server.run(&loaded, options, move |execution| {
         // The permit is released when the execution ends.
-        let (request, _permit) = bounds::read(message.clone(), &budget)?;
-        write(execution, run(execution, &model, request, given.clone())?)
+        let (request, _permit) = bounds::read(message, &budget)?;
+        write(execution, run(execution, &model, request, given)?)
     });
     done.await
 }

@@ -24,12 +24,6 @@ pub(super) enum Framing {
     Raw(Bytes),
 }
 
-impl Default for Framing {
-    fn default() -> Self {
-        Self::Raw(Bytes::new())
-    }
-}
-
 impl Framing {
     /// Takes a body apart.
     pub(super) fn split(headers: &HeaderMap, mut body: Bytes) -> Result<Self, ServeError> {

@@ -1,6 +1,5 @@
 //! `POST /v2/models/NAME/infer`.
 
-use std::cell::Cell;
 use std::sync::Arc;
 
 use axum::body::Body;
@@ -46,15 +45,7 @@ async fn respond(server: &Server, model: lookup::Model, request: HttpRequest<Bod
     let framing = Framing::split(&head.headers, body)?;
     let (loaded, budget) = (model.loaded.clone(), server.request_budget().for_request().holding(bytes));
     let options = early_parameters::options(framing.json(), bytes)?;
-    let framing = Cell::new(framing);
-    let written = server.run(&loaded, options, move |execution| {
-        let framed = framing.take();
-        if execution.is_inline() {
-            framing.set(framed.clone());
-        }
-        run(execution, &model, framed, &budget)
-    });
-    let written = written.await?;
+    let written = server.run(&loaded, options, move |execution| run(execution, &model, framing, &budget)).await?;
     Ok(written.into_response())
 }
 

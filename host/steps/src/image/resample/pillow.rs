@@ -1,7 +1,8 @@
 //! Pillow's `Image.resize`, to the bit for bytes.
 
-use fast_image_resize::images::{Image, ImageRef};
-use fast_image_resize::{FilterType, PixelType, ResizeAlg, ResizeOptions, Resizer};
+use fast_image_resize::images::{TypedImage, TypedImageRef};
+use fast_image_resize::pixels::{F32, F32x3, F32x4};
+use fast_image_resize::{FilterType, PixelTrait, ResizeAlg, ResizeOptions, Resizer};
 
 use super::super::dims::ImageDims;
 use super::super::premultiply;
@@ -117,21 +118,30 @@ pub(super) fn resize_floats(
     weigh_by_opacity: bool,
     deadline: &Deadline,
 ) -> Result<Vec<f32>, StepFailure> {
-    let of = match dims.channels {
-        1 => PixelType::F32,
-        3 => PixelType::F32x3,
-        _ => PixelType::F32x4,
-    };
     let mut result = vec![0_f32; target.height * target.width * target.channels];
-    let source =
-        ImageRef::new(dims.width as u32, dims.height as u32, bytemuck::cast_slice(from), of).map_err(cannot)?;
-    let (width, height) = (target.width as u32, target.height as u32);
-    let mut to = Image::from_slice_u8(width, height, bytemuck::cast_slice_mut(&mut result), of).map_err(cannot)?;
     // Between its passes floats are not rounded, so this cannot be done in parts.
     deadline.check()?;
     let options = ResizeOptions::new().resize_alg(algorithm(filter)).use_alpha(weigh_by_opacity);
-    Resizer::new().resize(&source, &mut to, &options).map_err(cannot)?;
+    // Typed images: for untyped ones the compiler makes every kernel for 26 kinds of pixels.
+    let resize = match dims.channels {
+        1 => resize_pixels::<F32>,
+        3 => resize_pixels::<F32x3>,
+        _ => resize_pixels::<F32x4>,
+    };
+    resize(bytemuck::cast_slice(from), dims, bytemuck::cast_slice_mut(&mut result), target, &options)?;
     Ok(result)
+}
+
+fn resize_pixels<P: PixelTrait>(
+    from: &[u8],
+    dims: ImageDims,
+    to: &mut [u8],
+    target: ImageDims,
+    options: &ResizeOptions,
+) -> Result<(), StepFailure> {
+    let source = TypedImageRef::<P>::from_buffer(dims.width as u32, dims.height as u32, from).map_err(cannot)?;
+    let mut to = TypedImage::<P>::from_buffer(target.width as u32, target.height as u32, to).map_err(cannot)?;
+    Resizer::new().resize_typed(&source, &mut to, options).map_err(cannot)
 }
 
 /// The filter by the name that `fast_image_resize` has for it.

@@ -1,7 +1,8 @@
 //! torchvision's `resize` of tensors (`torch.nn.functional.interpolate`).
 
-use fast_image_resize::images::{CroppedImage, CroppedImageMut, Image, ImageRef};
-use fast_image_resize::{PixelType, ResizeOptions, Resizer};
+use fast_image_resize::images::{TypedCroppedImage, TypedCroppedImageMut, TypedImage, TypedImageRef};
+use fast_image_resize::pixels::{U8, U8x3, U8x4};
+use fast_image_resize::{PixelTrait, ResizeOptions, Resizer};
 
 use super::super::dims::ImageDims;
 use super::pillow::{algorithm, cannot, resize_floats};
@@ -57,6 +58,11 @@ fn resize_antialiased(
     deadline: &Deadline,
 ) -> Result<Vec<u8>, StepFailure> {
     let across = ImageDims { width: target.width, ..dims };
+    let pass = match dims.channels {
+        1 => pass::<U8>,
+        3 => pass::<U8x3>,
+        _ => pass::<U8x4>,
+    };
     let wide = if across == dims { None } else { Some(pass(from, dims, across, filter, deadline)?) };
     let from = wide.as_deref().unwrap_or(from);
     if across == target { Ok(from.to_vec()) } else { pass(from, across, target, filter, deadline) }
@@ -67,23 +73,18 @@ const PART: usize = 4 << 20;
 
 /// One pass of [`averaged`]: only the width or only the height changes. In parts, of rows or of
 /// columns, of which each is found for itself; between them, `deadline` is checked.
-fn pass(
+fn pass<P: PixelTrait>(
     from: &[u8],
     dims: ImageDims,
     target: ImageDims,
     filter: Filter,
     deadline: &Deadline,
 ) -> Result<Vec<u8>, StepFailure> {
-    let of = match dims.channels {
-        1 => PixelType::U8,
-        3 => PixelType::U8x3,
-        _ => PixelType::U8x4,
-    };
     let mut result = vec![0; target.height * target.width * target.channels];
     let samples = from.len().max(result.len());
-    let source = ImageRef::new(dims.width as u32, dims.height as u32, from, of).map_err(cannot)?;
+    let source = TypedImageRef::<P>::from_buffer(dims.width as u32, dims.height as u32, from).map_err(cannot)?;
     let (width, height) = (target.width as u32, target.height as u32);
-    let mut to = Image::from_slice_u8(width, height, &mut result, of).map_err(cannot)?;
+    let mut to = TypedImage::<P>::from_buffer(width, height, &mut result).map_err(cannot)?;
     let across = dims.height == target.height;
     let side = if across { target.height } else { target.width };
     let length = (side * PART / samples.max(1)).clamp(1, side);
@@ -94,10 +95,10 @@ fn pass(
         let part =
             |width: u32, height: u32| if across { [0, start, width, length] } else { [start, 0, length, height] };
         let [left, top, wide, high] = part(dims.width as u32, dims.height as u32);
-        let source = CroppedImage::new(&source, left, top, wide, high).map_err(cannot)?;
+        let source = TypedCroppedImage::from_ref(&source, left, top, wide, high).map_err(cannot)?;
         let [left, top, wide, high] = part(width, height);
-        let mut to = CroppedImageMut::new(&mut to, left, top, wide, high).map_err(cannot)?;
-        Resizer::new().resize(&source, &mut to, &options).map_err(cannot)?;
+        let mut to = TypedCroppedImageMut::from_ref(&mut to, left, top, wide, high).map_err(cannot)?;
+        Resizer::new().resize_typed(&source, &mut to, &options).map_err(cannot)?;
     }
     Ok(result)
 }

@@ -74,7 +74,7 @@ def check(everybody):
 def main():
     seconds = float(sys.argv[1]) if len(sys.argv) > 1 else 3.0
     repeats = int(sys.argv[2]) if len(sys.argv) > 2 else 3
-    race.build("build", "--release", "-p", "gpux")
+    race.build("build", "--release", "--bin", "gpux")
     everybody = contestants()
     race.RACE.mkdir(parents=True, exist_ok=True)
     check(everybody)

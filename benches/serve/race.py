@@ -78,7 +78,7 @@ def build(*arguments):
 
 def build_both():
     """gpux and the floor."""
-    build("build", "--release", "-p", "gpux")
+    build("build", "--release", "--bin", "gpux")
     build("bench", "--bench", "floor", "--no-run")
 
 

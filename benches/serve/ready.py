@@ -24,7 +24,7 @@ def start(folders):
 
 def main():
     repeats = int(sys.argv[1]) if len(sys.argv) > 1 else 10
-    race.build("build", "--release", "-p", "gpux")
+    race.build("build", "--release", "--bin", "gpux")
     for name in FOLDERS:
         race.write(name, *race.PIPELINES[name])
     folders = [*(race.RACE / name for name in FOLDERS), race.ROOT]

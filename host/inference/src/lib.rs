@@ -6,6 +6,10 @@ mod adaptation;
 mod background_work;
 mod batch;
 mod convert;
+#[cfg(feature = "embedded")]
+mod embedded;
+#[cfg(not(feature = "embedded"))]
+#[path = "no_embedded.rs"]
 mod embedded;
 mod engine;
 mod error;

@@ -23,34 +23,37 @@ pub struct SelectedEngine {
 }
 
 impl SelectedEngine {
-    fn embedded(reason: &str, warnings: Vec<String>) -> Self {
-        Self { engine: Arc::new(Embedded), library: None, reason: reason.to_owned(), warnings }
+    fn embedded(reason: &str, warnings: Vec<String>) -> Result<Self, GpuxError> {
+        if !Embedded::IS_BUILT {
+            return Err(GpuxError::NoEngine);
+        }
+        Ok(Self { engine: Arc::new(Embedded), library: None, reason: reason.to_owned(), warnings })
     }
 }
 
 /// The places where an engine library is looked for, for this operator; `wanted` are the providers
 /// that are asked for by name.
-pub fn engine_search(operator: &LoadOptions, wanted: &[ExecutionProvider]) -> LibrarySearch {
-    let mut search = LibrarySearch::from_environment(operator.engine.library.clone());
+pub fn engine_search(load_options: &LoadOptions, wanted: &[ExecutionProvider]) -> LibrarySearch {
+    let mut search = LibrarySearch::from_environment(load_options.engine.library.clone());
     search.wanted = wanted.to_vec();
-    search.cache.clone_from(&operator.cache);
+    search.cache.clone_from(&load_options.cache);
     search
 }
 
 /// The engine that the operator asks for. A library that the operator names must work; one that is
 /// merely found gives way to the embedded engine if it does not. Of several that are installed, the
 /// one is taken that has what is `wanted`, else what suits this machine.
-pub fn select_engine(operator: &LoadOptions, wanted: &[ExecutionProvider]) -> Result<SelectedEngine, GpuxError> {
-    if operator.engine.choice == EngineChoice::Embedded {
-        return Ok(SelectedEngine::embedded("asked for", Vec::new()));
+pub fn select_engine(load_options: &LoadOptions, wanted: &[ExecutionProvider]) -> Result<SelectedEngine, GpuxError> {
+    if load_options.engine.choice == EngineChoice::Embedded {
+        return SelectedEngine::embedded("asked for", Vec::new());
     }
-    let choice = engine_search(operator, wanted).choose()?;
+    let choice = engine_search(load_options, wanted).choose()?;
     let mut warnings: Vec<_> = choice.passed_over.into_iter().map(|library| library.reason).collect();
     let Some(found) = choice.found else {
-        return if operator.engine.choice == EngineChoice::OnnxRuntime {
+        return if load_options.engine.choice == EngineChoice::OnnxRuntime {
             Err(GpuxError::NoEngine)
         } else {
-            Ok(SelectedEngine::embedded("no ONNX Runtime library was found", warnings))
+            SelectedEngine::embedded("no ONNX Runtime library was found", warnings)
         };
     };
     let named = matches!(found.origin, LibraryOrigin::Option | LibraryOrigin::Variable);
@@ -59,16 +62,16 @@ pub fn select_engine(operator: &LoadOptions, wanted: &[ExecutionProvider]) -> Re
         Some(loaded) if !named => LibraryFile::at(loaded, found.origin),
         _ => found,
     };
-    match OnnxRuntime::load_with(&found, &operator.engine.provider_libraries) {
+    match OnnxRuntime::load_with(&found, &load_options.engine.provider_libraries) {
         Ok(engine) => {
             let reason = format!("{}, from {}", found.path.display(), found.origin);
             Ok(SelectedEngine { engine: Arc::new(engine), library: Some(found.path), reason, warnings })
         }
         Err(error @ (LibraryError::Another { .. } | LibraryError::Plugin { .. })) => Err(error.into()),
-        Err(error) if named || operator.engine.choice == EngineChoice::OnnxRuntime => Err(error.into()),
+        Err(error) if named || load_options.engine.choice == EngineChoice::OnnxRuntime => Err(error.into()),
         Err(error) => {
             warnings.push(format!("{error}; the embedded engine is used"));
-            Ok(SelectedEngine::embedded("the ONNX Runtime library that was found cannot be used", warnings))
+            SelectedEngine::embedded("the ONNX Runtime library that was found cannot be used", warnings)
         }
     }
 }

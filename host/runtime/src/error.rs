@@ -25,7 +25,7 @@ pub enum GpuxError {
     /// the engine library cannot be used
     #[error(transparent)]
     Library(#[from] LibraryError),
-    /// ONNX Runtime was asked for, and there is none
+    /// ONNX Runtime was asked for, or is the only engine that this gpux was built with, and there is none
     #[error("no ONNX Runtime library was found; run `gpux engine install`, or name one with `--engine-library`")]
     NoEngine,
     /// this machine cannot run components

@@ -7,6 +7,10 @@
 
 #![forbid(unsafe_code)]
 
+#[cfg(feature = "audio")]
+mod audio;
+#[cfg(not(feature = "audio"))]
+#[path = "no_audio.rs"]
 mod audio;
 mod deadline;
 mod image;
@@ -36,7 +40,7 @@ mod tests {
     use serde_json::json;
 
     use super::{all, reference};
-    use gpux_core::{Context, Layout, Metadata, Site, StepFailure, Tensor, Value};
+    use gpux_core::{Context, Layout, Metadata, OptionOrigin, StepFailure, Tensor, Value};
 
     #[test]
     fn describes_options_and_rejects_unknown_ones() {
@@ -50,7 +54,8 @@ mod tests {
                 );
             }
             assert_eq!(schema["additionalProperties"], false, "{}", builtin.name);
-            let error = (builtin.build)(serde_json::json!({"no such option": 1}), &Site::Component).err().unwrap();
+            let error =
+                (builtin.build)(serde_json::json!({"no such option": 1}), &OptionOrigin::Component).err().unwrap();
             assert!(error.message.contains("no such option"), "{}: {error}", builtin.name);
         }
     }

@@ -13,7 +13,7 @@ use events::EventLogger;
 use options::ServerArguments;
 
 use super::exit::Exit;
-use super::operator::OperatorArguments;
+use super::load_arguments::LoadArguments;
 use super::server_log::Log;
 use gpux::GpuxError;
 use gpux::{LoadOptions, Pipeline, is_model};
@@ -42,6 +42,7 @@ pub(super) struct Arguments {
 
     /// A second port to listen on, for gRPC clients that expect one of their own; the first port
     /// takes gRPC as well
+    #[cfg(feature = "grpc")]
     #[arg(long, value_name = "PORT")]
     grpc_port: Option<u16>,
 
@@ -89,7 +90,7 @@ pub(super) struct Arguments {
     server: ServerArguments,
 
     #[command(flatten)]
-    operator: OperatorArguments,
+    load: LoadArguments,
 
     /// Errors and messages as JSON
     #[arg(long)]
@@ -106,15 +107,15 @@ pub(super) struct Arguments {
 
 pub(super) fn main(arguments: &Arguments) -> Exit {
     let printer = super::printer(arguments.json, arguments.verbose);
-    let operator = match arguments.operator.operator() {
-        Ok(operator) => operator,
+    let load_options = match arguments.load.options() {
+        Ok(load_options) => load_options,
         Err(error) => return printer.error(&error),
     };
     let sources = match sources(arguments) {
         Ok(sources) => sources,
         Err(message) => return printer.fail("UsageError", &message, Exit::Usage),
     };
-    let mut settings = match settings(arguments, &sources, &operator) {
+    let mut settings = match settings(arguments, &sources, &load_options) {
         Ok(settings) => settings,
         Err(error) => return printer.error(&error),
     };
@@ -129,7 +130,7 @@ pub(super) fn main(arguments: &Arguments) -> Exit {
         }
     };
     // Letting go of models may take long, and the process is about to end: the system frees them.
-    let server = ManuallyDrop::new(Arc::new(Server::new(settings, operator)));
+    let server = ManuallyDrop::new(Arc::new(Server::new(settings, load_options)));
     let told = Arc::clone(&server);
     let events = EventLogger { printer, log: log.clone(), format, scheme };
     if let Err(warning) = traces {
@@ -158,17 +159,20 @@ pub(super) fn main(arguments: &Arguments) -> Exit {
 }
 
 /// Flags, then what the only pipeline says in `serving`, then defaults.
-fn settings(arguments: &Arguments, sources: &[Source], operator: &LoadOptions) -> Result<Settings, GpuxError> {
+fn settings(arguments: &Arguments, sources: &[Source], load_options: &LoadOptions) -> Result<Settings, GpuxError> {
     let bytes = |size: Size| usize::try_from(size.0).unwrap_or(usize::MAX);
     let mut settings = arguments.memory.map_or_else(Settings::default, |memory| Settings::within(bytes(memory)));
     if let [Source(only)] = sources
         && !is_model(only)
     {
-        let serving = Pipeline::read_spec(only, operator)?.serving;
+        let serving = Pipeline::read_spec(only, load_options)?.serving;
         (settings.port, settings.host) = (serving.port, serving.host);
     }
     settings.port = arguments.port.unwrap_or(settings.port);
-    settings.grpc_port = arguments.grpc_port;
+    #[cfg(feature = "grpc")]
+    {
+        settings.grpc_port = arguments.grpc_port;
+    }
     settings.model_control = arguments.model_control;
     settings.host = arguments.host.clone().unwrap_or(settings.host);
     arguments.server.apply(&mut settings);

@@ -32,6 +32,9 @@ pub struct Embedded;
 impl Embedded {
     /// The engine's name and version.
     pub const NAME: &str = "embedded engine (tract 0.23)";
+
+    /// Whether this gpux was built with it.
+    pub const IS_BUILT: bool = true;
 }
 
 /// Those of `operators` that the engine has no implementation for.

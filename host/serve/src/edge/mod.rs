@@ -14,5 +14,9 @@ pub(crate) mod request_id;
 pub(crate) mod response_budget;
 pub(crate) mod service;
 pub(crate) mod signals;
+#[cfg(feature = "otlp")]
+pub(crate) mod telemetry;
+#[cfg(not(feature = "otlp"))]
+#[path = "no_telemetry.rs"]
 pub(crate) mod telemetry;
 pub(crate) mod tls;

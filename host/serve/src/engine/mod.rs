@@ -23,6 +23,10 @@ pub(crate) mod scheduler;
 pub(crate) mod server;
 pub(crate) mod single_flight;
 pub(crate) mod source;
+#[cfg(feature = "otlp")]
+pub(crate) mod step_spans;
+#[cfg(not(feature = "otlp"))]
+#[path = "no_step_spans.rs"]
 pub(crate) mod step_spans;
 pub(crate) mod tenant;
 pub(crate) mod warm_up;

@@ -94,6 +94,7 @@ impl Metrics {
     }
 
     /// Spans are sent to a collector.
+    #[cfg(feature = "otlp")]
     pub(crate) fn note_span_export(&self) {
         self.exports_spans.store(true, Ordering::Relaxed);
     }
@@ -104,6 +105,7 @@ impl Metrics {
     }
 
     /// Counts spans that did not reach the collector.
+    #[cfg(feature = "otlp")]
     pub(crate) fn lost_spans(&self, spans: usize) {
         self.spans_lost.fetch_add(spans as u64, Ordering::Relaxed);
     }

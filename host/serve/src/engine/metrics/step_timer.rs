@@ -8,6 +8,7 @@ use gpux_core::{Context, Observer, PlannedStep, StepFailure, Value};
 
 /// One step of one run, for a trace.
 #[derive(Clone, Debug)]
+#[cfg_attr(not(feature = "otlp"), expect(dead_code, reason = "only traces tell them"))]
 pub(crate) struct StepTime {
     /// its name
     pub(crate) name: String,

@@ -101,7 +101,7 @@ async fn read_within(
 
 async fn collect(mut body: Body, mut parts: Parts<impl Fn() -> RequestBudget>) -> Result<Bytes, ServeError> {
     while let Some(frame) = body.frame().await {
-        let frame = frame.map_err(|error| unread(&error))?;
+        let frame = frame.map_err(|error| read_error(&error))?;
         if let Ok(part) = frame.into_data() {
             parts.push(part).await?;
         }
@@ -110,7 +110,7 @@ async fn collect(mut body: Body, mut parts: Parts<impl Fn() -> RequestBudget>) -
 }
 
 /// Why a body cannot be read to its end.
-pub(crate) fn unread(error: &axum::Error) -> ServeError {
+pub(crate) fn read_error(error: &axum::Error) -> ServeError {
     let mut causes = std::iter::successors(Some(error as &dyn Error), |error| (*error).source());
     // Connection errors are hyper's; decompression errors are not.
     let broke = causes.find(|cause| cause.is::<hyper::Error>()).and_then(Error::source).is_some_and(|cause| {
@@ -157,7 +157,7 @@ impl<R: Fn() -> RequestBudget> Parts<R> {
     /// keep the thread for as long as the body is large.
     pub(crate) async fn push(&mut self, part: Bytes) -> Result<(), ServeError> {
         let length = part.len();
-        self.hold(length)?;
+        self.reserve(length)?;
         if self.len() == 0 {
             self.first = part;
         } else {
@@ -168,15 +168,16 @@ impl<R: Fn() -> RequestBudget> Parts<R> {
     }
 
     /// The same of a part that is somebody else's.
+    #[cfg(feature = "grpc")]
     pub(crate) async fn copy(&mut self, part: &[u8]) -> Result<(), ServeError> {
-        self.hold(part.len())?;
+        self.reserve(part.len())?;
         self.append(part);
         self.breathe(part.len()).await;
         Ok(())
     }
 
     /// Takes the share of so many bytes more.
-    fn hold(&mut self, more: usize) -> Result<(), ServeError> {
+    fn reserve(&mut self, more: usize) -> Result<(), ServeError> {
         let length = self.len() + more;
         if length > self.most {
             return Err(ServeError::TooLarge(self.most));

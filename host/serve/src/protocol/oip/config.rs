@@ -10,11 +10,10 @@ use super::metadata;
 use super::metadata::TensorMetadata;
 use super::placement;
 use super::placement::InstanceGroup;
-use super::proto;
 
 /// Triton's names for the ONNX backend.
-const PLATFORM: &str = "onnxruntime_onnx";
-const BACKEND: &str = "onnxruntime";
+pub(super) const PLATFORM: &str = "onnxruntime_onnx";
+pub(super) const BACKEND: &str = "onnxruntime";
 
 /// A pipeline, as Triton's configuration of a model.
 #[derive(Serialize, JsonSchema)]
@@ -146,33 +145,5 @@ impl Common {
             is_shape_tensor: false,
             is_non_linear_format_io: false,
         }
-    }
-}
-
-/// The same in gRPC's message.
-pub(super) fn to_message(model: &Model) -> proto::ModelConfig {
-    let input = |tensor: TensorMetadata| proto::ModelInput {
-        data_type: datatype::config_number(tensor.element),
-        name: tensor.name,
-        dims: tensor.shape,
-        optional: tensor.optional,
-    };
-    let output = |tensor: TensorMetadata| proto::ModelOutput {
-        data_type: datatype::config_number(tensor.element),
-        name: tensor.name,
-        dims: tensor.shape,
-    };
-    let latest = proto::model_version_policy::Latest { num_versions: 1 };
-    proto::ModelConfig {
-        name: model.loaded.name().to_owned(),
-        platform: PLATFORM.to_owned(),
-        backend: BACKEND.to_owned(),
-        version_policy: Some(proto::ModelVersionPolicy { latest: Some(latest) }),
-        max_batch_size: 0,
-        input: metadata::inputs(model).into_iter().map(input).collect(),
-        output: metadata::outputs(model).into_iter().map(output).collect(),
-        optimization: Some(proto::ModelOptimizationPolicy::default()),
-        instance_group: placement::instance_group_messages(model),
-        default_model_filename: placement::file_name(model),
     }
 }

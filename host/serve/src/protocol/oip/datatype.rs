@@ -38,6 +38,7 @@ pub(super) fn config_name(element: ElementType) -> &'static str {
 }
 
 /// The number of [`config_name`].
+#[cfg(feature = "grpc")]
 pub(super) fn config_number(element: ElementType) -> i32 {
     row(element).3
 }

@@ -6,11 +6,9 @@ use axum::response::Response;
 use http::header::RETRY_AFTER;
 use http::{HeaderValue, StatusCode};
 use serde_json::json;
-use tonic::{Code, Status};
 
 use crate::ServeError;
 use crate::protocol::http::response;
-use crate::protocol::http::status::grpc_code;
 
 /// The status of REST. A deadline that passed is 503 here, as in Triton: the client may try again.
 pub(super) fn status_code(error: &ServeError) -> StatusCode {
@@ -21,7 +19,7 @@ pub(super) fn status_code(error: &ServeError) -> StatusCode {
 }
 
 /// When the client may try again, in whole seconds.
-fn retry_after(error: &ServeError) -> Option<Duration> {
+pub(super) fn retry_after(error: &ServeError) -> Option<Duration> {
     let unavailable = status_code(error) == StatusCode::SERVICE_UNAVAILABLE;
     error.retry_after().or_else(|| unavailable.then_some(Duration::from_secs(1)))
 }
@@ -38,16 +36,4 @@ pub(super) fn response(error: &ServeError) -> Response {
         response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(after.as_secs()));
     }
     response
-}
-
-/// The answer of gRPC.
-pub(super) fn status(error: &ServeError) -> Status {
-    let code = Code::from(i32::from(grpc_code(error.status())));
-    let mut status = Status::new(code, error.public_message());
-    if let Some(after) = retry_after(error).filter(|_| code == Code::Unavailable) {
-        // gRPC's retry policies read this.
-        let milliseconds = u64::try_from(after.as_millis()).unwrap_or(u64::MAX);
-        status.metadata_mut().insert("grpc-retry-pushback-ms", milliseconds.into());
-    }
-    status
 }

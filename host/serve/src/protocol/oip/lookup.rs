@@ -19,6 +19,7 @@ pub(super) fn model(server: &Server, name: &str, version: &str) -> Result<Model,
 
 /// The same for a message of gRPC, whose versions are text: one that is no number, nor the pipeline's own,
 /// is a wrong argument. In a path of REST it is a path that there is not.
+#[cfg(feature = "grpc")]
 pub(super) fn of_message(server: &Server, name: &str, version: &str) -> Result<Model, ServeError> {
     found(server, name)?.under(version).map_err(|unknown| {
         if version.bytes().all(|byte| byte.is_ascii_digit()) {

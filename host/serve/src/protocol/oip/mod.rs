@@ -8,13 +8,16 @@ mod classification;
 mod config;
 pub(crate) mod datatype;
 mod error;
+#[cfg(feature = "grpc")]
+mod grpc;
+#[cfg(not(feature = "grpc"))]
+#[path = "no_grpc.rs"]
 mod grpc;
 mod infer;
 mod lookup;
 mod metadata;
 mod parameters;
 mod placement;
-mod proto;
 mod repository;
 mod rest;
 mod settings;

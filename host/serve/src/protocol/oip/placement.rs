@@ -4,7 +4,6 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::lookup::Model;
-use super::proto;
 use gpux_inference::{ExecutionProvider, ModelStep};
 
 /// The sessions of one model of the pipeline.
@@ -25,16 +24,16 @@ pub(super) struct InstanceGroup {
 }
 
 /// Where one model runs.
-struct ModelInstances<'a> {
+pub(super) struct ModelInstances<'a> {
     /// the model's name
-    name: &'a str,
+    pub(super) name: &'a str,
     /// its name, and its number in gRPC's messages
-    kind: (&'static str, i32),
+    pub(super) kind: (&'static str, i32),
     /// sessions
-    count: usize,
+    pub(super) count: usize,
 }
 
-fn model_instances(model: &Model) -> impl Iterator<Item = ModelInstances<'_>> {
+pub(super) fn model_instances(model: &Model) -> impl Iterator<Item = ModelInstances<'_>> {
     let instances = |(name, step): (_, &ModelStep)| ModelInstances {
         name,
         kind: kind(step.provider()),
@@ -46,11 +45,6 @@ fn model_instances(model: &Model) -> impl Iterator<Item = ModelInstances<'_>> {
 /// One for each model.
 pub(super) fn instance_groups(model: &Model) -> Vec<InstanceGroup> {
     model_instances(model).map(InstanceGroup::from).collect()
-}
-
-/// The same in gRPC's messages.
-pub(super) fn instance_group_messages(model: &Model) -> Vec<proto::ModelInstanceGroup> {
-    model_instances(model).map(proto::ModelInstanceGroup::from).collect()
 }
 
 /// The name of the model's file, where the pipeline has one model.
@@ -85,12 +79,5 @@ impl From<ModelInstances<'_>> for InstanceGroup {
             passive: false,
             host_policy: "",
         }
-    }
-}
-
-impl From<ModelInstances<'_>> for proto::ModelInstanceGroup {
-    fn from(instances: ModelInstances<'_>) -> Self {
-        let count = i32::try_from(instances.count).unwrap_or(i32::MAX);
-        Self { name: instances.name.to_owned(), kind: instances.kind.1, count }
     }
 }

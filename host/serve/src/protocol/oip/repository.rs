@@ -5,7 +5,6 @@ use std::sync::Arc;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::proto;
 use crate::{PipelineState, ServeError, Server};
 use gpux_core::sanitize::sanitize_for_terminal;
 
@@ -13,14 +12,14 @@ use gpux_core::sanitize::sanitize_for_terminal;
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "ModelIndex")]
 pub(crate) struct ModelIndex {
-    name: String,
+    pub(super) name: String,
     /// empty if it is not loaded
-    version: String,
+    pub(super) version: String,
     /// `READY`, `LOADING` or `UNAVAILABLE`
-    state: &'static str,
+    pub(super) state: &'static str,
     /// why it is unavailable
     #[serde(skip_serializing_if = "String::is_empty")]
-    reason: String,
+    pub(super) reason: String,
 }
 
 /// The index of the repository, by name.
@@ -36,17 +35,6 @@ pub(super) fn index(server: &Server, only_ready: bool) -> Vec<ModelIndex> {
         ModelIndex { name: slot.name().to_owned(), version, state, reason }
     });
     indexed.filter(|indexed| !only_ready || indexed.state == "READY").collect()
-}
-
-/// The same in gRPC's message.
-pub(super) fn index_message(server: &Server, only_ready: bool) -> proto::RepositoryIndexResponse {
-    let one = |indexed: ModelIndex| proto::repository_index_response::ModelIndex {
-        name: indexed.name,
-        version: indexed.version,
-        state: indexed.state.to_owned(),
-        reason: indexed.reason,
-    };
-    proto::RepositoryIndexResponse { models: index(server, only_ready).into_iter().map(one).collect() }
 }
 
 /// Loads a pipeline again, from where the operator said that it is.

@@ -11,7 +11,7 @@ pub(super) type SettingsMap = Map<String, Json>;
 
 /// Log settings: an empty file is the standard error.
 pub(super) fn logging(settings: &Settings) -> SettingsMap {
-    named(&json!({
+    to_settings_map(&json!({
         "log_file": "",
         "log_info": true,
         "log_warning": true,
@@ -30,7 +30,7 @@ pub(super) fn tracing(server: &Server, model: &str) -> Result<SettingsMap, Serve
         Some(_) => ("TIMESTAMPS", "1", "opentelemetry"),
         None => ("OFF", "1000", "triton"),
     };
-    Ok(named(&json!({
+    Ok(to_settings_map(&json!({
         "trace_level": [level],
         "trace_rate": rate,
         "trace_count": "-1",
@@ -40,7 +40,7 @@ pub(super) fn tracing(server: &Server, model: &str) -> Result<SettingsMap, Serve
     })))
 }
 
-fn named(settings: &Json) -> SettingsMap {
+fn to_settings_map(settings: &Json) -> SettingsMap {
     settings.as_object().cloned().unwrap_or_default()
 }
 
@@ -73,10 +73,10 @@ mod tests {
         let quiet = logging(&Settings::default());
         assert_eq!(quiet["log_verbose_level"], 0);
         assert_eq!(logging(&Settings { access_log: true, ..Settings::default() })["log_verbose_level"], 1);
-        let same = named(&json!({ "log_info": true, "log_file": null }));
+        let same = to_settings_map(&json!({ "log_info": true, "log_file": null }));
         assert_eq!(updated(quiet.clone(), &same).unwrap(), quiet);
         for (name, why) in [("log_info", "fixed when the server starts"), ("log", "no setting `log`")] {
-            let refused = updated(quiet.clone(), &named(&json!({ name: false }))).unwrap_err().to_string();
+            let refused = updated(quiet.clone(), &to_settings_map(&json!({ name: false }))).unwrap_err().to_string();
             assert!(refused.contains(why), "{refused}");
         }
         let traced = |otlp: Option<&str>| {

@@ -180,6 +180,7 @@ impl OutputTensor {
     }
 
     /// The elements of BYTES.
+    #[cfg(feature = "grpc")]
     pub(super) fn items(&self) -> Vec<Bytes> {
         match &self.value {
             Value::Text(text) => vec![Bytes::copy_from_slice(text.as_bytes())],

@@ -126,7 +126,7 @@ impl ResponseEncoder {
 }
 
 /// The answer to a call whose messages are compressed in a way that is not read.
-pub(super) fn unread(headers: &HeaderMap) -> Response {
+pub(super) fn unsupported_encoding(headers: &HeaderMap) -> Response {
     let named = headers.get(ENCODING).and_then(|name| name.to_str().ok()).unwrap_or("?");
     let named: String = named.chars().take(32).collect();
     let message = format!("messages are compressed by `{named}`, which is not read here, but gzip and deflate");
@@ -154,7 +154,7 @@ mod tests {
 
     use super::*;
     use crate::Rejection;
-    use crate::protocol::oip::proto::ModelInferResponse;
+    use crate::protocol::oip::grpc::proto::ModelInferResponse;
 
     #[test]
     fn stops_compressing_once_cancelled() {

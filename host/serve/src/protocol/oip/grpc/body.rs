@@ -12,9 +12,9 @@ use http::{Request, Response};
 use tower::Service;
 
 use super::messages::{Encoding, HEAD, Messages};
+use super::status::status;
 use crate::Server;
 use crate::protocol::http::body::SMALL;
-use crate::protocol::oip::error::status;
 
 /// A service whose requests are read before they are called.
 #[derive(Clone)]
@@ -51,7 +51,7 @@ where
                 return service.call(Request::from_parts(head, Body::empty())).await;
             };
             let most = SMALL.min(server.settings().max_body);
-            match Messages::new(body, encoding, most, &server).only().await {
+            match Messages::new(body, encoding, most, &server).single().await {
                 Ok(message) => service.call(Request::from_parts(head, Body::from(framed(&message)))).await,
                 Err(error) => Ok(status(&error).into_http()),
             }

@@ -12,8 +12,8 @@ use super::fields::Fields;
 use crate::ServeError;
 use crate::engine::memory_budget::RequestBudget;
 use crate::engine::memory_permit::MemoryPermit;
+use crate::protocol::oip::grpc::proto::{InferParameter, ModelInferRequest};
 use crate::protocol::oip::parameters::{MAX_NAME, MAX_PARTS, MAX_TEXT, too_long};
-use crate::protocol::oip::proto::{InferParameter, ModelInferRequest};
 use gpux_core::{MAX_AXES, MAX_STRINGS};
 
 /// Fields of one message, but those in contents: as many parts as there may be, each with all that it
@@ -200,9 +200,9 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::protocol::oip::proto::InferTensorContents;
-    use crate::protocol::oip::proto::infer_parameter::ParameterChoice;
-    use crate::protocol::oip::proto::model_infer_request::{InferInputTensor, InferRequestedOutputTensor};
+    use crate::protocol::oip::grpc::proto::InferTensorContents;
+    use crate::protocol::oip::grpc::proto::infer_parameter::ParameterChoice;
+    use crate::protocol::oip::grpc::proto::model_infer_request::{InferInputTensor, InferRequestedOutputTensor};
 
     fn rejection(request: &ModelInferRequest) -> Option<String> {
         check(&request.encode_to_vec()).err().map(|error| error.to_string())

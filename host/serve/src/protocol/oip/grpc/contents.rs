@@ -6,13 +6,13 @@ use serde_json::Value as Json;
 use crate::ServeError;
 use crate::engine::encoded_size;
 use crate::protocol::oip::datatype;
+use crate::protocol::oip::grpc::proto::infer_parameter::ParameterChoice;
+use crate::protocol::oip::grpc::proto::model_infer_request::InferInputTensor;
+use crate::protocol::oip::grpc::proto::model_infer_response::InferOutputTensor;
+use crate::protocol::oip::grpc::proto::{InferParameter, InferTensorContents};
 use crate::protocol::oip::infer::SelectedOutput;
 use crate::protocol::oip::parameters;
 use crate::protocol::oip::parameters::Parameters;
-use crate::protocol::oip::proto::infer_parameter::ParameterChoice;
-use crate::protocol::oip::proto::model_infer_request::InferInputTensor;
-use crate::protocol::oip::proto::model_infer_response::InferOutputTensor;
-use crate::protocol::oip::proto::{InferParameter, InferTensorContents};
 use crate::protocol::oip::tensors::{Data, InputTensor, OutputTensor};
 use gpux_core::{ElementType, Tensor, TensorData, TensorElement};
 

@@ -9,7 +9,7 @@ use tonic::{Request, Response, Status};
 use tonic_health::pb::health_check_response::ServingStatus;
 use tonic_health::pb::{HealthCheckRequest, HealthCheckResponse, health_server};
 
-use crate::protocol::oip::proto::grpc_inference_service_server::SERVICE_NAME;
+use crate::protocol::oip::grpc::proto::grpc_inference_service_server::SERVICE_NAME;
 use crate::{PipelineState, Server};
 
 /// Polling interval of `Watch`.

@@ -12,25 +12,27 @@ use super::answers::ResponseEncoder;
 use super::bounds;
 use super::bounds::Head;
 use super::messages::{Encoding, Messages};
+use super::status::status;
 use super::{contents, timeout};
-use crate::protocol::oip::error::status;
+use crate::protocol::oip::grpc::proto::{ModelInferRequest, ModelInferResponse};
 use crate::protocol::oip::infer as inference;
 use crate::protocol::oip::infer::{InferRequest, RequestedOutput};
 use crate::protocol::oip::lookup;
 use crate::protocol::oip::lookup::Model;
 use crate::protocol::oip::parameters;
 use crate::protocol::oip::parameters::Parameters;
-use crate::protocol::oip::proto::{ModelInferRequest, ModelInferResponse};
 use crate::{Execution, ServeError, Server};
 
 /// The answer of a call, and its only message.
 pub(super) async fn call(State(server): State<Arc<Server>>, request: Request) -> Response {
-    let Some(encoding) = Encoding::from_headers(request.headers()) else { return answers::unread(request.headers()) };
+    let Some(encoding) = Encoding::from_headers(request.headers()) else {
+        return answers::unsupported_encoding(request.headers());
+    };
     let answers = ResponseEncoder::to(request.headers(), encoding);
     let timeout = timeout::from_headers(request.headers());
     let messages = Messages::new(request.into_body(), encoding, server.settings().max_body, &server);
     let message = async {
-        let message = messages.only().await?;
+        let message = messages.single().await?;
         let head = Head::read(&message)?;
         infer(&server, head, message, timeout, move |execution, response| answers.message(execution, &response)).await
     };

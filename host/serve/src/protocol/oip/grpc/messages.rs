@@ -14,7 +14,7 @@ use http_body_util::BodyExt as _;
 use tokio::time::timeout;
 
 use crate::engine::memory_budget::RequestBudget;
-use crate::protocol::http::body::{COMPRESSED, Parts, unread};
+use crate::protocol::http::body::{COMPRESSED, Parts, read_error};
 use crate::protocol::http::compressed_members;
 use crate::{ServeError, Server};
 
@@ -71,7 +71,7 @@ impl Messages {
     }
 
     /// The one message of a call.
-    pub(super) async fn only(mut self) -> Result<Bytes, ServeError> {
+    pub(super) async fn single(mut self) -> Result<Bytes, ServeError> {
         let late = self.timeout;
         let only = async {
             if !self.more().await? {
@@ -99,7 +99,7 @@ impl Messages {
     async fn more(&mut self) -> Result<bool, ServeError> {
         while self.come.is_empty() {
             let Some(frame) = self.body.frame().await else { return Ok(false) };
-            let frame = frame.map_err(|error| unread(&error))?;
+            let frame = frame.map_err(|error| read_error(&error))?;
             self.come = frame.into_data().unwrap_or_default();
         }
         Ok(true)

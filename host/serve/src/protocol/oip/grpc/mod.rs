@@ -4,12 +4,15 @@ mod answers;
 mod body;
 mod bounds;
 mod contents;
+mod descriptions;
 mod fields;
 mod health;
 mod infer;
 mod messages;
+mod proto;
 mod service;
 mod settings;
+mod status;
 mod stream;
 mod timeout;
 
@@ -24,7 +27,6 @@ use tonic::Status;
 use tonic::codec::CompressionEncoding;
 use tonic_health::pb::health_server::HealthServer;
 
-use super::proto;
 use crate::protocol::http::response;
 use crate::protocol::route;
 use crate::protocol::route::{is_grpc, truncated};

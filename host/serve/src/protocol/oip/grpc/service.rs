@@ -5,16 +5,16 @@ use std::sync::Arc;
 use futures_util::stream;
 use tonic::{Request, Response, Status, Streaming};
 
-use super::settings;
-use crate::protocol::oip::error::status;
+use super::status::status;
+use super::{descriptions, settings};
+use crate::protocol::oip::grpc::proto;
+use crate::protocol::oip::grpc::proto::grpc_inference_service_server::GrpcInferenceService;
+use crate::protocol::oip::grpc::proto::{ModelInferResponse, ModelStreamInferResponse};
 use crate::protocol::oip::lookup;
 use crate::protocol::oip::lookup::Model;
 use crate::protocol::oip::metadata::TensorMetadata;
-use crate::protocol::oip::proto;
-use crate::protocol::oip::proto::grpc_inference_service_server::GrpcInferenceService;
-use crate::protocol::oip::proto::{ModelInferResponse, ModelStreamInferResponse};
 use crate::protocol::oip::statistics::Statistics;
-use crate::protocol::oip::{config, datatype, metadata, repository, shared_memory};
+use crate::protocol::oip::{datatype, metadata, repository, shared_memory};
 use crate::{ServeError, Server};
 
 pub(super) struct Service {
@@ -46,7 +46,7 @@ fn tensors(tensors: Vec<TensorMetadata>) -> Vec<proto::model_metadata_response::
 }
 
 /// The name in a repository's call: KServe's message holds it where Triton's has the repository.
-fn named(repository_name: String, model_name: String) -> String {
+fn in_repository(repository_name: String, model_name: String) -> String {
     if model_name.is_empty() { repository_name } else { model_name }
 }
 
@@ -124,7 +124,7 @@ impl GrpcInferenceService for Service {
     ) -> Result<Response<proto::ModelConfigResponse>, Status> {
         let proto::ModelConfigRequest { name, version } = request.into_inner();
         let model = lookup::of_message(&self.server, &name, &version);
-        plain(model.map(|model| proto::ModelConfigResponse { config: Some(config::to_message(&model)) }))
+        plain(model.map(|model| proto::ModelConfigResponse { config: Some(descriptions::model_config(&model)) }))
     }
 
     async fn model_statistics(
@@ -144,7 +144,7 @@ impl GrpcInferenceService for Service {
         &self,
         request: Request<proto::RepositoryIndexRequest>,
     ) -> Result<Response<proto::RepositoryIndexResponse>, Status> {
-        plain(Ok(repository::index_message(&self.server, request.get_ref().ready)))
+        plain(Ok(repository::index(&self.server, request.get_ref().ready).into()))
     }
 
     async fn repository_model_load(
@@ -153,7 +153,7 @@ impl GrpcInferenceService for Service {
     ) -> Result<Response<proto::RepositoryModelLoadResponse>, Status> {
         let proto::RepositoryModelLoadRequest { repository_name, model_name, parameters } = request.into_inner();
         let loaded = match repository::refuse_override(parameters.keys()) {
-            Ok(()) => repository::load(&self.server, named(repository_name, model_name)).await,
+            Ok(()) => repository::load(&self.server, in_repository(repository_name, model_name)).await,
             Err(error) => Err(error),
         };
         plain(loaded.map(|()| proto::RepositoryModelLoadResponse {}))
@@ -164,7 +164,7 @@ impl GrpcInferenceService for Service {
         request: Request<proto::RepositoryModelUnloadRequest>,
     ) -> Result<Response<proto::RepositoryModelUnloadResponse>, Status> {
         let request = request.into_inner();
-        let name = named(request.repository_name, request.model_name);
+        let name = in_repository(request.repository_name, request.model_name);
         plain(repository::unload(&self.server, &name).await.map(|()| proto::RepositoryModelUnloadResponse {}))
     }
 

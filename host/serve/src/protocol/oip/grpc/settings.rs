@@ -2,8 +2,8 @@
 
 use serde_json::{Value as Json, json};
 
-use crate::protocol::oip::proto;
-use crate::protocol::oip::proto::{log_settings_request, log_settings_response, trace_setting_response};
+use crate::protocol::oip::grpc::proto;
+use crate::protocol::oip::grpc::proto::{log_settings_request, log_settings_response, trace_setting_response};
 use crate::protocol::oip::settings;
 use crate::protocol::oip::settings::SettingsMap;
 use crate::{ServeError, Server};

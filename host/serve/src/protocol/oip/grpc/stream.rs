@@ -18,18 +18,20 @@ use super::answers;
 use super::answers::ResponseEncoder;
 use super::bounds::Head;
 use super::messages::{Encoding, Messages};
+use super::status::status;
 use super::{infer, timeout};
 use crate::engine::request_context::RequestContext;
-use crate::protocol::oip::error::status;
-use crate::protocol::oip::proto::infer_parameter::ParameterChoice;
-use crate::protocol::oip::proto::{InferParameter, ModelInferResponse, ModelStreamInferResponse};
+use crate::protocol::oip::grpc::proto::infer_parameter::ParameterChoice;
+use crate::protocol::oip::grpc::proto::{InferParameter, ModelInferResponse, ModelStreamInferResponse};
 use crate::settings::LAST_CALL;
 use crate::{Execution, ServeError, Server};
 
 /// Runs the requests of a stream side by side, as many as there are workers, and gives their results
 /// in order.
 pub(super) async fn call(State(server): State<Arc<Server>>, request: Request) -> Response {
-    let Some(encoding) = Encoding::from_headers(request.headers()) else { return answers::unread(request.headers()) };
+    let Some(encoding) = Encoding::from_headers(request.headers()) else {
+        return answers::unsupported_encoding(request.headers());
+    };
     let answers = ResponseEncoder::to(request.headers(), encoding);
     let deadline = timeout::from_headers(request.headers()).and_then(|timeout| Instant::now().checked_add(timeout));
     let messages = Messages::new(request.into_body(), encoding, server.settings().max_body, &server);

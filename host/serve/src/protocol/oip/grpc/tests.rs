@@ -8,10 +8,10 @@ use http::header::CONTENT_TYPE;
 use tonic::{Code, Request};
 use tower::ServiceExt as _;
 
-use crate::protocol::oip::proto::grpc_inference_service_client::GrpcInferenceServiceClient as Client;
-use crate::protocol::oip::proto::infer_parameter::ParameterChoice;
-use crate::protocol::oip::proto::model_infer_request::InferInputTensor;
-use crate::protocol::oip::proto::{
+use crate::protocol::oip::grpc::proto::grpc_inference_service_client::GrpcInferenceServiceClient as Client;
+use crate::protocol::oip::grpc::proto::infer_parameter::ParameterChoice;
+use crate::protocol::oip::grpc::proto::model_infer_request::InferInputTensor;
+use crate::protocol::oip::grpc::proto::{
     InferParameter, InferTensorContents, ModelInferRequest, ModelInferResponse, ModelReadyRequest,
     ModelStatisticsRequest,
 };
@@ -19,11 +19,12 @@ use crate::{Server, Settings, Source};
 use gpux::{EngineChoice, EngineOptions, LoadOptions};
 
 fn server() -> Arc<Server> {
-    let operator = LoadOptions {
+    let load_options = LoadOptions {
         engine: EngineOptions { choice: EngineChoice::Embedded, ..EngineOptions::default() },
         ..LoadOptions::default()
     };
-    let server = Arc::new(Server::new(Settings { workers: 2, max_body: 64 << 10, ..Settings::default() }, operator));
+    let server =
+        Arc::new(Server::new(Settings { workers: 2, max_body: 64 << 10, ..Settings::default() }, load_options));
     let models = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/oip/models");
     server.add(&["matrix", "text"].map(|name| Source(format!("{models}/{name}")))).unwrap();
     server
@@ -128,7 +129,7 @@ async fn maps_errors_to_grpc_codes() {
 
 #[tokio::test]
 async fn reports_shared_memory_and_settings() {
-    use crate::protocol::oip::proto::{
+    use crate::protocol::oip::grpc::proto::{
         CudaSharedMemoryRegisterRequest, CudaSharedMemoryUnregisterRequest, LogSettingsRequest,
         SystemSharedMemoryStatusRequest, TraceSettingRequest, log_settings_request, trace_setting_request,
     };
@@ -288,7 +289,7 @@ async fn tolerates_garbage() {
 
 #[tokio::test]
 async fn bounds_calls_other_than_inference() {
-    use crate::protocol::oip::proto::{ServerLiveRequest, TraceSettingRequest, trace_setting_request};
+    use crate::protocol::oip::grpc::proto::{ServerLiveRequest, TraceSettingRequest, trace_setting_request};
     let value = trace_setting_request::SettingValue { value: vec![String::new(); 64 << 10] };
     let many = TraceSettingRequest { settings: [("trace_level".to_owned(), value)].into(), ..Default::default() };
     for compressed in [false, true] {

@@ -10,4 +10,4 @@
     reason = "made by a generator"
 )]
 
-include!("../../../proto/inference.rs");
+include!("../../../../proto/inference.rs");

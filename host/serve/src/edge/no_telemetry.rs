@@ -1,0 +1,49 @@
+//! In the place of `telemetry`, where gpux is built without the feature `otlp`: no traces are sent.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::request::Parts;
+
+use crate::engine::metrics::{Metrics, Protocol};
+use crate::engine::step_spans::StepSpans;
+
+/// There is none.
+pub(crate) struct Telemetry(Infallible);
+
+/// There is none.
+pub(crate) struct RequestSpan(Infallible);
+
+/// The outcome of a request.
+#[expect(dead_code, reason = "what a span would say")]
+pub(crate) struct Outcome<'a> {
+    pub(crate) protocol: Protocol,
+    pub(crate) status: u16,
+    pub(crate) pipeline: &'a str,
+    pub(crate) request_id: &'a str,
+    pub(crate) queued: Duration,
+}
+
+impl Telemetry {
+    /// Fails: traces cannot be sent.
+    pub(crate) fn new(endpoint: &str, _metrics: &Arc<Metrics>) -> Result<Self, String> {
+        Err(format!("traces cannot be sent to `{endpoint}`: this gpux was built without the feature `otlp`"))
+    }
+
+    pub(crate) fn begin(&self, _head: &Parts) -> RequestSpan {
+        RequestSpan(self.0)
+    }
+
+    pub(crate) fn steps(&self, _span: &RequestSpan) -> Option<StepSpans> {
+        match self.0 {}
+    }
+
+    pub(crate) fn end(RequestSpan(span): RequestSpan, _outcome: Outcome<'_>) {
+        match span {}
+    }
+
+    pub(crate) fn flush(&self) {
+        match self.0 {}
+    }
+}

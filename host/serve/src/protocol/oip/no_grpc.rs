@@ -1,0 +1,18 @@
+//! In the place of `grpc`, where gpux is built without the feature `grpc`: no call exists.
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::response::Response;
+
+use crate::protocol::http::response;
+use crate::{ServeError, Server};
+
+pub(super) fn router(_server: &Arc<Server>) -> Router {
+    Router::new()
+}
+
+/// Answers any call.
+pub(crate) fn no_such_call(_path: &str) -> Response {
+    response::error(&ServeError::NotFound("this gpux was built without gRPC".to_owned()))
+}

@@ -6,7 +6,7 @@
 use std::io::Cursor;
 
 use allocation_counter::measure;
-use gpux_core::{Context, Dim, ElementType, Kind, Layout, Metadata, ProjectFiles, Site, Step, Tensor, Value};
+use gpux_core::{Context, Dim, ElementType, Kind, Layout, Metadata, OptionOrigin, ProjectFiles, Step, Tensor, Value};
 use image::{DynamicImage, ImageFormat, RgbImage};
 use serde_json::{Value as Json, json};
 
@@ -24,7 +24,7 @@ fn step(name: &str, options: Json) -> Box<dyn Step> {
     let registry = gpux::builtins();
     let files = ProjectFiles::new(FOLDER, false);
     let build = registry.builtin(name).unwrap().build;
-    build(options, &Site::Pipeline(&files)).unwrap_or_else(|error| panic!("{name}: {error}"))
+    build(options, &OptionOrigin::Pipeline(&files)).unwrap_or_else(|error| panic!("{name}: {error}"))
 }
 
 fn noise(count: usize) -> impl Iterator<Item = u8> {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use gpux_core::{Context, Step as _};
-use gpux_sandbox::{Limits, LoadRequest, SandboxError, componentize};
+use gpux_sandbox::{ComponentConfig, Limits, SandboxError, componentize};
 use wasm_encoder::{
     Component, ComponentExportKind, ComponentExportSection, ComponentImportSection, ComponentInstanceSection,
     ComponentTypeRef, ComponentTypeSection, ConstExpr, GlobalSection, GlobalType, InstanceSection, InstanceType,
@@ -77,8 +77,8 @@ fn counts() -> [u32; 3] {
 fn run(component: &[u8]) -> Result<String, SandboxError> {
     // What is refused here is refused whatever the time: on a busy machine as well.
     let limits = Limits { setup_time: Duration::from_secs(20), ..limits() };
-    let request = LoadRequest { limits, registry: REGISTRY.clone(), ..LoadRequest::default() };
-    let step = SANDBOX.load(component, &request)?;
+    let config = ComponentConfig { limits, ..ComponentConfig::default() };
+    let step = SANDBOX.load(component, config, &REGISTRY)?;
     Ok(format!("{:?}", step.run(vec![Some("".into())], &mut Context::default())))
 }
 

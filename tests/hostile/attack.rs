@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use gpux_core::{Context, LimitExceeded, Registry, Step as _, StepFailure, Value};
-use gpux_sandbox::{ComponentStep, Limits, LoadRequest, Sandbox, SandboxError};
+use gpux_sandbox::{ComponentConfig, ComponentStep, Limits, Sandbox, SandboxError};
 use serde::Deserialize;
 use serde_json::json;
 
@@ -82,8 +82,8 @@ impl Attack {
         if !self.expected().ends_with("(time)") {
             limits.time = Duration::from_mins(1);
         }
-        let request = LoadRequest { options, limits, registry: registry.clone(), ..LoadRequest::default() };
-        sandbox.load(&bytes, &request)
+        let config = ComponentConfig { options, limits, ..ComponentConfig::default() };
+        sandbox.load(&bytes, config, registry)
     }
 
     /// Makes the attack, ready to be struck again and again.

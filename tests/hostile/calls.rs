@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use gpux_core::{Context, Step as _, Value};
-use gpux_sandbox::LoadRequest;
+use gpux_sandbox::ComponentConfig;
 use serde_json::json;
 
 use crate::attack::{limits, root};
@@ -18,8 +18,8 @@ fn random_calls_do_not_break_the_host() {
     let _alone = alone();
     let component = std::fs::read(root().join("guest-examples/hostile/hostile.wasm")).unwrap();
     let options = json!({"attack": "program"});
-    let request = LoadRequest { options, limits: limits(), registry: REGISTRY.clone(), ..LoadRequest::default() };
-    let step = SANDBOX.load(&component, &request).unwrap();
+    let config = ComponentConfig { options, limits: limits(), ..ComponentConfig::default() };
+    let step = SANDBOX.load(&component, config, &REGISTRY).unwrap();
     let run = |code: Vec<u8>| {
         let begin = Instant::now();
         let given = step.run(vec![Some(Value::from(code))], &mut Context::default());

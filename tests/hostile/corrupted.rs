@@ -49,7 +49,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 pub(crate) struct Corrupted {
     models: Vec<Vec<u8>>,
     folder: tempfile::TempDir,
-    operator: LoadOptions,
+    load_options: LoadOptions,
 }
 
 impl Corrupted {
@@ -84,13 +84,13 @@ impl Corrupted {
         let folder = tempfile::tempdir().unwrap();
         std::fs::copy(root.join("tests/models/weights.bin"), folder.path().join("weights.bin")).unwrap();
         // Without a cache: nobody loads these again.
-        let operator = LoadOptions {
+        let load_options = LoadOptions {
             engine: EngineOptions { choice: engine, library, ..EngineOptions::default() },
             program: Some(program.to_owned()),
             cache: None,
             ..LoadOptions::default()
         };
-        Some(Self { models, folder, operator })
+        Some(Self { models, folder, load_options })
     }
 
     /// Damages a model in the way of this number, and sees what comes of it.
@@ -99,7 +99,7 @@ impl Corrupted {
         let bytes = ALL[damage].1(dice, model, &self.models);
         let path = self.folder.path().join("damaged.onnx");
         std::fs::write(&path, bytes).unwrap();
-        let pipeline = match Pipeline::from_model(&path, &self.operator) {
+        let pipeline = match Pipeline::from_model(&path, &self.load_options) {
             Ok(pipeline) => pipeline,
             Err(GpuxError::ModelLoad(ModelLoadError::Validation { .. })) => return Outcome::EndedTrial,
             Err(GpuxError::ModelLoad(

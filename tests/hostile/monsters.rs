@@ -1,9 +1,10 @@
 //! Components that are valid and small to say, and monstrous to compile. Made here, since the
 //! largest has 60 MB.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use gpux_sandbox::{Limits, LoadRequest};
+use gpux_sandbox::{ComponentConfig, Limits};
 use wasm_encoder::{
     BlockType, CodeSection, Component, ComponentSectionId, ComponentTypeSection, Function, FunctionSection, Module,
     ModuleSection, PrimitiveValType, RawSection, TypeSection, ValType,
@@ -149,11 +150,11 @@ fn limits() -> Limits {
 
 /// What it says to a monster, how long that takes, and how much memory.
 fn refuse(name: &str, monster: &[u8]) -> String {
-    let request = LoadRequest { limits: limits(), ..LoadRequest::default() };
+    let config = ComponentConfig { limits: limits(), ..ComponentConfig::default() };
     let before = memory::begin();
     let begin = Instant::now();
     let spent = children();
-    let error = SANDBOX.load(monster, &request).err().unwrap().to_string();
+    let error = SANDBOX.load(monster, config, &Arc::default()).err().unwrap().to_string();
     let spent = children().saturating_sub(spent);
     let taken = before.zip(memory::peak()).map_or(0, |(before, peak)| peak.saturating_sub(before));
     let size = monster.len() / 1_000_000;

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use gpux_core::{Context, Step as _};
-use gpux_sandbox::{LoadRequest, Sandbox, SandboxOptions, componentize};
+use gpux_sandbox::{ComponentConfig, Sandbox, SandboxOptions, componentize};
 use serde_json::json;
 
 use crate::attack::{limits, root};
@@ -16,9 +16,9 @@ fn guest(path: &str) -> Vec<u8> {
 
 /// Loads what is left of a component and, if that works, runs it; both end, one way or another.
 fn survive(sandbox: &Sandbox, bytes: &[u8]) -> bool {
-    let request = LoadRequest { limits: limits(), registry: REGISTRY.clone(), ..LoadRequest::default() };
+    let config = ComponentConfig { limits: limits(), ..ComponentConfig::default() };
     let info = sandbox.inspect(bytes, Some(&json!({})));
-    let Ok(step) = sandbox.load(bytes, &request) else { return false };
+    let Ok(step) = sandbox.load(bytes, config, &REGISTRY) else { return false };
     assert!(info.is_ok_and(|info| info.problem.is_none()), "what loads can be inspected");
     let begin = Instant::now();
     let given = step.run(vec![Some("x".into())], &mut Context::default());

@@ -1,10 +1,11 @@
 //! A healthy step that works on the same machine, on a thread of its own.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use gpux_core::{Context, Registry, Site, Step as _, Value};
-use gpux_sandbox::{ComponentStep, LoadRequest, Sandbox};
+use gpux_core::{Context, OptionOrigin, Registry, Step as _, Value};
+use gpux_sandbox::{ComponentConfig, ComponentStep, Sandbox};
 use serde_json::json;
 
 use crate::attack::root;
@@ -18,9 +19,10 @@ pub(crate) struct Neighbour {
 impl Neighbour {
     pub(crate) fn new(sandbox: &Sandbox, registry: &Registry) -> Self {
         let component = std::fs::read(root().join("guest-examples/rust/center-ink.wasm")).unwrap();
-        let step = sandbox.load(&component, &LoadRequest::default()).unwrap();
+        let step = sandbox.load(&component, ComponentConfig::default(), &Arc::default()).unwrap();
         let file = std::fs::read(root().join("models/samples/eight-small.png")).unwrap();
-        let decode = (registry.builtin("decode-image").unwrap().build)(json!({"channels": "gray"}), &Site::Component);
+        let decode =
+            (registry.builtin("decode-image").unwrap().build)(json!({"channels": "gray"}), &OptionOrigin::Component);
         let photo = decode.unwrap().run(vec![Some(file.into())], &mut Context::default()).unwrap().remove(0);
         Self { step, photo }
     }

@@ -2,7 +2,8 @@
 
 use gpux_core::CacheDir;
 use gpux_core::{Context, Step as _};
-use gpux_sandbox::{LoadRequest, Sandbox, SandboxOptions};
+use gpux_sandbox::{ComponentConfig, Sandbox, SandboxOptions};
+use std::sync::Arc;
 
 use crate::attack::root;
 use crate::{alone, memory};
@@ -42,7 +43,8 @@ fn a_snapshot_takes_no_memory_that_the_system_cannot_take_back() {
         let program = Some(env!("CARGO_BIN_EXE_gpux").into());
         let sandbox = Sandbox::new(SandboxOptions { cache, program, ..SandboxOptions::default() }).unwrap();
         let before = anonymous();
-        let steps = [1, 2].map(|seed| sandbox.load(&component(seed), &LoadRequest::default()).unwrap());
+        let steps =
+            [1, 2].map(|seed| sandbox.load(&component(seed), ComponentConfig::default(), &Arc::default()).unwrap());
         for step in &steps {
             assert_eq!(step.run(Vec::new(), &mut Context::default()), Ok(vec!["served".into()]));
         }

@@ -2,8 +2,8 @@
 
 use std::sync::{Arc, LazyLock};
 
-use gpux_core::{Context, Layout, Metadata, Registry, Site, Step, StepFailure, Tensor, Value};
-use gpux_sandbox::{ComponentStep, LoadRequest, Sandbox, SandboxOptions};
+use gpux_core::{Context, Layout, Metadata, OptionOrigin, Registry, Step, StepFailure, Tensor, Value};
+use gpux_sandbox::{ComponentConfig, ComponentStep, Sandbox, SandboxOptions};
 use serde_json::json;
 
 use crate::digits::root;
@@ -13,12 +13,12 @@ static BUILTINS: LazyLock<Arc<Registry>> = LazyLock::new(|| Arc::new(gpux::built
 
 fn guest(name: &str, options: serde_json::Value) -> ComponentStep {
     let component = std::fs::read(root().join(format!("guest-examples/rust/{name}.wasm"))).unwrap();
-    let request = LoadRequest { options, registry: BUILTINS.clone(), ..LoadRequest::default() };
-    SANDBOX.load(&component, &request).unwrap()
+    let config = ComponentConfig { options, ..ComponentConfig::default() };
+    SANDBOX.load(&component, config, &BUILTINS).unwrap()
 }
 
 fn native(name: &str, options: serde_json::Value) -> Box<dyn Step> {
-    (BUILTINS.builtin(name).unwrap().build)(options, &Site::Component).unwrap()
+    (BUILTINS.builtin(name).unwrap().build)(options, &OptionOrigin::Component).unwrap()
 }
 
 fn run(step: &dyn Step, inputs: &[Option<&Tensor>]) -> Result<Vec<Tensor>, StepFailure> {

@@ -11,22 +11,22 @@
 mod architecture;
 mod author;
 mod cases;
-mod changed;
-mod child;
-mod client;
+mod changed_models;
+mod child_processes;
 mod decoder;
 mod digits;
 mod documents;
 mod engines;
 mod examples;
 mod guests;
+mod http_api;
 mod languages;
 mod nodes;
 mod onnx;
 mod providers;
 mod run;
 mod schema;
-mod serve;
 #[cfg(unix)]
-mod serving;
+mod server_resilience;
+mod test_server;
 mod webgpu;

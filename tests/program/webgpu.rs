@@ -5,8 +5,8 @@ use std::process::{Command, Output, Stdio};
 
 use serde_json::{Value as Json, json};
 
-use crate::client::Server;
 use crate::digits::{root, stdout};
+use crate::test_server::Server;
 
 /// What `gpux engine install webgpu` puts into a cache in `target/`, and the folder of the driver.
 /// Without them a test says that it is skipped; with `GPUX_REQUIRE_ORT=1` (as in CI) it fails.

@@ -15,7 +15,7 @@ use gpux_core::Value;
 /// Runs cases against a component or a pipeline.
 pub struct CaseRunner<'a> {
     target: Target,
-    operator: &'a LoadOptions,
+    load_options: &'a LoadOptions,
 }
 
 /// The report of a case.
@@ -48,13 +48,13 @@ pub enum Outcome {
 
 impl<'a> CaseRunner<'a> {
     /// Cases of the component at `path`.
-    pub fn for_component(path: &Path, operator: &'a LoadOptions) -> Self {
-        Self { target: Target::Component(Component::new(path)), operator }
+    pub fn for_component(path: &Path, load_options: &'a LoadOptions) -> Self {
+        Self { target: Target::Component(Component::new(path)), load_options }
     }
 
     /// Cases of a pipeline.
-    pub fn for_pipeline(pipeline: Pipeline, operator: &'a LoadOptions) -> Self {
-        Self { target: Target::Pipeline(Box::new(pipeline)), operator }
+    pub fn for_pipeline(pipeline: Pipeline, load_options: &'a LoadOptions) -> Self {
+        Self { target: Target::Pipeline(Box::new(pipeline)), load_options }
     }
 
     /// Runs the case of a folder; with `bless`, makes what comes out what it expects. An error is
@@ -75,7 +75,7 @@ impl<'a> CaseRunner<'a> {
     fn outcome(&mut self, folder: &Path, bless: bool, report: &mut CaseReport) -> Result<Outcome, GpuxError> {
         let case = Case::load(folder)?;
         report.description.clone_from(&case.description);
-        let ready = match self.target.prepare(&case, self.operator) {
+        let ready = match self.target.prepare(&case, self.load_options) {
             Ok(ready) => ready,
             Err(error) => return not_configured(&case, error),
         };

@@ -7,12 +7,12 @@ use serde::Deserialize;
 
 use super::language::Language;
 use super::scaffold::name_fault;
-use gpux_config::{ConfigurationError, Diagnostic, Document, Form, LoadError, Spanned};
+use gpux_config::{ConfigurationError, Diagnostic, Document, FileKind, LoadError, Spanned};
 
 /// The file's name.
 pub(super) const STEP_FILE: &str = "step.yml";
 
-const FORM: Form = Form { name: STEP_FILE, start: "start with `name:` and `language:`" };
+const FORM: FileKind = FileKind { name: STEP_FILE, start: "start with `name:` and `language:`" };
 
 /// The file as written.
 #[derive(Deserialize, JsonSchema)]

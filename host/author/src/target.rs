@@ -67,7 +67,7 @@ impl Component {
     }
 
     /// The component as a case configures it, made as a gpux.yml with this one step would make it.
-    fn step(&mut self, case: &Case, operator: &LoadOptions) -> Result<ConfiguredStep, GpuxError> {
+    fn step(&mut self, case: &Case, load_options: &LoadOptions) -> Result<ConfiguredStep, GpuxError> {
         let parts = ["options", "limits", "grant"].map(|key| (key, case.part(key).cloned()));
         let models = case.part("models").cloned();
         let texts = parts.iter().map(|(_, part)| part).chain([&models]);
@@ -87,7 +87,8 @@ impl Component {
         let fields = [("name", text("case")), ("version", text("0")), ("pipeline", steps)];
         let root = Node::mapping(fields.into_iter().chain(models.map(|models| ("models", models))), here);
         let (document, spec) = gpux_config::spec_of(&case.document.source, root, &gpux_config::any_step)?;
-        let pipeline = Pipeline::from_spec(self.folder.join(gpux_config::FILE_NAMES[0]), &document, spec, operator)?;
+        let pipeline =
+            Pipeline::from_spec(self.folder.join(gpux_config::FILE_NAMES[0]), &document, spec, load_options)?;
         let step = pipeline.plan().steps().first().map(|planned| planned.step.clone());
         let Some(step) = step else { return Err(case.fault(Vec::new()).into()) };
         let configured = ConfiguredStep { step, timeout: pipeline.timeout() };
@@ -104,9 +105,9 @@ pub(super) enum PreparedTarget<'a> {
 
 impl Target {
     /// The target as the case configures it.
-    pub(super) fn prepare(&mut self, case: &Case, operator: &LoadOptions) -> Result<PreparedTarget<'_>, GpuxError> {
+    pub(super) fn prepare(&mut self, case: &Case, load_options: &LoadOptions) -> Result<PreparedTarget<'_>, GpuxError> {
         match self {
-            Self::Component(component) => Ok(PreparedTarget::Step(component.step(case, operator)?)),
+            Self::Component(component) => Ok(PreparedTarget::Step(component.step(case, load_options)?)),
             Self::Pipeline(pipeline) => {
                 case.require_pipeline_case()?;
                 Ok(PreparedTarget::Pipeline(pipeline))

@@ -4,7 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a benchmark prints, and stops at the first surprise")]
 
 use allocation_counter::{AllocationInfo, measure};
-use gpux_core::{Color, Context, ElementType, Layout, Metadata, Site, Step, Tensor, Value};
+use gpux_core::{Color, Context, ElementType, Layout, Metadata, OptionOrigin, Step, Tensor, Value};
 use serde_json::{Value as Json, json};
 
 /// Bytes that are no tensor's: lists of values, shapes, errors that are not made.
@@ -54,7 +54,7 @@ fn main() {
 
 fn builtin(name: &str, options: Json) -> Box<dyn Step> {
     let registry = gpux::builtins();
-    (registry.builtin(name).unwrap().build)(options, &Site::Component).unwrap()
+    (registry.builtin(name).unwrap().build)(options, &OptionOrigin::Component).unwrap()
 }
 
 /// 224×224×3.

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use axum::body::Body;
 use gpux::LoadOptions;
 use gpux_core::{Context, Observer, PlannedStep, RunOptions, Tensor, Value};
-use gpux_serve::{Server, Settings, Source, Unconnected};
+use gpux_serve::{InMemoryServer, Server, Settings, Source};
 use http::Request;
 
 const TURNS: usize = 21;
@@ -34,9 +34,9 @@ fn main() {
     let open = server(Settings::default());
     let guarded = server(Settings { keys: Some(path), ..Settings::default() });
     let ways = [
-        ("without", Unconnected::new(&open).unwrap(), false),
-        ("with", Unconnected::new(&open).unwrap(), true),
-        ("with 100 keys", Unconnected::new(&guarded).unwrap(), true),
+        ("without", InMemoryServer::new(&open).unwrap(), false),
+        ("with", InMemoryServer::new(&open).unwrap(), true),
+        ("with 100 keys", InMemoryServer::new(&guarded).unwrap(), true),
     ];
     let mut times = vec![Vec::new(); ways.len()];
     for _ in 0..TURNS {
@@ -53,7 +53,7 @@ fn main() {
     clock(&open);
 }
 
-async fn turn(server: &Unconnected, front: bool) -> Duration {
+async fn turn(server: &InMemoryServer, front: bool) -> Duration {
     let start = Instant::now();
     for _ in 0..REQUESTS {
         let request = Request::post("/predict").header("x-api-key", "my-own-long-key").body(Body::from(BODY)).unwrap();
@@ -74,7 +74,7 @@ impl Observer for Times {
 
 /// The plan alone, watched and not.
 fn clock(server: &Server) {
-    let served = server.repository().only("predict").unwrap();
+    let served = server.repository().only_pipeline("predict").unwrap();
     let x = Tensor::new([2, 2], vec![1_f32, 2.0, 3.0, 4.0]).unwrap();
     let (mut alone, mut watched) = (Vec::new(), Vec::new());
     for _ in 0..TURNS {

@@ -17,8 +17,8 @@ mod side_by_side;
 use std::path::Path;
 use std::sync::Arc;
 
-use gpux_core::{Context, Layout, Metadata, Registry, Site, Step, Tensor, Value};
-use gpux_sandbox::{ComponentStep, LoadRequest, Sandbox, SandboxOptions};
+use gpux_core::{Context, Layout, Metadata, OptionOrigin, Registry, Step, Tensor, Value};
+use gpux_sandbox::{ComponentConfig, ComponentStep, Sandbox, SandboxOptions};
 use serde_json::json;
 use side_by_side::{compare, way};
 
@@ -71,12 +71,12 @@ fn main() {
 
 fn load(sandbox: &Sandbox, registry: &Arc<Registry>, guest: &str, options: serde_json::Value) -> ComponentStep {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../../guest-examples/rust/{guest}.wasm"));
-    let request = LoadRequest { options, registry: registry.clone(), ..LoadRequest::default() };
-    sandbox.load(&std::fs::read(path).unwrap(), &request).unwrap()
+    let config = ComponentConfig { options, ..ComponentConfig::default() };
+    sandbox.load(&std::fs::read(path).unwrap(), config, registry).unwrap()
 }
 
 fn builtin(registry: &Registry, name: &str, options: serde_json::Value) -> Box<dyn Step> {
-    (registry.builtin(name).unwrap().build)(options, &Site::Component).unwrap()
+    (registry.builtin(name).unwrap().build)(options, &OptionOrigin::Component).unwrap()
 }
 
 /// A colour image with some variety in it.

@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 
 use attack::{Attack, Outcome, limits};
 use gpux_core::CacheDir;
-use gpux_core::{Context, ElementType, Registry, Site, Tensor};
+use gpux_core::{Context, ElementType, OptionOrigin, Registry, Tensor};
 use gpux_sandbox::{Limits, Sandbox, SandboxOptions};
 use neighbour::Neighbour;
 use serde_json::json;
@@ -189,7 +189,7 @@ impl std::fmt::Display for Worst {
 /// The longest call that an attack here makes of a built-in step, made natively.
 fn native_call(registry: &Registry) {
     let options = json!({"size": [1448, 1448], "filter": "lanczos"});
-    let step = (registry.builtin("resize").unwrap().build)(options, &Site::Component).unwrap();
+    let step = (registry.builtin("resize").unwrap().build)(options, &OptionOrigin::Component).unwrap();
     let image = Tensor::zeros(ElementType::Uint8, [512, 512, 1]).unwrap();
     let mut times: Vec<_> = (0..STRIKES)
         .map(|_| {

@@ -19,8 +19,8 @@ use std::time::Duration;
 
 use bare::Bare;
 use gpux_core::CacheDir;
-use gpux_core::{Color, Context, Layout, Metadata, Site, Step, Tensor, Value};
-use gpux_sandbox::{Limits, LoadRequest, Sandbox, SandboxOptions};
+use gpux_core::{Color, Context, Layout, Metadata, OptionOrigin, Step, Tensor, Value};
+use gpux_sandbox::{ComponentConfig, Limits, Sandbox, SandboxOptions};
 use serde_json::{Value as Json, json};
 
 /// Requests of either run. The compiled component comes from a cache, so little else happens.
@@ -93,10 +93,12 @@ fn run((_, of, input): &Case, requests: u64, folder: &Path) {
     let options = SandboxOptions { cache, slots: 2, program, ceiling: limits.clone() };
     let sandbox = Sandbox::new(options).unwrap();
     let step: Box<dyn Step> = match of {
-        Of::Builtin(name, options) => (registry.builtin(name).unwrap().build)(options(), &Site::Component).unwrap(),
+        Of::Builtin(name, options) => {
+            (registry.builtin(name).unwrap().build)(options(), &OptionOrigin::Component).unwrap()
+        }
         Of::Component(name, options) => {
-            let request = LoadRequest { options: options(), limits, registry, ..LoadRequest::default() };
-            Box::new(sandbox.load(&guest(name), &request).unwrap())
+            let config = ComponentConfig { options: options(), limits, ..ComponentConfig::default() };
+            Box::new(sandbox.load(&guest(name), config, &registry).unwrap())
         }
         Of::Bare(name) => return bare(&guest(name), requests, &folder.join(name)),
     };

@@ -17,11 +17,12 @@ mod ink;
 mod side_by_side;
 
 use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bare::Bare;
-use gpux_core::{Context, Site, Step, StepFailure, Value};
-use gpux_sandbox::{ComponentStep, Limits, LoadRequest, Sandbox, SandboxOptions, componentize};
+use gpux_core::{Context, OptionOrigin, Step, StepFailure, Value};
+use gpux_sandbox::{ComponentConfig, ComponentStep, Limits, Sandbox, SandboxOptions, componentize};
 use serde_json::json;
 use side_by_side::{compare, way};
 
@@ -37,8 +38,8 @@ fn file(path: &str) -> Vec<u8> {
 }
 
 fn load(sandbox: &Sandbox, component: &str, options: serde_json::Value, limits: Limits) -> ComponentStep {
-    let request = LoadRequest { options, limits, ..LoadRequest::default() };
-    sandbox.load(&file(component), &request).unwrap()
+    let config = ComponentConfig { options, limits, ..ComponentConfig::default() };
+    sandbox.load(&file(component), config, &Arc::default()).unwrap()
 }
 
 fn run(step: &dyn Step, value: Value) -> Vec<Value> {
@@ -104,7 +105,7 @@ fn photo(name: &str, size: Option<[usize; 2]>) -> Value {
 }
 
 fn builtin(name: &str, options: serde_json::Value) -> Box<dyn Step> {
-    (gpux::builtins().builtin(name).unwrap().build)(options, &Site::Component).unwrap()
+    (gpux::builtins().builtin(name).unwrap().build)(options, &OptionOrigin::Component).unwrap()
 }
 
 /// How long after its start a guest that never ends is stopped.

@@ -15,8 +15,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use gpux_core::CacheDir;
-use gpux_core::{Context, Registry, Site, Step, StepFailure, Tensor, Value};
-use gpux_sandbox::{Limits, LoadRequest, Sandbox, SandboxOptions};
+use gpux_core::{Context, OptionOrigin, Registry, Step, StepFailure, Tensor, Value};
+use gpux_sandbox::{ComponentConfig, Limits, Sandbox, SandboxOptions};
 use serde_json::json;
 
 const STEPS: usize = 1000;
@@ -106,8 +106,8 @@ fn works(sandbox: &Sandbox, registry: &Arc<Registry>) -> Vec<Work> {
     let photo: Value = photo().into();
     let load = |bytes: &[u8], options: serde_json::Value, input: Value, fails: bool| {
         let limits = Limits { time: Duration::from_millis(500), memory: 16 << 20, ..Limits::default() };
-        let request = LoadRequest { options, limits, registry: registry.clone(), ..LoadRequest::default() };
-        Work { step: Box::new(sandbox.load(bytes, &request).unwrap()), input, fails }
+        let config = ComponentConfig { options, limits, ..ComponentConfig::default() };
+        Work { step: Box::new(sandbox.load(bytes, config, registry).unwrap()), input, fails }
     };
     let variety: usize = std::env::var("GPUX_SOAK_VARIETY").map_or(20, |count| count.parse().unwrap());
     let attacks = ["panic", "big-tensor", "recurse", "bad-utf8", "forged-handle", "hoard-tensors"];
@@ -128,6 +128,7 @@ fn photo() -> Tensor {
 }
 
 fn native(registry: &Registry) -> Work {
-    let step = (registry.builtin("resize").unwrap().build)(json!({"size": [32, 32]}), &Site::Component).unwrap();
+    let step =
+        (registry.builtin("resize").unwrap().build)(json!({"size": [32, 32]}), &OptionOrigin::Component).unwrap();
     Work { step, input: photo().into(), fails: false }
 }

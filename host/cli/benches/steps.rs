@@ -7,7 +7,7 @@ use std::time::Duration;
 use criterion::{Criterion, Throughput};
 use gpux::EngineChoice;
 use gpux::Runtime;
-use gpux_core::{BenchmarkOptions, Context, Site, Step, Tensor, Value};
+use gpux_core::{BenchmarkOptions, Context, OptionOrigin, Step, Tensor, Value};
 use serde_json::{Value as Json, json};
 
 fn main() {
@@ -102,7 +102,7 @@ fn bytes(file: &Value) -> &[u8] {
 
 fn builtin(name: &str, options: Json) -> Box<dyn Step> {
     let options = if options.is_null() { json!({}) } else { options };
-    (gpux::builtins().builtin(name).unwrap().build)(options, &Site::Component).unwrap()
+    (gpux::builtins().builtin(name).unwrap().build)(options, &OptionOrigin::Component).unwrap()
 }
 
 fn run(step: &dyn Step, value: Value) -> Value {

@@ -5,7 +5,7 @@ use indicatif::ProgressBar;
 use serde_json::{Value as Json, json};
 
 use super::exit::Exit;
-use super::operator::OperatorArguments;
+use super::load_arguments::LoadArguments;
 use super::printer::{Printer, pretty, table};
 use gpux::GpuxError;
 use gpux::LoadOptions;
@@ -30,7 +30,7 @@ enum Command {
         json: bool,
 
         #[command(flatten)]
-        operator: OperatorArguments,
+        load: LoadArguments,
     },
     /// List the options of an execution provider, or of all
     Options {
@@ -59,9 +59,9 @@ enum Command {
 
 pub(super) fn main(arguments: &Arguments) -> Exit {
     match &arguments.command {
-        Command::List { json, operator } => {
+        Command::List { json, load } => {
             let printer = super::printer(*json, false);
-            operator.operator().map_or_else(|error| printer.error(&error), |operator| list(&operator, printer))
+            load.options().map_or_else(|error| printer.error(&error), |load_options| list(&load_options, printer))
         }
         Command::Options { provider, json } => options(*provider, super::printer(*json, false)),
         Command::Install { build, offline, json } => install(*build, *offline, super::printer(*json, false)),
@@ -86,19 +86,20 @@ impl Entry {
     }
 }
 
-fn list(operator: &LoadOptions, printer: Printer) -> Exit {
+fn list(load_options: &LoadOptions, printer: Printer) -> Exit {
     // Choosing must not load anything here: a library is examined in a process of its own.
-    let wanted: ProviderChoice = match operator.providers.names.as_deref().unwrap_or("auto").parse() {
+    let wanted: ProviderChoice = match load_options.providers.names.as_deref().unwrap_or("auto").parse() {
         Ok(choice) => choice,
         Err(error) => return printer.error(&GpuxError::from(error)),
     };
-    let search = gpux::engine_search(operator, wanted.named());
+    let search = gpux::engine_search(load_options, wanted.providers());
     let (found, fault) = match search.choose() {
         Ok(choice) => (choice.found, None),
         Err(error) => (None, Some(error)),
     };
-    let used = found.filter(|_| operator.engine.choice != gpux::EngineChoice::Embedded);
-    let mut entries: Vec<_> = search.all().into_iter().map(|found| entry(&found, used.as_ref(), operator)).collect();
+    let used = found.filter(|_| load_options.engine.choice != gpux::EngineChoice::Embedded);
+    let mut entries: Vec<_> =
+        search.all().into_iter().map(|found| entry(&found, used.as_ref(), load_options)).collect();
     entries.push(Entry {
         engine: Embedded::NAME.to_owned(),
         origin: "built in".to_owned(),
@@ -107,9 +108,9 @@ fn list(operator: &LoadOptions, printer: Printer) -> Exit {
         used: fault.is_none() && !entries.iter().any(|entry| entry.used),
     });
     let why = match entries.iter().find(|entry| entry.used) {
-        Some(_) if operator.engine.choice == gpux::EngineChoice::Embedded => "it was asked for",
+        Some(_) if load_options.engine.choice == gpux::EngineChoice::Embedded => "it was asked for",
         Some(entry) if entry.path.is_empty() => "no ONNX Runtime library was found that can be used",
-        Some(entry) if entry.is_one_of_several(&entries) && !wanted.named().is_empty() => {
+        Some(entry) if entry.is_one_of_several(&entries) && !wanted.providers().is_empty() => {
             "of what is installed, it has what is asked for, or else suits this machine best"
         }
         Some(entry) if entry.is_one_of_several(&entries) => "of what is installed, it suits this machine best",
@@ -140,8 +141,8 @@ fn list(operator: &LoadOptions, printer: Printer) -> Exit {
     fault.map_or(written, |error| printer.error(&error.into()))
 }
 
-fn entry(found: &LibraryFile, used: Option<&LibraryFile>, operator: &LoadOptions) -> Entry {
-    let report: Result<ProbeReport, String> = match &operator.program {
+fn entry(found: &LibraryFile, used: Option<&LibraryFile>, load_options: &LoadOptions) -> Entry {
+    let report: Result<ProbeReport, String> = match &load_options.program {
         Some(program) => gpux_inference::probe_in_child(program, &found.path).map_err(|error| error.to_string()),
         None => Err("not examined".to_owned()),
     };

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::exit::Exit;
 use super::input::{InputArguments, RequestItem, UsageError, reject_overwrites};
-use super::operator::{OperatorArguments, PipelineArguments};
+use super::load_arguments::{LoadArguments, PipelineArguments};
 use super::printer::Printer;
 use gpux::GpuxError;
 use gpux::Pipeline;
@@ -32,7 +32,7 @@ pub(super) struct Arguments {
     pub(super) input: InputArguments,
 
     #[command(flatten)]
-    pub(super) operator: OperatorArguments,
+    pub(super) load: LoadArguments,
 
     /// Where to put what comes out
     #[arg(long)]
@@ -147,7 +147,7 @@ pub(super) struct MeasureError {
 pub(super) struct MeasureRequest<'a> {
     pub(super) pipeline: &'a PipelineArguments,
     pub(super) input: &'a InputArguments,
-    pub(super) operator: &'a OperatorArguments,
+    pub(super) load: &'a LoadArguments,
     pub(super) samples: usize,
     pub(super) runs: usize,
     pub(super) warmup: usize,
@@ -175,9 +175,9 @@ impl MeasureRequest<'_> {
             words.extend(["--output".into(), output.into()]);
         }
         if matches!(place, Target::Provider(_)) {
-            words.extend(self.operator.engine_flags());
+            words.extend(self.load.engine_flags());
         }
-        words.extend(self.operator.to_flags());
+        words.extend(self.load.to_flags());
         words.extend(place.flags());
         words.extend(self.input.to_flags());
         words.extend(self.pipeline.to_flags());
@@ -201,7 +201,7 @@ pub(super) fn answer(arguments: &Arguments) -> String {
 fn measure(arguments: &Arguments, printer: Printer) -> Result<Measurement, MeasureError> {
     let failed = |error: GpuxError| MeasureError { exit: error.fault().into(), message: error.to_string() };
     let usage = |message: String| MeasureError { message, exit: Exit::Usage };
-    let pipeline = arguments.pipeline.open(&arguments.operator, printer).map_err(failed)?;
+    let pipeline = arguments.pipeline.open(&arguments.load, printer).map_err(failed)?;
     let timeout = arguments.timeout.map(Duration::from_secs_f64).or(pipeline.timeout());
     let wrong = |error: UsageError| usage(error.to_string());
     let outputs = arguments.output.as_slice();

@@ -11,20 +11,20 @@ use gpux_inference::{
 
 /// Runs a model once on each of `providers`; without any, on those that the engine offers.
 pub(super) fn report(
-    operator: &LoadOptions,
+    load_options: &LoadOptions,
     file: &ModelFile,
     info: &ModelInfo,
     providers: &[ExecutionProvider],
     options: &ProviderOptions,
 ) -> Result<NodeReport, GpuxError> {
-    let selected = gpux::select_engine(operator, providers)?;
+    let selected = gpux::select_engine(load_options, providers)?;
     let trial = Trial {
-        program: operator.program.as_deref(),
+        program: load_options.program.as_deref(),
         cache: None,
         file,
         engine: selected.engine.as_ref(),
         library: selected.library.as_deref(),
-        plugins: &operator.engine.provider_libraries,
+        plugins: &load_options.engine.provider_libraries,
     };
     // The embedded engine does not tell, but says what it lacks in any case.
     let offered = if selected.library.is_some() { selected.engine.providers() } else { &[] };

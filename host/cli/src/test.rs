@@ -7,7 +7,7 @@ use serde_json::{Value as Json, json};
 
 use super::build::build_step;
 use super::exit::Exit;
-use super::operator::{OperatorArguments, PipelineArguments};
+use super::load_arguments::{LoadArguments, PipelineArguments};
 use super::printer::{Printer, Texts, duration, pretty};
 use gpux::LoadOptions;
 use gpux_author::{CASES_FOLDER, CaseReport, CaseRunner, Outcome, StepFile};
@@ -50,7 +50,7 @@ pub(super) struct Arguments {
     json: bool,
 
     #[command(flatten)]
-    operator: OperatorArguments,
+    load: LoadArguments,
 
     /// Show what the steps logged, and everything a build prints
     #[arg(long)]
@@ -59,15 +59,15 @@ pub(super) struct Arguments {
 
 pub(super) fn main(arguments: &Arguments) -> Exit {
     let printer = super::printer(arguments.json, arguments.verbose);
-    let operator = match arguments.operator.operator() {
-        Ok(operator) => operator,
+    let load_options = match arguments.load.options() {
+        Ok(load_options) => load_options,
         Err(error) => return printer.error(&error),
     };
-    run(arguments, &operator, printer).unwrap_or_else(|exit| exit)
+    run(arguments, &load_options, printer).unwrap_or_else(|exit| exit)
 }
 
-fn run(arguments: &Arguments, operator: &LoadOptions, printer: Printer) -> Result<Exit, Exit> {
-    let (mut runner, folder) = subject(arguments, operator, printer)?;
+fn run(arguments: &Arguments, load_options: &LoadOptions, printer: Printer) -> Result<Exit, Exit> {
+    let (mut runner, folder) = subject(arguments, load_options, printer)?;
     let cases = gpux_author::cases_in(&folder).map_err(|error| printer.usage(&error))?;
     let wanted = |path: &PathBuf| {
         arguments.case.is_empty() || arguments.case.iter().any(|name| path.file_name().is_some_and(|n| n == &**name))
@@ -88,17 +88,17 @@ fn run(arguments: &Arguments, operator: &LoadOptions, printer: Printer) -> Resul
 /// The runner, and the folder of its cases.
 fn subject<'a>(
     arguments: &Arguments,
-    operator: &'a LoadOptions,
+    load_options: &'a LoadOptions,
     printer: Printer,
 ) -> Result<(CaseRunner<'a>, PathBuf), Exit> {
     if let Some(component) = &arguments.component {
         is_there(component, printer)?;
-        return Ok((CaseRunner::for_component(component, operator), arguments.pipeline.folder()));
+        return Ok((CaseRunner::for_component(component, load_options), arguments.pipeline.folder()));
     }
     if let Some(folder) = arguments.pipeline.step_folder() {
         let step = StepFile::load(&folder).map_err(|error| printer.error(&error.into()))?;
         if !arguments.no_build {
-            let sandbox = operator.sandbox().map_err(|error| printer.error(&error.into()))?;
+            let sandbox = load_options.sandbox().map_err(|error| printer.error(&error.into()))?;
             build_step(&step, true, &sandbox, printer)?;
         }
         is_there(&step.component(), printer)?;
@@ -112,11 +112,11 @@ fn subject<'a>(
                 newer.display()
             ));
         }
-        return Ok((CaseRunner::for_component(&step.component(), operator), folder.join(CASES_FOLDER)));
+        return Ok((CaseRunner::for_component(&step.component(), load_options), folder.join(CASES_FOLDER)));
     }
-    let pipeline = arguments.pipeline.open(&arguments.operator, printer).map_err(|error| printer.error(&error))?;
+    let pipeline = arguments.pipeline.open(&arguments.load, printer).map_err(|error| printer.error(&error))?;
     let folder = pipeline.path().parent().unwrap_or(Path::new(".")).join(CASES_FOLDER);
-    Ok((CaseRunner::for_pipeline(pipeline, operator), folder))
+    Ok((CaseRunner::for_pipeline(pipeline, load_options), folder))
 }
 
 fn is_there(component: &Path, printer: Printer) -> Result<(), Exit> {

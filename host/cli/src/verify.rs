@@ -5,8 +5,8 @@ use serde_json::json;
 
 use super::exit::Exit;
 use super::input::InputArguments;
+use super::load_arguments::{LoadArguments, PipelineArguments};
 use super::measure::{self, MeasureError, MeasureRequest, Measurement, Target};
-use super::operator::{OperatorArguments, PipelineArguments};
 use super::printer::{Printer, counted, pretty, table};
 use super::schema::save_or_print;
 use gpux_author::DiffStatistics;
@@ -50,7 +50,7 @@ pub(super) struct Arguments {
     json: bool,
 
     #[command(flatten)]
-    operator: OperatorArguments,
+    load: LoadArguments,
 }
 
 /// One output of one place, beside the first place's.
@@ -77,7 +77,7 @@ fn verify(arguments: &Arguments, printer: Printer) -> Result<Exit, Exit> {
     let asked = MeasureRequest {
         pipeline: &arguments.pipeline,
         input: &arguments.input,
-        operator: &arguments.operator,
+        load: &arguments.load,
         samples: arguments.samples,
         runs: 0,
         warmup: 0,
@@ -117,7 +117,7 @@ fn places(arguments: &Arguments, printer: Printer) -> Result<Vec<Target>, Exit> 
         return Ok(arguments.on.clone());
     }
     let fail = |error| printer.error(&error);
-    let operator = arguments.operator.operator().map_err(fail)?;
+    let operator = arguments.load.options().map_err(fail)?;
     let selected = gpux::select_engine(&operator, &[]).map_err(fail)?;
     if selected.library.is_none() {
         let message = "there is only the embedded engine here: `gpux engine install` brings another to compare it with";

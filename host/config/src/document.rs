@@ -34,21 +34,21 @@ pub struct Document {
 
 /// A kind of file, for messages: its name and its first keys.
 #[derive(Clone, Copy, Debug)]
-pub struct Form {
+pub struct FileKind {
     /// what it is called: `gpux.yml`
     pub name: &'static str,
     /// the hint for who wrote something else: "start with `name:` …"
     pub start: &'static str,
 }
 
-impl Form {
+impl FileKind {
     /// The file that describes a pipeline.
     pub const PIPELINE: Self =
         Self { name: "gpux.yml", start: "start with `name:`, `version:` and `model: {source: ./model.onnx}`" };
 }
 
 /// Parses a file: the tree as far as it could be read, and the mistakes.
-pub(super) fn parse(source: &Source, form: Form) -> (Option<Node>, Vec<Diagnostic>) {
+pub(super) fn parse(source: &Source, form: FileKind) -> (Option<Node>, Vec<Diagnostic>) {
     let text = &source.text;
     if text.len() > MAX_FILE_BYTES {
         let message = format!("the file has {} bytes; at most {MAX_FILE_BYTES} are read", text.len());
@@ -115,7 +115,7 @@ struct OpenCollection {
 
 struct Builder<'a> {
     text: &'a str,
-    form: Form,
+    form: FileKind,
     open: Vec<OpenCollection>,
     anchors: HashMap<usize, (Node, Cost)>,
     root: Option<Node>,
@@ -125,7 +125,7 @@ struct Builder<'a> {
 }
 
 impl<'a> Builder<'a> {
-    fn new(text: &'a str, form: Form) -> Self {
+    fn new(text: &'a str, form: FileKind) -> Self {
         Self {
             text,
             form,

@@ -5,7 +5,7 @@ use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use super::diagnostic::{ConfigurationError, Diagnostic};
-use super::document::{self, Form};
+use super::document::{self, FileKind};
 use super::source::Source;
 
 /// A configuration that cannot be loaded.
@@ -36,7 +36,7 @@ pub enum LoadError {
 }
 
 /// The text of a file of this form.
-pub(super) fn read_text(path: &Path, form: Form) -> Result<String, LoadError> {
+pub(super) fn read_text(path: &Path, form: FileKind) -> Result<String, LoadError> {
     decode_text(
         File::open(path).and_then(read_bytes).map_err(|source| LoadError::Io { path: path.to_owned(), source })?,
         path,
@@ -44,7 +44,7 @@ pub(super) fn read_text(path: &Path, form: Form) -> Result<String, LoadError> {
     )
 }
 
-pub(super) fn decode_text(bytes: Vec<u8>, path: &Path, form: Form) -> Result<String, LoadError> {
+pub(super) fn decode_text(bytes: Vec<u8>, path: &Path, form: FileKind) -> Result<String, LoadError> {
     let name = || path.display().to_string();
     String::from_utf8(bytes).map_err(|error| LoadError::Invalid(Box::new(not_text(name(), &error, form))))
 }
@@ -56,7 +56,7 @@ pub(super) fn read_bytes(file: File) -> std::io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-fn not_text(name: String, error: &std::string::FromUtf8Error, form: Form) -> ConfigurationError {
+fn not_text(name: String, error: &std::string::FromUtf8Error, form: FileKind) -> ConfigurationError {
     let valid = error.utf8_error().valid_up_to();
     let text = String::from_utf8_lossy(error.as_bytes()).into_owned();
     let message = "the file is not UTF-8 text";

@@ -23,7 +23,7 @@ mod typed_file;
 mod yaml_error;
 
 pub use diagnostic::{ConfigurationError, Diagnostic};
-pub use document::{Document, Form};
+pub use document::{Document, FileKind};
 pub use file_text::LoadError;
 pub use interpolate::Variables;
 pub use load::{FILE_NAMES, find, load, parse, spec_of};

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::path::{Component, Path, PathBuf};
 
 use super::diagnostic::{ConfigurationError, Diagnostic};
-use super::document::{self, Document, Form};
+use super::document::{self, Document, FileKind};
 use super::file_text::{LoadError, decode_text, read_bytes};
 use super::interpolate::{Variables, interpolate};
 use super::node::Node;
@@ -26,7 +26,7 @@ pub fn parse(
     steps: StepCheck<'_>,
 ) -> Result<(Document, Spec), Box<ConfigurationError>> {
     let source = Source::new(name, text);
-    let (root, mut diagnostics) = document::parse(&source, Form::PIPELINE);
+    let (root, mut diagnostics) = document::parse(&source, FileKind::PIPELINE);
     let Some(mut root) = root else { return Err(Box::new(ConfigurationError::new(source, diagnostics))) };
     diagnostics.extend(interpolate(&mut root, &source, variables));
     match Spec::from_node(&root, steps) {
@@ -58,7 +58,7 @@ pub fn load(
     if !allow_outside && !lies_in_its_folder(&file, path).map_err(io)? {
         return Err(LoadError::Outside(path.to_owned()));
     }
-    let text = decode_text(read_bytes(file).map_err(io)?, path, Form::PIPELINE)?;
+    let text = decode_text(read_bytes(file).map_err(io)?, path, FileKind::PIPELINE)?;
     Ok(parse(path.display().to_string(), text, variables, steps)?)
 }
 
@@ -123,7 +123,7 @@ fn plain(path: PathBuf) -> PathBuf {
 /// The `name:` of a file, if it can be read at all.
 fn name_in(file: &Path) -> Option<String> {
     let text = String::from_utf8(File::open(file).and_then(read_bytes).ok()?).ok()?;
-    let root = document::parse(&Source::new("", text), Form::PIPELINE).0?;
+    let root = document::parse(&Source::new("", text), FileKind::PIPELINE).0?;
     super::deserialize::read(root.get("name")?).ok()
 }
 

@@ -9,7 +9,7 @@ use serde::de::DeserializeOwned;
 
 use super::deserialize::read;
 use super::diagnostic::{ConfigurationError, Diagnostic};
-use super::document::{self, Document, Form};
+use super::document::{self, Document, FileKind};
 use super::file_text::{LoadError, read_text};
 use super::interpolate::{Variables, interpolate};
 use super::schema::check;
@@ -19,7 +19,7 @@ use super::source::Source;
 /// and wrong values are mistakes with their place. `name` is what diagnostics call the file.
 /// Variables are not read.
 pub fn parse_as<T: DeserializeOwned + JsonSchema>(
-    form: Form,
+    form: FileKind,
     name: impl Into<String>,
     text: impl Into<Arc<str>>,
 ) -> Result<(Document, T), Box<ConfigurationError>> {
@@ -27,7 +27,7 @@ pub fn parse_as<T: DeserializeOwned + JsonSchema>(
 }
 
 fn parse_with<T: DeserializeOwned + JsonSchema>(
-    form: Form,
+    form: FileKind,
     source: Source,
     variables: Option<&Variables<'_>>,
 ) -> Result<(Document, T), Box<ConfigurationError>> {
@@ -53,13 +53,13 @@ fn parse_with<T: DeserializeOwned + JsonSchema>(
 }
 
 /// [`parse_as`] for the file at `path`.
-pub fn load_as<T: DeserializeOwned + JsonSchema>(form: Form, path: &Path) -> Result<(Document, T), LoadError> {
+pub fn load_as<T: DeserializeOwned + JsonSchema>(form: FileKind, path: &Path) -> Result<(Document, T), LoadError> {
     Ok(parse_as(form, path.display().to_string(), read_text(path, form)?)?)
 }
 
 /// [`load_as`] with variables read, as in gpux.yml.
 pub fn load_with<T: DeserializeOwned + JsonSchema>(
-    form: Form,
+    form: FileKind,
     path: &Path,
     variables: &Variables<'_>,
 ) -> Result<(Document, T), LoadError> {

@@ -67,21 +67,21 @@ impl fmt::Debug for DeviceTensor {
 
 /// Something in the host's memory, or a tensor in a device's.
 #[derive(Clone, Debug)]
-pub enum Placed<T> {
+pub enum HostOrDevice<T> {
     /// in the host's memory
     Host(T),
     /// in a device's
     Device(DeviceTensor),
 }
 
-impl<T> Placed<T> {
+impl<T> HostOrDevice<T> {
     /// What is in the host's memory.
     pub fn host(self) -> Option<T> {
         if let Self::Host(value) = self { Some(value) } else { None }
     }
 }
 
-impl Placed<Tensor> {
+impl HostOrDevice<Tensor> {
     /// Its size, in bytes.
     pub fn byte_len(&self) -> usize {
         match self {

@@ -11,12 +11,12 @@ use sha2::{Digest as _, Sha256};
 /// What tells one version of a file from another: when it was written, how long it is, and which it is; or that
 /// there is none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Mark(Option<(SystemTime, u64, u64)>);
+pub struct FileVersion(Option<(SystemTime, u64, u64)>);
 
 /// Files, as they were.
-pub type Marks = BTreeMap<PathBuf, Mark>;
+pub type FileVersions = BTreeMap<PathBuf, FileVersion>;
 
-impl Mark {
+impl FileVersion {
     /// That of the file as it is. Links are followed: a new target is a new file.
     pub fn of(path: &Path) -> Self {
         Self(path.metadata().ok().map(|metadata| {
@@ -108,7 +108,7 @@ pub fn is_same(one: &Path, other: &Path) -> bool {
 
 /// Who may read a new file.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Readers {
+pub enum ReadAccess {
     /// its owner alone
     Owner,
     /// whoever may read any new file of the user's
@@ -117,12 +117,12 @@ pub enum Readers {
 
 /// Writes a file whole or not at all, whoever else does the same and whatever happens to the
 /// machine. Makes the folder if it is not there; a file that was there leaves its permissions to the new one.
-pub fn write_whole(path: &Path, bytes: &[u8], readers: Readers) -> std::io::Result<()> {
+pub fn write_whole(path: &Path, bytes: &[u8], readers: ReadAccess) -> std::io::Result<()> {
     write_parts(path, &[bytes], readers)
 }
 
 /// The same of bytes that lie in several places.
-pub(crate) fn write_parts(path: &Path, parts: &[&[u8]], readers: Readers) -> std::io::Result<()> {
+pub(crate) fn write_parts(path: &Path, parts: &[&[u8]], readers: ReadAccess) -> std::io::Result<()> {
     // What a link leads to is replaced, and the link stays.
     let path = &path.canonicalize().unwrap_or_else(|_| path.to_owned());
     let before = path.metadata().ok();
@@ -136,11 +136,11 @@ pub(crate) fn write_parts(path: &Path, parts: &[&[u8]], readers: Readers) -> std
     std::fs::create_dir_all(folder)?;
     let mut builder = tempfile::Builder::new();
     #[cfg(unix)]
-    if readers == Readers::Usual {
+    if readers == ReadAccess::Usual {
         builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
     }
     let mut draft = builder.prefix(".gpux-").tempfile_in(folder).map_err(|error| without_path(&error))?;
-    if let Some(before) = before.filter(|_| readers == Readers::Usual) {
+    if let Some(before) = before.filter(|_| readers == ReadAccess::Usual) {
         // Not every file system has any.
         let _ = draft.as_file().set_permissions(before.permissions());
     }
@@ -194,7 +194,7 @@ mod tests {
     fn replaces_files_atomically_with_the_given_permissions() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("new/file");
-        for (bytes, readers) in [(&b"first"[..], Readers::Usual), (b"second", Readers::Owner)] {
+        for (bytes, readers) in [(&b"first"[..], ReadAccess::Usual), (b"second", ReadAccess::Owner)] {
             write_whole(&path, bytes, readers).unwrap();
             assert_eq!(std::fs::read(&path).unwrap(), bytes);
         }
@@ -204,7 +204,7 @@ mod tests {
             assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o600);
         }
         assert_eq!(std::fs::read_dir(path.parent().unwrap()).unwrap().count(), 1, "no draft is left");
-        assert!(write_whole(&path.join("below"), b"", Readers::Owner).is_err());
+        assert!(write_whole(&path.join("below"), b"", ReadAccess::Owner).is_err());
     }
 
     #[test]
@@ -271,7 +271,7 @@ mod tests {
         std::fs::write(&file, "before").unwrap();
         std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o640)).unwrap();
         std::os::unix::fs::symlink("file", &link).unwrap();
-        write_whole(&link, b"after", Readers::Usual).unwrap();
+        write_whole(&link, b"after", ReadAccess::Usual).unwrap();
         assert!(link.is_symlink() && is_same(&link, &file));
         assert_eq!(std::fs::read(&file).unwrap(), b"after");
         assert_eq!(file.metadata().unwrap().permissions().mode() & 0o777, 0o640);
@@ -281,7 +281,7 @@ mod tests {
             let pipe = pipe.clone();
             move || std::fs::read(pipe).unwrap()
         });
-        write_whole(&pipe, b"through", Readers::Usual).unwrap();
+        write_whole(&pipe, b"through", ReadAccess::Usual).unwrap();
         assert_eq!(read.join().unwrap(), b"through");
         assert!(!pipe.metadata().unwrap().is_file());
     }
@@ -290,12 +290,12 @@ mod tests {
     fn replaced_files_have_different_marks() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("model.onnx");
-        assert_eq!(Mark::of(&path), Mark(None));
+        assert_eq!(FileVersion::of(&path), FileVersion(None));
         std::fs::write(&path, "one").unwrap();
-        let first = Mark::of(&path);
-        assert_eq!(first, Mark::of(&path));
+        let first = FileVersion::of(&path);
+        assert_eq!(first, FileVersion::of(&path));
         std::fs::write(&path, "three").unwrap();
-        assert_ne!(first, Mark::of(&path));
+        assert_ne!(first, FileVersion::of(&path));
         #[cfg(unix)]
         {
             // As a ConfigMap changes: what a link points to is swapped for another of the same size.
@@ -306,10 +306,10 @@ mod tests {
             let link = folder.path().join("data");
             std::os::unix::fs::symlink("a", &link).unwrap();
             let through = link.join("gpux.yml");
-            let first = Mark::of(&through);
+            let first = FileVersion::of(&through);
             std::fs::remove_file(&link).unwrap();
             std::os::unix::fs::symlink("b", &link).unwrap();
-            assert_ne!(first, Mark::of(&through));
+            assert_ne!(first, FileVersion::of(&through));
         }
     }
 }

@@ -44,7 +44,7 @@ pub use benchmark::{Benchmark, BenchmarkOptions, Metrics};
 pub use cache::CacheDir;
 pub use cancellation::CancelCheck;
 pub use deadline::{Deadline, DeadlineExceeded};
-pub use device::{DeviceTensor, Memory, Placed};
+pub use device::{DeviceTensor, HostOrDevice, Memory};
 pub use element::{Element, ElementSet, ElementType, UnknownElementType};
 pub use failure_counts::Failures;
 pub use json::{JsonError, float32_to_json, from_json, json_values, tensor_to_exact_json, to_json, to_json_while};
@@ -58,12 +58,12 @@ pub use npy::{NpyError, from_npy, to_npy};
 pub use plan::{Plan, PlanInput, PlanOutput, PlannedStep};
 pub use plan_builder::{Names, PlanBuilder, PortSide, WiringError};
 pub use project_files::{FileError, ProjectFiles};
-pub use registry::{Build, BuildError, Builtin, Group, Registry, Site};
+pub use registry::{Build, BuildError, Builtin, Group, OptionOrigin, Registry};
 pub use request::{Reader, Request};
 pub use run::{Observer, Observers, Outputs, RunError, RunOptions, StepError, ValidationError, deadline_after};
 pub use signature::{Dim, Kind, Mismatch, Port, Signature, TensorKind};
 pub use spelling::{closest, list};
-pub use step::{Changes, Context, DeviceStep, LimitExceeded, Step, StepFailure, Waits};
+pub use step::{Context, DeviceStep, InputChanges, LimitExceeded, Step, StepFailure, WaitObserver};
 pub use tensor::{
     MAX_AXES, Tensor, TensorData, TensorElement, TensorError, bf16_from_f64, element_count, f16_from_f64, few_axes,
 };

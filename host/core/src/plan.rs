@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::failure_counts::Failures;
 use super::signature::{Kind, Port};
-use super::step::{Changes, Step};
+use super::step::{InputChanges, Step};
 use super::value::Value;
 
 /// Where a value of the frame lies while a plan runs.
@@ -53,7 +53,7 @@ pub struct PlannedStep {
     /// what it will give, in order
     pub kinds: Vec<Kind>,
     /// what it changes about its inputs first
-    pub changes: Changes,
+    pub changes: InputChanges,
     /// how often requests ended here
     pub failures: Arc<Failures>,
     pub(super) inputs: Vec<Option<Source>>,

@@ -6,7 +6,7 @@ use super::device::Memory;
 use super::json;
 use super::plan::{Plan, PlanInput, PlanOutput, PlannedStep, Slot, Source};
 use super::signature::{Kind, Port};
-use super::step::{Changes, Step};
+use super::step::{InputChanges, Step};
 use super::tensor::MAX_AXES;
 
 /// Names given to a step's ports by `in:` or `out:`.
@@ -132,7 +132,7 @@ impl PlanBuilder {
         // After a mistake the next steps are still checked, as far as they do not depend on it.
         let (slots, kinds, changes, fault) = match checked {
             Ok((slots, kinds, changes)) => (slots, kinds, changes, None),
-            Err(fault) => (Vec::new(), vec![Kind::Any; signature.outputs.len()], Changes::new(), Some(fault)),
+            Err(fault) => (Vec::new(), vec![Kind::Any; signature.outputs.len()], InputChanges::new(), Some(fault)),
         };
 
         let mut outputs: Vec<_> = signature.outputs.iter().map(|port| port.name.clone()).collect();

@@ -5,7 +5,7 @@ use std::io::Read as _;
 use std::path::{Component, Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::files::{Mark, Marks, open_canonical};
+use crate::files::{FileVersion, FileVersions, open_canonical};
 
 /// The folder that the paths in a pipeline's options are relative to and must stay in.
 #[derive(Clone, Debug)]
@@ -13,7 +13,7 @@ pub struct ProjectFiles {
     root: PathBuf,
     allow_outside: bool,
     /// those that were asked for, as they were before they were read
-    named: Arc<Mutex<Marks>>,
+    named: Arc<Mutex<FileVersions>>,
     warnings: Arc<Mutex<Vec<String>>>,
 }
 
@@ -75,7 +75,7 @@ impl ProjectFiles {
     pub fn open(&self, path: &Path) -> Result<(PathBuf, File), FileError> {
         if self.allow_outside || !escapes(path) {
             let mut named = self.named.lock().unwrap_or_else(PoisonError::into_inner);
-            named.entry(self.root.join(path)).or_insert_with_key(|path| Mark::of(path));
+            named.entry(self.root.join(path)).or_insert_with_key(|path| FileVersion::of(path));
         }
         let found = self.find(path)?;
         // Merely opening a device may do something.
@@ -99,7 +99,7 @@ impl ProjectFiles {
 
     /// Every file that was asked for so far, whether it is there or not, as it was when that was done first; by
     /// its path before any link is followed.
-    pub fn named(&self) -> Marks {
+    pub fn named(&self) -> FileVersions {
         self.named.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 

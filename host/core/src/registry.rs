@@ -55,17 +55,17 @@ pub struct Builtin {
 }
 
 /// Makes a step from options, which fit its schema, written at `site`.
-pub type Build = fn(options: serde_json::Value, site: &Site<'_>) -> Result<Box<dyn Step>, BuildError>;
+pub type Build = fn(options: serde_json::Value, site: &OptionOrigin<'_>) -> Result<Box<dyn Step>, BuildError>;
 
 /// Where a step's options were written, which decides what they may name.
-pub enum Site<'a> {
+pub enum OptionOrigin<'a> {
     /// in a gpux.yml: files of its folder may be named
     Pipeline(&'a ProjectFiles),
     /// inside a component, which may name no files
     Component,
 }
 
-impl Site<'_> {
+impl OptionOrigin<'_> {
     /// The bytes of a file that the options name, at most `limit`.
     pub fn read(&self, path: &Path, limit: u64) -> Result<Vec<u8>, FileError> {
         match self {

@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use super::device::Placed;
+use super::device::HostOrDevice;
 use super::plan::{Plan, PlannedStep};
 use super::signature::{Dim, Kind, TensorKind};
-use super::step::{Context, StepFailure, Waits};
+use super::step::{Context, StepFailure, WaitObserver};
 use super::value::Value;
 
 /// The named outputs of a run, in the pipeline's order.
@@ -64,7 +64,7 @@ pub struct RunOptions<'a> {
     /// where requests wait for each other, a greater one goes first; 0 is usual
     pub priority: i32,
     /// who is told when the run waits for others
-    pub waits: Option<Arc<dyn Waits>>,
+    pub waits: Option<Arc<dyn WaitObserver>>,
     /// who watches; without one, no step is timed
     pub observer: Option<&'a mut dyn Observer>,
     /// set by somebody who no longer wants the result; looked at between steps
@@ -145,7 +145,7 @@ fn same_names_same_sizes<'a>(
 }
 
 /// The values of a run.
-type Frame = Vec<Option<Placed<Value>>>;
+type Frame = Vec<Option<HostOrDevice<Value>>>;
 
 impl PlannedStep {
     /// Runs the step on values in the host's memory.
@@ -155,14 +155,14 @@ impl PlannedStep {
         observer: &mut Option<&mut dyn Observer>,
         context: &mut Context,
     ) -> Result<(), StepFailure> {
-        let inputs: Vec<_> = self.inputs(frame).map(|value| value.and_then(Placed::host)).collect();
+        let inputs: Vec<_> = self.inputs(frame).map(|value| value.and_then(HostOrDevice::host)).collect();
         let start = observer.as_mut().map(|observer| {
             observer.before(self, &inputs);
             Instant::now()
         });
         let given = self.step.run(inputs, context).and_then(|given| self.counted(given));
         self.tell(observer, start, given.as_deref(), context);
-        self.keep(frame, given?.into_iter().map(Placed::Host));
+        self.keep(frame, given?.into_iter().map(HostOrDevice::Host));
         Ok(())
     }
 
@@ -188,7 +188,7 @@ impl PlannedStep {
     }
 
     /// What the step reads, taken out of the frame where nothing reads it later.
-    fn inputs(&self, frame: &mut Frame) -> impl Iterator<Item = Option<Placed<Value>>> {
+    fn inputs(&self, frame: &mut Frame) -> impl Iterator<Item = Option<HostOrDevice<Value>>> {
         self.inputs.iter().map(|source| {
             let source = (*source)?;
             if source.last { frame[source.slot].take() } else { frame[source.slot].clone() }
@@ -217,7 +217,7 @@ impl PlannedStep {
         }
     }
 
-    fn keep(&self, frame: &mut Frame, given: impl IntoIterator<Item = Placed<Value>>) {
+    fn keep(&self, frame: &mut Frame, given: impl IntoIterator<Item = HostOrDevice<Value>>) {
         for ((_, slot), value) in self.outputs.iter().zip(given) {
             frame[*slot] = Some(value);
         }
@@ -227,7 +227,7 @@ impl PlannedStep {
 impl Plan {
     /// Runs one request on the calling thread. `values` are the inputs by name, in any order.
     pub fn run(&self, values: Vec<(String, Value)>, mut options: RunOptions<'_>) -> Result<Outputs, RunError> {
-        let mut frame: Frame = self.bind(values)?.into_iter().map(|value| value.map(Placed::Host)).collect();
+        let mut frame: Frame = self.bind(values)?.into_iter().map(|value| value.map(HostOrDevice::Host)).collect();
         frame.resize_with(self.slots(), || None);
         let looks = options.observer.as_ref().is_some_and(|observer| observer.looks());
         for (index, planned) in self.steps().iter().enumerate() {
@@ -252,7 +252,7 @@ impl Plan {
                 return Err(Box::new(StepError { number: index + 1, name, failure, log: context.log }).into());
             }
         }
-        let value = |slot: usize| frame[slot].clone().and_then(Placed::host);
+        let value = |slot: usize| frame[slot].clone().and_then(HostOrDevice::host);
         let outputs = self.outputs().iter().filter_map(|output| Some((output.name.clone(), value(output.slot)?)));
         Ok(outputs.collect())
     }

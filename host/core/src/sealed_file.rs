@@ -13,7 +13,7 @@ use ring::hmac::{self, HMAC_SHA256};
 use ring::rand::{SecureRandom as _, SystemRandom};
 
 use crate::CacheDir;
-use crate::files::{Readers, write_parts};
+use crate::files::{ReadAccess, write_parts};
 
 /// Bytes of a key, and of a seal.
 const SIZE: usize = 32;
@@ -34,7 +34,7 @@ pub fn read(cache: &CacheDir, folder: &str, name: &str) -> Option<Vec<u8>> {
 pub fn write(cache: &CacheDir, folder: &str, name: &str, bytes: &[u8]) -> io::Result<()> {
     let path = cache.folder(folder)?.join(name);
     let seal = hmac::sign(&key_of(cache, folder, name)?, bytes);
-    write_parts(&path, &[seal.as_ref(), bytes], Readers::Owner)
+    write_parts(&path, &[seal.as_ref(), bytes], ReadAccess::Owner)
 }
 
 /// The key of one file.

@@ -6,12 +6,12 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
-use super::device::{Memory, Placed};
+use super::device::{HostOrDevice, Memory};
 use super::signature::{Kind, Mismatch, Signature};
 use super::value::Value;
 
 /// Changes to inputs, by the names of their ports.
-pub type Changes = Vec<(String, Vec<String>)>;
+pub type InputChanges = Vec<(String, Vec<String>)>;
 
 /// Something that turns values into values. One object serves every request, from any thread.
 pub trait Step: Send + Sync {
@@ -44,9 +44,9 @@ pub trait Step: Send + Sync {
 
     /// What it does to each input before its own work, given what is known about them: the port, and
     /// the changes in words. For whoever explains a plan.
-    fn changes(&self, inputs: &[Option<Kind>]) -> Changes {
+    fn changes(&self, inputs: &[Option<Kind>]) -> InputChanges {
         let _ = inputs;
-        Changes::new()
+        InputChanges::new()
     }
 
     /// Bytes that a run on these inputs takes for a while, beside the inputs and the outputs whose
@@ -88,22 +88,22 @@ pub trait DeviceStep {
     /// the memory that [`leaves`](Self::leaves) tells.
     fn run_placed(
         &self,
-        inputs: Vec<Option<Placed<Value>>>,
+        inputs: Vec<Option<HostOrDevice<Value>>>,
         stay: &[bool],
         context: &mut Context,
-    ) -> Result<Vec<Placed<Value>>, StepFailure>;
+    ) -> Result<Vec<HostOrDevice<Value>>, StepFailure>;
 }
 
 /// Somebody who wants to know when a run waits for others, or is with a model that runs several
 /// together: others may be prepared meanwhile.
-pub trait Waits: Send + Sync {
+pub trait WaitObserver: Send + Sync {
     /// The run waits from now on.
     fn begin(&self);
     /// The run goes on. Meanwhile others have worked `for_it` so long: its share of a model's run, say.
     fn end(&self, for_it: Duration);
 }
 
-impl std::fmt::Debug for dyn Waits {
+impl std::fmt::Debug for dyn WaitObserver {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Waits")
     }
@@ -117,7 +117,7 @@ pub struct Context {
     /// where requests wait for each other, a greater one goes first; 0 is usual
     pub priority: i32,
     /// who is told when the step waits for others
-    pub waits: Option<Arc<dyn Waits>>,
+    pub waits: Option<Arc<dyn WaitObserver>>,
     /// highest memory of the step's sandbox, in bytes, if it ran in one
     pub memory_peak: Option<u64>,
     /// what a component logged, the newest last

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
 
-use gpux_core::{Memory, Placed, Tensor};
+use gpux_core::{HostOrDevice, Memory, Tensor};
 
 use super::error::ModelLoadError;
 use super::install;
@@ -148,10 +148,10 @@ pub trait Session: Send {
     /// `stay` are left there.
     fn run_placed(
         &mut self,
-        _inputs: &[(usize, &Placed<Tensor>)],
+        _inputs: &[(usize, &HostOrDevice<Tensor>)],
         _stay: &[bool],
         _deadline: Option<Instant>,
-    ) -> Result<Vec<Placed<Tensor>>, RunFailure> {
+    ) -> Result<Vec<HostOrDevice<Tensor>>, RunFailure> {
         Err(RunFailure::Failed("it has no memory of a device".to_owned()))
     }
 }

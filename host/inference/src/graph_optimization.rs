@@ -22,7 +22,7 @@ use super::tensor_comparison::all_close;
 use super::trial::{self, Trial};
 use super::validation;
 use gpux_core::child_process;
-use gpux_core::files::{Readers, check_room, digest, write_whole};
+use gpux_core::files::{ReadAccess, check_room, digest, write_whole};
 use gpux_core::{Context, Step as _, Value};
 
 /// Loading a few times and optimizing fits.
@@ -179,7 +179,7 @@ pub fn optimize(trial: &Trial<'_>, asked: bool) -> Result<Option<Optimization>, 
     match why_not {
         None => cache.used(FOLDER, &key, LIMIT),
         // Not remembering costs the next start another try, no more.
-        Some(why) => drop(write_whole(&place.join(FAILED), why.as_bytes(), Readers::Owner)),
+        Some(why) => drop(write_whole(&place.join(FAILED), why.as_bytes(), ReadAccess::Owner)),
     }
     made.map(Some).map_err(fault)
 }

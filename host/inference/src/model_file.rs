@@ -10,7 +10,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::error::ModelLoadError;
 use super::graph::{self, ForwardRead, ModelInfo};
-use gpux_core::files::{Mark, digest, hex, open_file};
+use gpux_core::files::{FileVersion, digest, hex, open_file};
 
 /// Engines are given models up to this many bytes from memory, so that what they load is what was
 /// checked; larger ones they read themselves.
@@ -23,7 +23,7 @@ const PASSING: u64 = 128 << 10;
 pub struct ModelFile {
     info: ModelInfo,
     digest: String,
-    external_data: Vec<(PathBuf, Mark)>,
+    external_data: Vec<(PathBuf, FileVersion)>,
     /// kept from the first session on, so that later sessions load the same model
     bytes: Arc<Mutex<Option<Bytes>>>,
 }
@@ -43,7 +43,7 @@ impl ModelFile {
         let mut file = HashingFile { file, length, hash: Sha256::new() };
         let info = graph::inspect(&path, &mut file)?;
         let mut hash = file.hash;
-        let external_data = info.external_files.iter().map(|path| (path.clone(), Mark::of(path))).collect();
+        let external_data = info.external_files.iter().map(|path| (path.clone(), FileVersion::of(path))).collect();
         // Weights beside the model are told apart by size and date: hashing gigabytes at every
         // start would cost more than loading them.
         for external_data in &info.external_files {
@@ -69,7 +69,7 @@ impl ModelFile {
     }
 
     /// The files of weights beside it, as they were before an engine read them.
-    pub fn external_data(&self) -> &[(PathBuf, Mark)] {
+    pub fn external_data(&self) -> &[(PathBuf, FileVersion)] {
         &self.external_data
     }
 

@@ -15,8 +15,8 @@ use super::providers::{ExecutionProvider, Fallback};
 use super::sessions::{ModelInputs, SessionRunError, SessionSet};
 use super::value::OnnxValue;
 use gpux_core::{
-    Changes, Context, Deadline, DeviceStep, Dim, ElementType, Kind, Memory, Mismatch, Placed, Signature, Step,
-    StepFailure, TensorKind, Value,
+    Context, Deadline, DeviceStep, Dim, ElementType, HostOrDevice, InputChanges, Kind, Memory, Mismatch, Signature,
+    Step, StepFailure, TensorKind, Value,
 };
 
 pub use load::ModelOptions;
@@ -205,7 +205,7 @@ impl Step for ModelStep {
         Ok(outputs.into_iter().map(Value::Tensor).collect())
     }
 
-    fn changes(&self, inputs: &[Option<Kind>]) -> Changes {
+    fn changes(&self, inputs: &[Option<Kind>]) -> InputChanges {
         let change = |(index, given): (usize, &Option<Kind>)| {
             let Some(Kind::Tensor(given)) = given else { return None };
             let adaptations = self.adaptations(index, given).ok().filter(|adaptations| !adaptations.is_empty())?;
@@ -252,19 +252,19 @@ impl DeviceStep for ModelStep {
 
     fn run_placed(
         &self,
-        inputs: Vec<Option<Placed<Value>>>,
+        inputs: Vec<Option<HostOrDevice<Value>>>,
         stay: &[bool],
         context: &mut Context,
-    ) -> Result<Vec<Placed<Value>>, StepFailure> {
+    ) -> Result<Vec<HostOrDevice<Value>>, StepFailure> {
         self.check_inputs(&inputs)?;
         let deadline = &Deadline::from_context(context);
         let given = inputs.into_iter().enumerate().filter_map(|(index, value)| Some((index, value?)));
-        let tensor = |(index, value): (usize, Placed<Value>)| {
+        let tensor = |(index, value): (usize, HostOrDevice<Value>)| {
             let tensor = match value {
-                Placed::Host(value) => Placed::Host(self.adapt_input(index, value, deadline)?),
-                Placed::Device(tensor) => {
+                HostOrDevice::Host(value) => HostOrDevice::Host(self.adapt_input(index, value, deadline)?),
+                HostOrDevice::Device(tensor) => {
                     self.check_unchanged(index, &tensor.kind())?;
-                    Placed::Device(tensor)
+                    HostOrDevice::Device(tensor)
                 }
             };
             Ok::<_, StepFailure>((index, tensor))
@@ -272,8 +272,8 @@ impl DeviceStep for ModelStep {
         let tensors = given.map(tensor).collect::<Result<Vec<_>, _>>()?;
         let outputs = self.sessions.run_placed(tensors, stay, context.deadline).map_err(unavailable)?;
         let value = |output| match output {
-            Placed::Host(tensor) => Placed::Host(Value::Tensor(tensor)),
-            Placed::Device(tensor) => Placed::Device(tensor),
+            HostOrDevice::Host(tensor) => HostOrDevice::Host(Value::Tensor(tensor)),
+            HostOrDevice::Device(tensor) => HostOrDevice::Device(tensor),
         };
         Ok(outputs.into_iter().map(value).collect())
     }

@@ -9,14 +9,18 @@ use gpux_core::ProjectFiles;
 use gpux_sandbox::{Capability, EnvGrant, FolderGrant, Grants, Refusal, RefusalReason};
 
 /// The grants of a step, and a diagnostic for each that the policy denies.
-pub(super) fn resolve(asked: &WasmGrant, operator: &LoadOptions, files: &ProjectFiles) -> (Grants, Vec<Diagnostic>) {
+pub(super) fn resolve(
+    asked: &WasmGrant,
+    load_options: &LoadOptions,
+    files: &ProjectFiles,
+) -> (Grants, Vec<Diagnostic>) {
     let mut faults = Vec::new();
     let mut grants =
         Grants { models: asked.models.iter().map(|name| name.value.clone()).collect(), ..Grants::default() };
     for part in &asked.wasi {
         let (granted, allowed) = match part.value {
-            Wasi::Clock => (&mut grants.clock, operator.policy.grants.clock),
-            Wasi::Random => (&mut grants.random, operator.policy.grants.random),
+            Wasi::Clock => (&mut grants.clock, load_options.policy.grants.clock),
+            Wasi::Random => (&mut grants.random, load_options.policy.grants.random),
             Wasi::Stdio => (&mut grants.stdio, true),
         };
         *granted = true;
@@ -25,13 +29,13 @@ pub(super) fn resolve(asked: &WasmGrant, operator: &LoadOptions, files: &Project
         }
     }
     for name in &asked.env {
-        match variable(name, &operator.policy.grants) {
+        match variable(name, &load_options.policy.grants) {
             Ok(variable) => grants.env.push(variable),
             Err(fault) => faults.push(fault),
         }
     }
     for dir in &asked.dirs {
-        match folder(dir, operator, files) {
+        match folder(dir, load_options, files) {
             Ok(dir) => grants.dirs.push(dir),
             Err(fault) => faults.push(fault),
         }
@@ -72,14 +76,14 @@ fn variable(name: &Spanned<String>, allow: &AllowedGrants) -> Result<EnvGrant, D
 
 fn folder(
     dir: &Spanned<gpux_config::DirGrant>,
-    operator: &LoadOptions,
+    load_options: &LoadOptions,
     files: &ProjectFiles,
 ) -> Result<FolderGrant, Diagnostic> {
     let fault = |message: String| Diagnostic::new("grant", dir.span.clone(), message);
     let gpux_config::DirGrant { path, writable } = &dir.value;
     let (found, opened) = files.open_folder(Path::new(path)).map_err(|error| fault(error.to_string()))?;
     let canonical = |path: &Path| path.canonicalize().ok();
-    let allowed = operator.policy.grants.dirs.iter().any(|allowed| {
+    let allowed = load_options.policy.grants.dirs.iter().any(|allowed| {
         let holds = canonical(&files.root().join(&allowed.path)).is_some_and(|allowed| found.starts_with(allowed));
         holds && (allowed.writable || !writable)
     });
@@ -87,7 +91,7 @@ fn folder(
         return Err(not_allowed(dir, "dirs", format_args!("dir={path}{}", if *writable { ":rw" } else { "" })));
     }
     let touches = |other: &Path| found.starts_with(other) || other.starts_with(&found);
-    let cache = operator.cache.as_ref().and_then(|cache| canonical(cache.root()));
+    let cache = load_options.cache.as_ref().and_then(|cache| canonical(cache.root()));
     if cache.is_some_and(|cache| touches(&cache)) {
         let what = if *writable {
             "write to gpux's cache: what lies there is run"
@@ -116,7 +120,7 @@ fn folder(
 pub(super) fn import_diagnostics(
     refusals: &[Refusal],
     wasm: &WasmSpec,
-    operator: &LoadOptions,
+    load_options: &LoadOptions,
     models: &[&str],
 ) -> Vec<Diagnostic> {
     let missing: Vec<_> = refusals
@@ -130,7 +134,7 @@ pub(super) fn import_diagnostics(
     let diagnostic = |refusal: &Refusal| {
         let diagnostic = Diagnostic::new("import", here.span.clone(), format!("{}: {refusal}", here.value));
         match refusal.reason {
-            RefusalReason::NotGranted(_) => diagnostic.hint(remedy(&wasm.grant, &missing, operator, models)),
+            RefusalReason::NotGranted(_) => diagnostic.hint(remedy(&wasm.grant, &missing, load_options, models)),
             RefusalReason::Never(_) => diagnostic.hint("use a component that does without"),
         }
     };
@@ -138,7 +142,7 @@ pub(super) fn import_diagnostics(
 }
 
 /// "add `grant: { … }` to this step, and …": everything that is missing, in one line.
-fn remedy(granted: &WasmGrant, missing: &[Capability], operator: &LoadOptions, models: &[&str]) -> String {
+fn remedy(granted: &WasmGrant, missing: &[Capability], load_options: &LoadOptions, models: &[&str]) -> String {
     let mut wasi: Vec<_> = granted.wasi.iter().map(|part| keyword(part.value)).collect();
     let mut names: Vec<_> = granted.models.iter().map(|name| name.value.as_str()).collect();
     let mut flags = Vec::new();
@@ -153,8 +157,8 @@ fn remedy(granted: &WasmGrant, missing: &[Capability], operator: &LoadOptions, m
             Capability::Files | Capability::Environment => {}
         }
         flags.extend(match capability {
-            Capability::Clock if !operator.policy.grants.clock => Some("clock"),
-            Capability::Random if !operator.policy.grants.random => Some("random"),
+            Capability::Clock if !load_options.policy.grants.clock => Some("clock"),
+            Capability::Random if !load_options.policy.grants.random => Some("random"),
             _ => None,
         });
     }
@@ -211,13 +215,13 @@ mod tests {
         WasmGrant { dirs, ..WasmGrant::default() }
     }
 
-    fn operator(allow: &str) -> LoadOptions {
+    fn load_options(allow: &str) -> LoadOptions {
         let allow = if allow.is_empty() { AllowedGrants::default() } else { allow.parse().unwrap() };
         LoadOptions { policy: Policy { grants: allow, ..Policy::default() }, cache: None, ..LoadOptions::default() }
     }
 
     fn faults(grant: &WasmGrant, allow: &str, root: &Path) -> Vec<String> {
-        let faults = resolve(grant, &operator(allow), &ProjectFiles::new(root, false)).1;
+        let faults = resolve(grant, &load_options(allow), &ProjectFiles::new(root, false)).1;
         faults.into_iter().map(|fault| fault.hint.unwrap_or(fault.message)).collect()
     }
 
@@ -236,7 +240,7 @@ mod tests {
         assert!(faults(&dirs(&[".."]), "dir=/", root.path())[0].contains("leads out of the pipeline's folder"));
         assert!(faults(&dirs(&["./none"]), "dir=/", root.path())[0].contains("no file at"));
         let (grants, _) =
-            resolve(&dirs(&["./out:rw"]), &operator("dir=out:rw"), &ProjectFiles::new(root.path(), false));
+            resolve(&dirs(&["./out:rw"]), &load_options("dir=out:rw"), &ProjectFiles::new(root.path(), false));
         let folder = root.path().join("out").canonicalize().unwrap();
         let opened = Some(std::fs::File::open(&folder).unwrap().into());
         assert_eq!(grants.dirs, [FolderGrant { name: "./out".to_owned(), folder, writable: true, opened }]);
@@ -249,9 +253,9 @@ mod tests {
         let own = faults(&dirs(&[".:rw"]), "dir=.:rw", root.path());
         assert_eq!(own, ["grant a folder inside it"]);
         let cache = Some(gpux_core::CacheDir::at(root.path().join("cache")));
-        let operator = LoadOptions { cache, ..operator("dir=cache:rw") };
+        let load_options = LoadOptions { cache, ..load_options("dir=cache:rw") };
         for (asked, says) in [("./cache:rw", "write to gpux's cache"), ("./cache", "read gpux's cache")] {
-            let (_, faults) = resolve(&dirs(&[asked]), &operator, &ProjectFiles::new(root.path(), false));
+            let (_, faults) = resolve(&dirs(&[asked]), &load_options, &ProjectFiles::new(root.path(), false));
             assert!(faults[0].message.contains(says), "{faults:?}");
         }
     }
@@ -265,7 +269,7 @@ mod tests {
             faults(&grant, "clock", root),
             ["whoever runs the pipeline can pass `--allow env=PATH`", "`A=B` cannot be the name of a variable"]
         );
-        let (grants, _) = resolve(&grant, &operator("env=PATH"), &ProjectFiles::new(root, false));
+        let (grants, _) = resolve(&grant, &load_options("env=PATH"), &ProjectFiles::new(root, false));
         assert_eq!(grants.env.len(), 1);
         assert_eq!(grants.env[0].value, std::env::var("PATH").ok());
     }
@@ -275,7 +279,7 @@ mod tests {
         let grant = WasmGrant { wasi: vec![spanned(Wasi::Random)], ..dirs(&["./assets"]) };
         let missing = [Capability::Models, Capability::Clock];
         assert_eq!(
-            remedy(&grant, &missing, &operator("random"), &["rec"]),
+            remedy(&grant, &missing, &load_options("random"), &["rec"]),
             "add `grant: { models: [rec], wasi: [random, clock], dirs: [./assets:ro] }` to this step in gpux.yml, and \
              run with `--allow clock`"
         );

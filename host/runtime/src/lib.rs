@@ -68,7 +68,7 @@ pub use policy::{AllowedDir, AllowedGrants, ParseGrantsError, Policy};
 pub use runtime::{Runtime, RuntimeBuilder};
 
 pub use gpux_config::{ConfigParser, ConfigurationError};
-pub use gpux_core::files::{Mark, Marks};
+pub use gpux_core::files::{FileVersion, FileVersions};
 pub use gpux_core::{
     CacheDir, ElementType, Kind, Metrics, Outputs, Plan, Port, RunOptions, Tensor, Value, from_json, to_json,
 };

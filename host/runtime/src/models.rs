@@ -92,7 +92,7 @@ fn too_many_threads(spec: &Spec) -> Option<Diagnostic> {
 }
 
 /// Loads the models of a pipeline, each tried in a process of its own the first time.
-pub(super) fn load(spec: &Spec, files: &ProjectFiles, operator: &LoadOptions) -> Result<LoadedModels, GpuxError> {
+pub(super) fn load(spec: &Spec, files: &ProjectFiles, load_options: &LoadOptions) -> Result<LoadedModels, GpuxError> {
     let mut loaded = LoadedModels {
         registry: super::builtins(),
         models: Vec::new(),
@@ -102,44 +102,45 @@ pub(super) fn load(spec: &Spec, files: &ProjectFiles, operator: &LoadOptions) ->
     if spec.models.is_empty() {
         return Ok(loaded);
     }
-    let choices = spec.models.iter().map(|model| provider_choice(model, operator)).collect::<Result<Vec<_>, _>>()?;
-    let wanted: Vec<_> = choices.iter().flat_map(|choice| choice.named().iter().copied()).collect();
-    let SelectedEngine { engine, library, warnings, .. } = engine::select_engine(operator, &wanted)?;
+    let choices =
+        spec.models.iter().map(|model| provider_choice(model, load_options)).collect::<Result<Vec<_>, _>>()?;
+    let wanted: Vec<_> = choices.iter().flat_map(|choice| choice.providers().iter().copied()).collect();
+    let SelectedEngine { engine, library, warnings, .. } = engine::select_engine(load_options, &wanted)?;
     loaded.warnings = warnings;
     for (model, providers) in spec.models.iter().zip(choices) {
         // The files have been checked; this is about one that changed since.
         let changed =
             |error| ModelLoadError::Io { path: model.source.value.clone().into(), source: io::Error::other(error) };
-        let replacement = operator.model_files.iter().find(|(name, _)| *name == model.name.value);
+        let replacement = load_options.model_files.iter().find(|(name, _)| *name == model.name.value);
         let file = if let Some((_, path)) = replacement {
             ModelFile::open(path)?
         } else {
             let (path, file) = files.open(Path::new(&model.source.value)).map_err(changed)?;
             ModelFile::read(path, file)?
         };
-        let mut options = model_options(model, spec, providers, file.digest(), operator)?;
-        let (program, cache) = (operator.program.as_deref(), operator.cache.as_ref());
+        let mut options = model_options(model, spec, providers, file.digest(), load_options)?;
+        let (program, cache) = (load_options.program.as_deref(), load_options.cache.as_ref());
         let trial = Trial {
             program,
             cache,
             file: &file,
             engine: engine.as_ref(),
             library: library.as_deref(),
-            plugins: &operator.engine.provider_libraries,
+            plugins: &load_options.engine.provider_libraries,
         };
         let mut ranking = None;
         if options.providers == ProviderChoice::Fastest {
-            let shapes = operator.providers.shapes.iter().find(|(name, _)| *name == model.name.value);
+            let shapes = load_options.providers.shapes.iter().find(|(name, _)| *name == model.name.value);
             let shapes = shapes.map(|(_, shapes)| shapes.as_slice()).unwrap_or_default();
-            let found = rank_providers(&trial, &options, shapes, operator.providers.measure);
+            let found = rank_providers(&trial, &options, shapes, load_options.providers.measure);
             loaded.warnings.extend(found.warning.clone());
             options.providers = found.choice();
             ranking = Some(found);
         }
         ensure_validated(&trial, &options)?;
         let mut optimization = None;
-        if operator.optimize || gpux_inference::should_optimize(&trial, &options, operator.serving) {
-            match gpux_inference::optimize(&trial, operator.optimize) {
+        if load_options.optimize || gpux_inference::should_optimize(&trial, &options, load_options.serving) {
+            match gpux_inference::optimize(&trial, load_options.optimize) {
                 Ok(made) => optimization = made,
                 Err(error) => loaded.warnings.push(error.to_string()),
             }
@@ -147,7 +148,7 @@ pub(super) fn load(spec: &Spec, files: &ProjectFiles, operator: &LoadOptions) ->
         options.optimized = gpux_inference::cached_graph(&trial);
         let step = Arc::new(ModelStep::load(engine.clone(), Arc::new(file), &options)?);
         if step.provider() != ExecutionProvider::Cpu {
-            provider_options::mark_used(step.file().digest(), operator);
+            provider_options::mark_used(step.file().digest(), load_options);
         }
         loaded.warnings.extend(step.fallbacks().iter().map(ToString::to_string));
         if let Some(Err(reason)) = step.batcher() {
@@ -173,9 +174,9 @@ fn on_providers(engine: &str, providers: impl Iterator<Item = ExecutionProvider>
 }
 
 /// The providers to try: the operator's, else those of gpux.yml.
-fn provider_choice(model: &ModelSpec, operator: &LoadOptions) -> Result<ProviderChoice, ProviderError> {
-    match &operator.providers.names {
-        _ if operator.providers.measure => Ok(ProviderChoice::Fastest),
+fn provider_choice(model: &ModelSpec, load_options: &LoadOptions) -> Result<ProviderChoice, ProviderError> {
+    match &load_options.providers.names {
+        _ if load_options.providers.measure => Ok(ProviderChoice::Fastest),
         Some(provider) => provider.parse(),
         None => model.provider.value.name().parse(),
     }
@@ -187,25 +188,25 @@ fn model_options(
     spec: &Spec,
     providers: ProviderChoice,
     digest: &str,
-    operator: &LoadOptions,
+    load_options: &LoadOptions,
 ) -> Result<ModelOptions, GpuxError> {
     let count = |number: &Spanned<NonZeroU32>| number.value.get() as usize;
     Ok(ModelOptions {
         providers,
-        strict: operator.providers.strict,
-        provider_options: provider_options::for_model(model, spec, digest, operator)?,
+        strict: load_options.providers.strict,
+        provider_options: provider_options::for_model(model, spec, digest, load_options)?,
         instances: model.instances.as_ref().map(count),
         threads: model.threads.as_ref().map(count),
-        batch: batch_options(model, spec, operator),
+        batch: batch_options(model, spec, load_options),
         optimized: None,
     })
 }
 
 /// The model's `batching`, else `serving.batch_size` in a server and
 /// `runtime.batch_size` elsewhere.
-fn batch_options(model: &ModelSpec, spec: &Spec, operator: &LoadOptions) -> BatchOptions {
+fn batch_options(model: &ModelSpec, spec: &Spec, load_options: &LoadOptions) -> BatchOptions {
     let Some(BatchingSpec { max_size, max_delay, pad }) = &model.batching else {
-        let rows = if operator.serving { spec.serving.batch_size } else { spec.runtime.batch_size };
+        let rows = if load_options.serving { spec.serving.batch_size } else { spec.runtime.batch_size };
         return BatchOptions { max_size: rows.get() as usize, ..BatchOptions::default() };
     };
     let max_delay = max_delay.map_or(Duration::ZERO, |delay| delay.0);

@@ -15,7 +15,7 @@ use super::step_factory::{self, StepBuildError, StepFactory};
 use super::warm_up;
 use crate::GpuxError;
 use gpux_config::{Action, ConfigurationError, Diagnostic, Document, Node, Source, Spanned, Spec, StepSpec, Variables};
-use gpux_core::files::{Mark, Marks};
+use gpux_core::files::{FileVersion, FileVersions};
 use gpux_core::{Plan, PlanBuilder, PlannedStep, PortSide, ProjectFiles, Request, WiringError};
 use gpux_inference::{ModelFile, ModelStep};
 use gpux_sandbox::Sandbox;
@@ -31,7 +31,7 @@ pub struct Pipeline {
     pub(super) models: Vec<LoadedModel>,
     pub(super) engine: String,
     pub(super) warnings: Vec<String>,
-    files: Marks,
+    files: FileVersions,
     /// by the names of outputs
     labels: BTreeMap<String, Vec<String>>,
     /// names of outputs
@@ -42,23 +42,23 @@ pub struct Pipeline {
 impl Pipeline {
     /// Opens the pipeline of a folder, a gpux.yml or a name; or a model (.onnx) alone. Every mistake
     /// that can be found without running the pipeline is found here.
-    pub fn open(wanted: &str, operator: &LoadOptions) -> Result<Self, GpuxError> {
+    pub fn open(wanted: &str, load_options: &LoadOptions) -> Result<Self, GpuxError> {
         if is_model(wanted) {
-            return Self::from_model(Path::new(wanted), operator);
+            return Self::from_model(Path::new(wanted), load_options);
         }
         let path = gpux_config::find(wanted, Path::new("."))?;
-        let mark = Mark::of(&path);
-        let (document, spec) = read(&path, operator)?;
-        Self::load(path, mark, &document, spec, operator)
+        let mark = FileVersion::of(&path);
+        let (document, spec) = read(&path, load_options)?;
+        Self::load(path, mark, &document, spec, load_options)
     }
 
     /// Reads the pipeline's file without opening the files that it names.
-    pub fn read_spec(wanted: &str, operator: &LoadOptions) -> Result<Spec, GpuxError> {
-        read(&gpux_config::find(wanted, Path::new("."))?, operator).map(|(_, spec)| spec)
+    pub fn read_spec(wanted: &str, load_options: &LoadOptions) -> Result<Spec, GpuxError> {
+        read(&gpux_config::find(wanted, Path::new("."))?, load_options).map(|(_, spec)| spec)
     }
 
     /// A pipeline whose only step is the model at `path`.
-    pub fn from_model(path: &Path, operator: &LoadOptions) -> Result<Self, GpuxError> {
+    pub fn from_model(path: &Path, load_options: &LoadOptions) -> Result<Self, GpuxError> {
         if !path.is_file() {
             ModelFile::open(path)?;
         }
@@ -66,9 +66,9 @@ impl Pipeline {
         let document =
             Document { source: Source::new(path.display().to_string(), String::new()), root: Node::default() };
         // The operator named this very file, wherever a link leads.
-        let mut operator = operator.clone();
-        operator.policy.outside_files = true;
-        Self::from_spec(path.to_owned(), &document, Spec::for_model(name.into_owned()), &operator)
+        let mut load_options = load_options.clone();
+        load_options.policy.outside_files = true;
+        Self::from_spec(path.to_owned(), &document, Spec::for_model(name.into_owned()), &load_options)
     }
 
     /// The pipeline that `spec` describes. Paths in it are relative to the folder of `path`;
@@ -77,37 +77,37 @@ impl Pipeline {
         path: PathBuf,
         document: &Document,
         spec: Spec,
-        operator: &LoadOptions,
+        load_options: &LoadOptions,
     ) -> Result<Self, GpuxError> {
-        let mark = Mark::of(&path);
-        Self::load(path, mark, document, spec, operator)
+        let mark = FileVersion::of(&path);
+        Self::load(path, mark, document, spec, load_options)
     }
 
     /// `mark` is that of `path` before it was read.
     fn load(
         path: PathBuf,
-        mark: Mark,
+        mark: FileVersion,
         document: &Document,
         spec: Spec,
-        operator: &LoadOptions,
+        load_options: &LoadOptions,
     ) -> Result<Self, GpuxError> {
-        let mut operator = operator.clone();
-        let mut warnings: Vec<_> = operator.drop_unusable_cache().into_iter().collect();
-        let operator = &operator;
+        let mut load_options = load_options.clone();
+        let mut warnings: Vec<_> = load_options.drop_unusable_cache().into_iter().collect();
+        let load_options = &load_options;
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        let files = ProjectFiles::new(folder, operator.policy.outside_files);
+        let files = ProjectFiles::new(folder, load_options.policy.outside_files);
         let report_all =
             |found: Vec<Diagnostic>| GpuxError::from(ConfigurationError::new(document.source.clone(), found));
         let report = |found: Vec<Diagnostic>| if found.is_empty() { Ok(()) } else { Err(report_all(found)) };
 
         let has_components = spec.pipeline.iter().any(|step| matches!(step.action, Action::Wasm(_)));
-        let sandbox = has_components.then(|| operator.sandbox()).transpose()?;
+        let sandbox = has_components.then(|| load_options.sandbox()).transpose()?;
         warnings.extend(sandbox.as_ref().and_then(Sandbox::warning).map(str::to_owned));
         let mut missing = models::check(&spec, &files);
         missing.extend(provider_options::check(&document.root, &spec));
         if !missing.is_empty() {
             // Without its models the pipeline cannot be connected, but its other steps can be made.
-            let mut factory = StepFactory::new(operator, &files, Arc::new(super::builtins()), sandbox.as_ref());
+            let mut factory = StepFactory::new(load_options, &files, Arc::new(super::builtins()), sandbox.as_ref());
             let steps = spec.pipeline.iter().filter(|step| !matches!(step.action, Action::Model(_)));
             for error in steps.filter_map(|step| factory.build(step).err()) {
                 match error {
@@ -118,8 +118,8 @@ impl Pipeline {
         }
         report(missing)?;
 
-        let loaded = models::load(&spec, &files, operator)?;
-        let mut factory = StepFactory::new(operator, &files, Arc::new(loaded.registry.clone()), sandbox.as_ref());
+        let loaded = models::load(&spec, &files, load_options)?;
+        let mut factory = StepFactory::new(load_options, &files, Arc::new(loaded.registry.clone()), sandbox.as_ref());
         let (labels, faults) = match labels::read(&spec, &files) {
             Ok(labels) => (labels, Vec::new()),
             Err(faults) => (BTreeMap::new(), faults),
@@ -163,7 +163,7 @@ impl Pipeline {
 
     /// Every file that it was made from: gpux.yml, models with what lies beside them, components,
     /// labels, tokenizers, and those that were looked for in vain; each as it was before it was read.
-    pub const fn files(&self) -> &Marks {
+    pub const fn files(&self) -> &FileVersions {
         &self.files
     }
 
@@ -248,9 +248,9 @@ pub fn is_model(wanted: &str) -> bool {
     Path::new(wanted).extension().is_some_and(|extension| extension.eq_ignore_ascii_case("onnx"))
 }
 
-fn read(path: &Path, operator: &LoadOptions) -> Result<(Document, Spec), GpuxError> {
-    let variables = Variables::from_environment(operator.policy.env.iter().cloned());
-    Ok(gpux_config::load(path, operator.policy.outside_files, &variables, &check_step)?)
+fn read(path: &Path, load_options: &LoadOptions) -> Result<(Document, Spec), GpuxError> {
+    let variables = Variables::from_environment(load_options.policy.env.iter().cloned());
+    Ok(gpux_config::load(path, load_options.policy.outside_files, &variables, &check_step)?)
 }
 
 /// The tag and the options of a built-in step, against the registry.

@@ -63,26 +63,26 @@ pub(super) fn for_model(
     model: &ModelSpec,
     spec: &Spec,
     digest: &str,
-    operator: &LoadOptions,
+    load_options: &LoadOptions,
 ) -> Result<ProviderOptions, OptionError> {
     let mut options = ProviderOptions::default();
     for (name, value) in &model.options {
         options.set(&[], name, value, OptionSource::File)?;
     }
-    for (name, value) in &operator.providers.options {
+    for (name, value) in &load_options.providers.options {
         options.set(&[], name, value, OptionSource::Operator)?;
     }
     if let Some(memory) = spec.runtime.gpu.memory {
         options.limit_memory(memory.0);
     }
-    let folder = operator.cache.as_ref().map(|cache| cache.root().join(FOLDER).join(folder_name(digest)));
+    let folder = load_options.cache.as_ref().map(|cache| cache.root().join(FOLDER).join(folder_name(digest)));
     options.set_cache_folder(folder.as_deref());
     Ok(options)
 }
 
 /// Marks the provider's files of this model as used, and evicts the least recently used beyond the limit.
-pub(super) fn mark_used(digest: &str, operator: &LoadOptions) {
-    if let Some(cache) = &operator.cache {
+pub(super) fn mark_used(digest: &str, load_options: &LoadOptions) {
+    if let Some(cache) = &load_options.cache {
         cache.used(FOLDER, folder_name(digest), LIMIT);
     }
 }

@@ -121,7 +121,7 @@ impl Runtime {
         N: Into<String>,
         V: Into<Value>,
     {
-        self.run(named(inputs))
+        self.run(to_named_values(inputs))
     }
 
     /// Runs requests one after the other; each has its own result.
@@ -162,7 +162,7 @@ impl Runtime {
     {
         let options =
             BenchmarkOptions { runs: num_runs, warmup: warmup_runs, timeout: self.timeout(), cancelled: None };
-        Ok(self.plan().benchmark(&named(inputs), options)?.total)
+        Ok(self.plan().benchmark(&to_named_values(inputs), options)?.total)
     }
 
     /// The metadata of the (first) model; `None` for a pipeline without one.
@@ -208,6 +208,6 @@ impl Runtime {
     pub fn cleanup(self) {}
 }
 
-fn named<N: Into<String>, V: Into<Value>>(inputs: impl IntoIterator<Item = (N, V)>) -> Vec<(String, Value)> {
+fn to_named_values<N: Into<String>, V: Into<Value>>(inputs: impl IntoIterator<Item = (N, V)>) -> Vec<(String, Value)> {
     inputs.into_iter().map(|(name, value)| (name.into(), value.into())).collect()
 }

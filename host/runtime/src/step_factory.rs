@@ -9,12 +9,12 @@ use serde_json::Value as Json;
 use super::load_options::LoadOptions;
 use super::{grants, limits};
 use gpux_config::{Action, Diagnostic, Instances, Node, Spanned, StepSpec, WasmSpec, Wiring};
-use gpux_core::{BuildError, FileError, Names, ProjectFiles, Registry, Site, Step};
-use gpux_sandbox::{Limits, LoadRequest, Refusal, Sandbox, SandboxError};
+use gpux_core::{BuildError, FileError, Names, OptionOrigin, ProjectFiles, Registry, Step};
+use gpux_sandbox::{ComponentConfig, Limits, Refusal, Sandbox, SandboxError};
 
 /// Builds the steps of one pipeline.
 pub(super) struct StepFactory<'a> {
-    pub(super) operator: &'a LoadOptions,
+    pub(super) load_options: &'a LoadOptions,
     pub(super) files: &'a ProjectFiles,
     /// built-in steps and models
     pub(super) registry: Arc<Registry>,
@@ -42,12 +42,12 @@ impl From<Vec<Diagnostic>> for StepBuildError {
 
 impl<'a> StepFactory<'a> {
     pub(super) fn new(
-        operator: &'a LoadOptions,
+        load_options: &'a LoadOptions,
         files: &'a ProjectFiles,
         registry: Arc<Registry>,
         sandbox: Option<&'a Sandbox>,
     ) -> Self {
-        Self { operator, files, registry, sandbox, components: HashMap::new(), warnings: Vec::new() }
+        Self { load_options, files, registry, sandbox, components: HashMap::new(), warnings: Vec::new() }
     }
 
     /// Builds a step, or returns every mistake in it.
@@ -64,15 +64,15 @@ impl<'a> StepFactory<'a> {
 
     fn component(&mut self, wasm: &WasmSpec) -> Result<Arc<dyn Step>, StepBuildError> {
         let mut faults = Vec::new();
-        let limits = limits::resolve(&wasm.limits, &self.operator.policy.ceiling).unwrap_or_else(|above| {
+        let limits = limits::resolve(&wasm.limits, &self.load_options.policy.ceiling).unwrap_or_else(|above| {
             faults.extend(above);
             Limits::default()
         });
-        let (grants, denied) = grants::resolve(&wasm.grant, self.operator, self.files);
+        let (grants, denied) = grants::resolve(&wasm.grant, self.load_options, self.files);
         faults.extend(denied);
         let path = &wasm.component;
         if !self.components.contains_key(&path.value) {
-            match self.files.read(Path::new(&path.value), self.operator.policy.ceiling.component_size as u64) {
+            match self.files.read(Path::new(&path.value), self.load_options.policy.ceiling.component_size as u64) {
                 Ok(bytes) => {
                     self.components.insert(path.value.clone(), bytes);
                 }
@@ -96,14 +96,9 @@ impl<'a> StepFactory<'a> {
             }
             return Err(faults.into());
         }
-        let request = LoadRequest {
-            options: wasm.options.to_json(),
-            limits,
-            grants,
-            registry: self.registry.clone(),
-            reuse: wasm.instances == Instances::Reuse,
-        };
-        let step = sandbox.load(bytes, &request).map_err(|error| match error {
+        let reuse = wasm.instances == Instances::Reuse;
+        let config = ComponentConfig { options: wasm.options.to_json(), limits, grants, reuse };
+        let step = sandbox.load(bytes, config, &self.registry).map_err(|error| match error {
             machine if machine.is_environment() => StepBuildError::Environment(machine),
             SandboxError::Imports(refusals) => self.import_diagnostics(&refusals, wasm).into(),
             other => component_diagnostics(&other, wasm).into(),
@@ -114,7 +109,7 @@ impl<'a> StepFactory<'a> {
 
     fn import_diagnostics(&self, refusals: &[Refusal], wasm: &WasmSpec) -> Vec<Diagnostic> {
         let models: Vec<_> = self.registry.model_names().collect();
-        grants::import_diagnostics(refusals, wasm, self.operator, &models)
+        grants::import_diagnostics(refusals, wasm, self.load_options, &models)
     }
 }
 
@@ -170,7 +165,7 @@ fn builtin(
         Json::Null => Json::Object(serde_json::Map::new()),
         json => json,
     };
-    (builtin.build)(json, &Site::Pipeline(files)).map_err(|error| vec![build_diagnostic(error, tag, options)])
+    (builtin.build)(json, &OptionOrigin::Pipeline(files)).map_err(|error| vec![build_diagnostic(error, tag, options)])
 }
 
 fn build_diagnostic(error: BuildError, tag: &Spanned<String>, options: &Node) -> Diagnostic {

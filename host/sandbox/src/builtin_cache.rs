@@ -5,7 +5,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use super::log::sanitize;
 use super::{bounded_json, schema};
-use gpux_core::{Registry, Site, Step, closest};
+use gpux_core::{OptionOrigin, Registry, Step, closest};
 
 /// Built-in steps that a component has used, ready to run: checking and reading options costs
 /// more than many a step.
@@ -47,7 +47,7 @@ impl BuiltinCache {
         if let Some(fault) = schema::faults(&validator, &parsed).first() {
             return Err(format!("the options of `{name}` do not fit: {}", fault.message));
         }
-        let step: Arc<dyn Step> = (builtin.build)(parsed, &Site::Component)
+        let step: Arc<dyn Step> = (builtin.build)(parsed, &OptionOrigin::Component)
             .map_err(|error| format!("the options of `{name}` cannot work: {error}"))?
             .into();
         if options.len() <= MAX_OPTIONS_SIZE {

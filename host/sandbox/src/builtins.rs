@@ -119,7 +119,7 @@ impl State {
         let mut given = Vec::with_capacity(values.len());
         for (port, value) in signature.outputs.iter().zip(values) {
             let value = match value {
-                Value::Tensor(tensor) => types::Value::Tensor(self.hold(tensor)?),
+                Value::Tensor(tensor) => types::Value::Tensor(self.insert_tensor(tensor)?),
                 Value::Text(text) => {
                     self.check_crossing_with(&mut copied, text.len())?;
                     types::Value::Text(text.as_ref().to_owned())

@@ -8,12 +8,12 @@ use std::time::Instant;
 
 use wasmtime::{Config, Enabled, Engine, OptLevel, PoolingAllocationConfig};
 
-use super::clock::EpochTicker;
 use super::component::CompiledComponent;
 use super::error::SandboxError;
 use super::limits::Limits;
 use super::native_code::NativeCode;
 use super::slot_pool::SlotPool;
+use super::time_budget::EpochTicker;
 use gpux_core::threads;
 
 /// Memory of a slot that stays mapped from one request to the next. With `pagemap_scan`, only the

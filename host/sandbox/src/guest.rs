@@ -4,7 +4,6 @@ use crossbeam_queue::ArrayQueue;
 use wasmtime::Store;
 
 use super::bindings::{InputValue, NamedInput, types};
-use super::clock::Clock;
 use super::engine::{IdlePermit, SlotPermit};
 use super::failure::{StopReason, failure};
 use super::guest_output;
@@ -13,6 +12,7 @@ use super::linked_component::{LinkedComponent, Process};
 use super::log::LogTail;
 use super::model_context::ModelContext;
 use super::state::{Phase, State};
+use super::time_budget::TimeBudget;
 use gpux_core::{Context, Signature, StepFailure, Tensor, Value};
 
 /// A component, ready for requests.
@@ -60,7 +60,7 @@ impl Guest {
             return GuestResult { outcome: Err(StepFailure::Timeout), memory_peak: 0, log: Vec::new() };
         };
         // No wait for a slot is the guest's time.
-        let clock = Clock::start("time", limits.time, context.deadline);
+        let clock = TimeBudget::start("time", limits.time, context.deadline);
         let _running = self.linked.running();
         // Dropped behind the instance, which keeps its slot until then.
         let model_context = self.linked.model_context(context);
@@ -97,7 +97,7 @@ impl Guest {
     fn instance(
         &self,
         found: InstanceSource,
-        clock: Clock,
+        clock: TimeBudget,
     ) -> Result<GuestInstance, (StepFailure, Store<State>, SlotPermit)> {
         let slot = match found {
             InstanceSource::Idle(mut instance) => {

@@ -212,15 +212,15 @@ mod tests {
 
     use wasmtime::component::Resource;
 
-    use super::super::clock::Clock;
-    use super::super::grants::Grants;
+    use super::super::config::ComponentConfig;
     use super::super::state::{Capabilities, Phase};
+    use super::super::time_budget::TimeBudget;
     use super::*;
 
     /// What comes of lending `tensor` so many times in one call, under the default limits.
     fn lend(tensor: Tensor, times: usize) -> Option<String> {
-        let capabilities = Capabilities::new(Limits::default(), Grants::default(), Arc::default()).unwrap();
-        let clock = Clock::start("time", Duration::from_mins(1), None);
+        let capabilities = Capabilities::new(&ComponentConfig::default(), Arc::default()).unwrap();
+        let clock = TimeBudget::start("time", Duration::from_mins(1), None);
         let mut state = State::new(Arc::new(capabilities), Phase::Request, clock);
         let handle = state.lend(tensor).unwrap().rep();
         let value = |name: usize| types::NamedLentValue {

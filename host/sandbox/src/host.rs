@@ -14,7 +14,7 @@ type Answer<T> = wasmtime::Result<Result<T, String>>;
 impl State {
     fn made(&mut self, made: Result<Tensor, TensorError>) -> Answer<Resource<Tensor>> {
         Ok(match made {
-            Ok(tensor) => Ok(self.hold(tensor)?),
+            Ok(tensor) => Ok(self.insert_tensor(tensor)?),
             Err(error) => Err(error.to_string()),
         })
     }

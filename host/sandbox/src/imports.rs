@@ -33,7 +33,7 @@ pub(super) enum Interface {
 }
 
 impl Interface {
-    pub(super) fn named(import: &str) -> Self {
+    pub(super) fn from_name(import: &str) -> Self {
         let (name, version) = import.split_once('@').unwrap_or((import, ""));
         if let Some(name) = name.strip_prefix("wasi:") {
             return Self::wasi(name, version);
@@ -63,7 +63,7 @@ impl Interface {
         if !version.starts_with("0.2.") {
             return Self::Other("is of another version of WASI; this gpux speaks 0.2");
         }
-        wasi::WasiInterface::named(name).map_or(
+        wasi::WasiInterface::from_name(name).map_or(
             Self::Other("a step never gets; of WASI there are clocks, random, filesystem, cli and io"),
             Self::Wasi,
         )
@@ -93,7 +93,7 @@ pub(super) fn refusals(imports: &[Import], grants: &Grants) -> Vec<Refusal> {
     let mut habit = Vec::new();
     let mut wasi = grants.any_wasi();
     for import in imports {
-        match Interface::named(&import.name) {
+        match Interface::from_name(&import.name) {
             Interface::Types | Interface::Log | Interface::Builtins => {}
             Interface::Other(why) => refuse(RefusalReason::Never(why.into()), import),
             Interface::Wasi(interface) => match interface.capability {
@@ -123,9 +123,11 @@ pub(super) fn refusals(imports: &[Import], grants: &Grants) -> Vec<Refusal> {
 /// What is granted without need: no import asks for it.
 pub(super) fn unused(imports: &[Import], grants: &Grants) -> Vec<Capability> {
     let asked = |capability| {
-        imports.iter().any(|import| import.called && Interface::named(&import.name).capability() == Some(capability))
+        imports
+            .iter()
+            .any(|import| import.called && Interface::from_name(&import.name).capability() == Some(capability))
     };
-    let any_wasi = imports.iter().any(|import| matches!(Interface::named(&import.name), Interface::Wasi(_)));
+    let any_wasi = imports.iter().any(|import| matches!(Interface::from_name(&import.name), Interface::Wasi(_)));
     let unused = |capability: &Capability| {
         grants.allows(*capability) && if *capability == Capability::Stdio { !any_wasi } else { !asked(*capability) }
     };
@@ -141,7 +143,7 @@ pub(super) fn link(linker: &mut Linker<State>, imports: &[Import], grants: &Gran
     // A composed component may import an interface in two versions, which are one here.
     linker.allow_shadowing(true);
     for import in imports {
-        let added = match Interface::named(&import.name) {
+        let added = match Interface::from_name(&import.name) {
             Interface::Types => {
                 types::add_to_linker::<State, HasState>(linker, |state| state).and_then(|()| zero_copy::link(linker))
             }

@@ -98,7 +98,7 @@ pub struct Need {
 fn asks(imports: &[Import], capability: Capability) -> impl Iterator<Item = &Import> {
     imports
         .iter()
-        .filter(move |import| import.called && Interface::named(&import.name).capability() == Some(capability))
+        .filter(move |import| import.called && Interface::from_name(&import.name).capability() == Some(capability))
 }
 
 fn needs(imports: &[Import]) -> Vec<Need> {

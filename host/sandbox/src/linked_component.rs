@@ -7,14 +7,14 @@ use wasmtime::component::{ComponentExportIndex, ComponentNamedList, Instance, In
 use wasmtime::{Store, UpdateDeadline};
 
 use super::bindings::{NamedInput, step, types};
-use super::clock::{Clock, TickerGuard};
 use super::component::{CompiledComponent, StepExports};
 use super::engine::{IdlePermit, SandboxEngine, SlotPermit};
 use super::error::SandboxError;
 use super::model_context::ModelContext;
 use super::model_wait::ModelWait;
 use super::state::{Capabilities, Phase, State};
-use gpux_core::{Context, Waits};
+use super::time_budget::{TickerGuard, TimeBudget};
+use gpux_core::{Context, WaitObserver};
 
 /// A compiled component with everything that one of its sandboxes needs.
 pub(super) struct LinkedComponent {
@@ -52,7 +52,7 @@ impl LinkedComponent {
     }
 
     /// An empty sandbox whose guest must be done by `clock`. It needs a slot, for as long as it is there.
-    pub(super) fn store(&self, phase: Phase, clock: Clock) -> Store<State> {
+    pub(super) fn store(&self, phase: Phase, clock: TimeBudget) -> Store<State> {
         let mut store = Store::new(&self.engine.wasmtime, State::new(self.capabilities.clone(), phase, clock));
         store.limiter(|state| &mut state.meter);
         store.epoch_deadline_callback(|store| {
@@ -79,8 +79,9 @@ impl LinkedComponent {
         if self.capabilities.grants.models.is_empty() {
             return ModelContext::default();
         }
-        let report =
-            |waits: &Arc<dyn Waits>| -> Arc<dyn Waits> { Arc::new(ModelWait::new(waits.clone(), self.engine.clone())) };
+        let report = |waits: &Arc<dyn WaitObserver>| -> Arc<dyn WaitObserver> {
+            Arc::new(ModelWait::new(waits.clone(), self.engine.clone()))
+        };
         ModelContext { priority: context.priority, waits: context.waits.as_ref().map(report) }
     }
 

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use serde_json::Value;
 
 use super::component::{CompiledComponent, ComponentKind};
+use super::config::ComponentConfig;
 use super::engine::SandboxEngine;
 use super::error::SandboxError;
 use super::grants::Grants;
@@ -49,22 +50,6 @@ impl Default for SandboxOptions {
         let cores = std::thread::available_parallelism().map_or(4, usize::from);
         Self { cache: None, ceiling: Limits::default(), slots: (4 * cores).clamp(16, 256) as u32, program: None }
     }
-}
-
-/// What one step of a pipeline says about the component behind it.
-#[derive(Clone, Default)]
-pub struct LoadRequest {
-    /// the component's options, an object; `null` for none
-    pub options: Value,
-    /// what it may use; capped by the operator's ceiling
-    pub limits: Limits,
-    /// what it may reach
-    pub grants: Grants,
-    /// the built-in steps that it may call, and the models that a grant may name
-    pub registry: Arc<Registry>,
-    /// whether an instance serves further requests, until its first error: faster where it is
-    /// large, but what one request leaves in it the next can see
-    pub reuse: bool,
 }
 
 /// Runs any number of components: it holds an engine, a pool of sandboxes, the thread that ticks
@@ -129,59 +114,65 @@ impl Sandbox {
 
     /// What of a component's imports `grants` leave out.
     pub fn refusals(&self, bytes: &[u8], grants: &Grants) -> Result<Vec<Refusal>, SandboxError> {
-        let (options, registry) = (or_empty(&Value::Null), Arc::default());
         // Meanwhile it gets nothing: what `grants` ask for may not be allowed.
-        let nothing = Grants::default();
-        let request =
-            PrepareRequest { bytes, options: &options, limits: &self.0.ceiling, grants: &nothing, registry: &registry };
+        let config = ComponentConfig { limits: self.0.ceiling.clone(), ..ComponentConfig::default() };
+        let request = PrepareRequest { bytes, config: &config, registry: &Arc::default() };
         Ok(imports::refusals(&self.prepare(&request)?.facts.imports, grants))
     }
 
     /// Makes a step of a component (or of a core module that carries its contract): asks it for its
     /// schema, checks the options against that, configures it, checks its signature, and keeps it
-    /// as it is then for every request. What came of that is remembered in the cache.
-    pub fn load(&self, bytes: &[u8], request: &LoadRequest) -> Result<ComponentStep, SandboxError> {
-        let LoadRequest { options, limits, grants, registry, reuse } = request;
-        if let Some(name) = grants.models.iter().find(|name| registry.model(name).is_none()) {
+    /// as it is then for every request. What came of that is remembered in the cache. `registry` has the built-in
+    /// steps that it may call, and the models that a grant may name.
+    pub fn load(
+        &self,
+        bytes: &[u8],
+        mut config: ComponentConfig,
+        registry: &Arc<Registry>,
+    ) -> Result<ComponentStep, SandboxError> {
+        if let Some(name) = config.grants.models.iter().find(|name| registry.model(name).is_none()) {
             let models = registry.model_names().map(str::to_owned).collect();
             return Err(SandboxError::UnknownModel { name: name.clone(), models });
         }
-        let (limits, options) = (limits.capped(&self.0.ceiling), or_empty(options));
-        let request = PrepareRequest { bytes, options: &options, limits: &limits, grants, registry };
+        if config.options.is_null() {
+            config.options = ComponentConfig::default().options;
+        }
+        config.limits = config.limits.capped(&self.0.ceiling);
+        let request = PrepareRequest { bytes, config: &config, registry };
         let (PreparedComponent { facts, described, ready }, compiled) = self.prepare_and_load(&request)?;
         let ConfiguredComponent { signature, start, .. } = ready?;
-        let capabilities = Capabilities::new(limits, grants.clone(), registry.clone())?;
+        let capabilities = Capabilities::new(&config, registry.clone())?;
         let linked = LinkedComponent::new(self.0.engine.clone(), compiled, capabilities)?;
-        let text = (start != Start::Snapshot).then(|| options.to_string());
+        let text = (start != Start::Snapshot).then(|| config.options.to_string());
         let signature = match &text {
-            Some(options) if grants.any_wasi() => prepare::signature(&linked, options)?,
+            Some(options) if config.grants.any_wasi() => prepare::signature(&linked, options)?,
             _ => signature,
         };
         // One for each worker at most.
-        let reused = if *reuse { self.0.engine.cores } else { 0 };
+        let reused = if config.reuse { self.0.engine.cores } else { 0 };
         let guest = Guest::new(linked, signature, text, reused);
         Ok(ComponentStep {
             _home: self.0.clone(),
             guest,
             facts,
             summary: described.map(|described| described.summary).unwrap_or_default(),
-            options,
+            options: config.options,
             start,
-            reuse: *reuse,
+            reuse: config.reuse,
         })
     }
 
     /// Everything about a component that can be known without a pipeline. Without `options`, its
     /// signature is known only if it needs none.
     pub fn inspect(&self, bytes: &[u8], options: Option<&Value>) -> Result<ComponentInfo, SandboxError> {
-        let given = or_empty(options.unwrap_or(&Value::Null));
         // To be described it may import everything that can be granted. It finds no model, no
         // folder and no variable; a clock and random numbers show it nothing of this machine.
         let grants =
             Grants { models: vec![String::new()], clock: true, random: true, stdio: true, ..Grants::default() };
-        let registry = Arc::default();
-        let request =
-            PrepareRequest { bytes, options: &given, limits: &self.0.ceiling, grants: &grants, registry: &registry };
+        let defaults = ComponentConfig::default();
+        let given = options.filter(|options| !options.is_null()).cloned().unwrap_or(defaults.options);
+        let config = ComponentConfig { options: given, limits: self.0.ceiling.clone(), grants, ..defaults };
+        let request = PrepareRequest { bytes, config: &config, registry: &Arc::default() };
         Ok(ComponentInfo::of(self.prepare(&request)?, options.is_some()))
     }
 
@@ -221,7 +212,7 @@ impl Sandbox {
 
     /// Where the result of this order is kept, if there is a cache.
     fn snapshot_cache(&self, request: &PrepareRequest<'_>) -> Result<Option<SnapshotCache>, SandboxError> {
-        let limit = request.limits.component_size;
+        let limit = request.config.limits.component_size;
         if request.bytes.len() > limit {
             return Err(SandboxError::Limit(exceeded("component_size", size_text(limit))));
         }
@@ -263,8 +254,4 @@ fn no_folder(error: &std::io::Error) -> SandboxError {
         CacheDir::VARIABLE,
         std::env::temp_dir().display()
     ))
-}
-
-fn or_empty(options: &Value) -> Value {
-    if options.is_null() { Value::Object(serde_json::Map::new()) } else { options.clone() }
 }

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use gpux_core::{Context, Waits};
+use gpux_core::{Context, WaitObserver};
 
 /// Priority and wait callbacks of the request that a guest works for.
 #[derive(Clone, Default)]
 pub(super) struct ModelContext {
     pub(super) priority: i32,
-    pub(super) waits: Option<Arc<dyn Waits>>,
+    pub(super) waits: Option<Arc<dyn WaitObserver>>,
 }
 
 impl ModelContext {

@@ -4,13 +4,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::engine::{IdlePermit, SandboxEngine};
-use gpux_core::Waits;
+use gpux_core::WaitObserver;
 
 /// Reports waits only while it holds an idle permit: the thread that takes over meanwhile may need a
 /// sandbox, and must find a free slot. The permit stays until the request ends, because that thread goes
 /// on working when the guest resumes.
 pub(super) struct ModelWait {
-    waits: Arc<dyn Waits>,
+    waits: Arc<dyn WaitObserver>,
     engine: Arc<SandboxEngine>,
     state: Mutex<WaitState>,
 }
@@ -23,7 +23,7 @@ struct WaitState {
 }
 
 impl ModelWait {
-    pub(super) fn new(waits: Arc<dyn Waits>, engine: Arc<SandboxEngine>) -> Self {
+    pub(super) fn new(waits: Arc<dyn WaitObserver>, engine: Arc<SandboxEngine>) -> Self {
         Self { waits, engine, state: Mutex::default() }
     }
 
@@ -32,7 +32,7 @@ impl ModelWait {
     }
 }
 
-impl Waits for ModelWait {
+impl WaitObserver for ModelWait {
     fn begin(&self) {
         let mut state = self.state();
         state.permit = state.permit.take().or_else(|| self.engine.idle_permit());

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use wasmtime::component::Resource;
 
 use super::builtin_cache::BuiltinCache;
-use super::clock::Clock;
+use super::config::ComponentConfig;
 use super::error::SandboxError;
 use super::failure::StopReason;
 use super::grants::Grants;
@@ -14,6 +14,7 @@ use super::log::LogTail;
 use super::model_context::ModelContext;
 use super::resource_meter::ResourceMeter;
 use super::tensor_table::{TensorEntry, TensorTable, cost};
+use super::time_budget::TimeBudget;
 use super::wasi_state::{GrantedFolders, Wasi};
 use gpux_core::{Registry, StepFailure, Tensor};
 
@@ -29,7 +30,8 @@ pub(super) struct Capabilities {
 
 impl Capabilities {
     /// Opens the granted folders.
-    pub(super) fn new(limits: Limits, mut grants: Grants, registry: Arc<Registry>) -> Result<Self, SandboxError> {
+    pub(super) fn new(config: &ComponentConfig, registry: Arc<Registry>) -> Result<Self, SandboxError> {
+        let (limits, mut grants) = (config.limits.clone(), config.grants.clone());
         let folders = GrantedFolders::open(&mut grants)?;
         Ok(Self { limits, grants, folders, registry, builtins: BuiltinCache::default() })
     }
@@ -52,7 +54,7 @@ pub(super) struct State {
     pub(super) capabilities: Arc<Capabilities>,
     pub(super) phase: Phase,
     pub(super) meter: ResourceMeter,
-    pub(super) clock: Clock,
+    pub(super) clock: TimeBudget,
     pub(super) model_context: ModelContext,
     pub(super) handles: TensorTable,
     pub(super) log: LogTail,
@@ -63,7 +65,7 @@ pub(super) struct State {
 }
 
 impl State {
-    pub(super) fn new(capabilities: Arc<Capabilities>, phase: Phase, clock: Clock) -> Self {
+    pub(super) fn new(capabilities: Arc<Capabilities>, phase: Phase, clock: TimeBudget) -> Self {
         Self {
             meter: ResourceMeter::new(&capabilities.limits),
             log: LogTail::new(capabilities.limits.log),
@@ -78,7 +80,7 @@ impl State {
     }
 
     /// For the next request of the same instance.
-    pub(super) fn renew(&mut self, clock: Clock) {
+    pub(super) fn renew(&mut self, clock: TimeBudget) {
         self.clock = clock;
         self.calls = 0;
         self.log = LogTail::new(self.capabilities.limits.log);
@@ -105,7 +107,7 @@ impl State {
     }
 
     /// A handle to a tensor that the guest made, or had made.
-    pub(super) fn hold(&mut self, tensor: Tensor) -> Result<Resource<Tensor>, StopReason> {
+    pub(super) fn insert_tensor(&mut self, tensor: Tensor) -> Result<Resource<Tensor>, StopReason> {
         self.check_handle_limit()?;
         let charged = cost(&tensor);
         self.meter.charge(charged)?;

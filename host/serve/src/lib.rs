@@ -14,7 +14,7 @@ mod protocol;
 mod settings;
 
 #[doc(hidden)]
-pub use edge::listener::Unconnected;
+pub use edge::listener::InMemoryServer;
 pub use edge::listener::{Event, ListenError, ShutdownOutcome, serve};
 pub use edge::tls::TlsError;
 pub use engine::error::ServeError;

@@ -8,12 +8,12 @@ use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 
 use crate::value_difference::Tolerance;
-use gpux_config::{ConfigurationError, Diagnostic, Document, Form, LoadError, Node, Span};
+use gpux_config::{ConfigurationError, Diagnostic, Document, FileKind, LoadError, Node, Span};
 
 /// The file that makes a folder a case.
 pub(crate) const CASE_FILE: &str = "case.yml";
 
-const FORM: Form = Form { name: CASE_FILE, start: "start with `inputs:`; `gpux test --bless` writes the rest" };
+const FORM: FileKind = FileKind { name: CASE_FILE, start: "start with `inputs:`; `gpux test --bless` writes the rest" };
 
 /// The schema of a mapping whose content another module reads.
 type AnyMapping = Option<serde_json::Map<String, serde_json::Value>>;

@@ -10,7 +10,7 @@ use serde::de::DeserializeOwned;
 use super::file::Case;
 use super::metadata;
 use gpux_config::{ConfigurationError, Diagnostic, Node, Spanned};
-use gpux_core::{Context, ElementType, Kind, Port, ProjectFiles, Site, TensorKind, Value, from_json, from_npy};
+use gpux_core::{Context, ElementType, Kind, OptionOrigin, Port, ProjectFiles, TensorKind, Value, from_json, from_npy};
 
 /// The largest file of a case, in bytes.
 const MAX_FILE: u64 = 512 << 20;
@@ -163,7 +163,7 @@ impl Reader<'_> {
         if let Some(channels) = &image.channels {
             options.insert("channels".to_owned(), channels.as_str().into());
         }
-        let step = (decode.build)(options.into(), &Site::Component)?;
+        let step = (decode.build)(options.into(), &OptionOrigin::Component)?;
         let bytes = Value::from(self.bytes(&image.image)?);
         let decoded = step.run(vec![Some(bytes)], &mut Context::default())?;
         Ok(decoded.into_iter().next().ok_or("no image came out")?)

@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::Arguments;
 use crate::exit::Exit;
-use crate::operator::{no_component, read_component};
+use crate::load_arguments::{no_component, read_component};
 use crate::printer::{Printer, pretty, size};
 use gpux_sandbox::SandboxError;
 
@@ -20,7 +20,7 @@ pub(super) fn main(path: &Path, arguments: &Arguments, printer: Printer) -> Exit
 fn build(path: &Path, arguments: &Arguments, printer: Printer) -> Result<String, Exit> {
     let wrong = |why: String| printer.fail("ConfigurationError", &format!("{}: {why}", path.display()), Exit::Usage);
     let no_step = |error: SandboxError| no_component(path, error, printer);
-    let operator = arguments.operator.operator().map_err(|error| printer.error(&error))?;
+    let operator = arguments.load.options().map_err(|error| printer.error(&error))?;
     let bytes = read_component(path, &operator, printer)?;
     let sandbox = operator.sandbox().map_err(no_step)?;
     let inspect = |bytes: &[u8]| match sandbox.inspect(bytes, None).map_err(no_step)?.problem {

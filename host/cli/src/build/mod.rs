@@ -12,8 +12,8 @@ use clap::Args;
 pub(super) use step::build_step;
 
 use super::exit::Exit;
+use super::load_arguments::{LoadArguments, PipelineArguments};
 use super::nodes;
-use super::operator::{OperatorArguments, PipelineArguments};
 use super::printer::{Printer, counted, duration, pretty};
 use gpux::GpuxError;
 use gpux::{LoadOptions, Pipeline};
@@ -64,7 +64,7 @@ pub(super) struct Arguments {
     change: model_change::ChangeArguments,
 
     #[command(flatten)]
-    operator: OperatorArguments,
+    load: LoadArguments,
 
     /// Say more: of a step's build, everything it prints; of a pipeline, where the nodes of its models run
     #[arg(long)]
@@ -96,15 +96,15 @@ pub(super) fn main(arguments: &Arguments) -> Exit {
 
 fn pipeline(arguments: &Arguments, printer: Printer) -> Exit {
     let start = Instant::now();
-    let operator = arguments.operator.operator().map(|mut operator| {
-        operator.optimize = !arguments.no_optimize;
+    let load_options = arguments.load.options().map(|mut load_options| {
+        load_options.optimize = !arguments.no_optimize;
         if arguments.measure {
-            operator.providers.shapes = shapes(arguments, &operator);
-            operator.providers.measure = true;
+            load_options.providers.shapes = shapes(arguments, &load_options);
+            load_options.providers.measure = true;
         }
-        operator
+        load_options
     });
-    let pipeline = match operator.and_then(|operator| arguments.pipeline.open_as(operator, printer)) {
+    let pipeline = match load_options.and_then(|load_options| arguments.pipeline.open_as(load_options, printer)) {
         Ok(pipeline) => pipeline,
         Err(error) => return printer.error(&error),
     };
@@ -151,11 +151,11 @@ fn rehearse(pipeline: &Pipeline) -> Result<(), GpuxError> {
 
 /// With `--verbose`: where the nodes of each model run.
 fn nodes_of(arguments: &Arguments, pipeline: &Pipeline, report: &mut serde_json::Value, printer: Printer) {
-    let Ok(operator) = arguments.operator.operator() else { return };
+    let Ok(load_options) = arguments.load.options() else { return };
     for (index, (name, step)) in pipeline.models().enumerate() {
         let options = &step.sessions().options().provider_options;
         let file = step.file();
-        match nodes::report(&operator, file, file.info(), &[step.provider()], options) {
+        match nodes::report(&load_options, file, file.info(), &[step.provider()], options) {
             Ok(found) => {
                 printer.detail(&format!("model {name}: {}\n", nodes::text(&found)));
                 report["models"][index]["nodes"] = serde_json::to_value(&found).unwrap_or_default();
@@ -167,8 +167,8 @@ fn nodes_of(arguments: &Arguments, pipeline: &Pipeline, report: &mut serde_json:
 
 /// What the models are given in the pipeline's golden cases, run on the CPU. Without cases, nothing;
 /// what is wrong with the pipeline is told when it is opened to be built.
-fn shapes(arguments: &Arguments, operator: &LoadOptions) -> Vec<(String, InputShapes)> {
-    let mut on_cpu = operator.clone();
+fn shapes(arguments: &Arguments, load_options: &LoadOptions) -> Vec<(String, InputShapes)> {
+    let mut on_cpu = load_options.clone();
     on_cpu.providers.names = Some("cpu".to_owned());
     arguments.pipeline.open_quietly(&on_cpu).map(|pipeline| gpux_author::observed_shapes(&pipeline)).unwrap_or_default()
 }

@@ -34,7 +34,7 @@ pub(super) fn main(folder: &Path, arguments: &Arguments, printer: Printer) -> Ex
         Ok(step) => step,
         Err(error) => return printer.error(&error.into()),
     };
-    let sandbox = match arguments.operator.operator().and_then(|operator| Ok(operator.sandbox()?)) {
+    let sandbox = match arguments.load.options().and_then(|operator| Ok(operator.sandbox()?)) {
         Ok(sandbox) => sandbox,
         Err(error) => return printer.error(&error),
     };

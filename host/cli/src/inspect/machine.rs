@@ -12,20 +12,20 @@ use gpux_inference::{
 };
 
 /// Describes this machine.
-pub(super) fn show(operator: &LoadOptions) -> Result<Report, GpuxError> {
-    let mut selected = gpux::select_engine(operator, &[])?;
-    match operator.sandbox() {
+pub(super) fn show(load_options: &LoadOptions) -> Result<Report, GpuxError> {
+    let mut selected = gpux::select_engine(load_options, &[])?;
+    match load_options.sandbox() {
         Ok(sandbox) => selected.warnings.extend(sandbox.warning().map(str::to_owned)),
         Err(error) => selected.warnings.push(error.to_string()),
     }
     let hardware = Hardware::detect();
     let manager = ProviderManager::new(selected.engine.as_ref());
-    let libraries = libraries(&gpux::engine_search(operator, &[]), operator);
+    let libraries = libraries(&gpux::engine_search(load_options, &[]), load_options);
     let providers: Vec<_> = ExecutionProvider::ALL
         .into_iter()
         .map(|provider| Row::of(provider, &manager.provider_info(provider), hardware, &libraries))
         .collect();
-    let cache = operator.cache.as_ref().map(|cache| cache.root().display().to_string());
+    let cache = load_options.cache.as_ref().map(|cache| cache.root().display().to_string());
     let json = json!({
         "version": env!("CARGO_PKG_VERSION"),
         "engine": selected.engine.name(),
@@ -108,9 +108,9 @@ struct Library {
     report: Result<ProbeReport, String>,
 }
 
-fn libraries(search: &LibrarySearch, operator: &LoadOptions) -> Vec<Library> {
+fn libraries(search: &LibrarySearch, load_options: &LoadOptions) -> Vec<Library> {
     let ask = |found: LibraryFile| {
-        let report = match &operator.program {
+        let report = match &load_options.program {
             Some(program) => gpux_inference::probe_in_child(program, &found.path).map_err(|error| error.to_string()),
             None => Err("not examined".to_owned()),
         };

@@ -8,8 +8,8 @@ use clap::Args;
 use serde_json::{Value as Json, json};
 
 use super::exit::Exit;
+use super::load_arguments::{LoadArguments, PipelineArguments, no_component, read_component};
 use super::nodes;
-use super::operator::{OperatorArguments, PipelineArguments, no_component, read_component};
 use super::printer::{Printer, cell, pretty, size, table};
 use super::schema::save_or_print;
 use super::shape_arguments::ShapeArguments;
@@ -51,7 +51,7 @@ pub(super) struct Arguments {
     save: Option<PathBuf>,
 
     #[command(flatten)]
-    operator: OperatorArguments,
+    load: LoadArguments,
 
     /// Say more
     #[arg(long)]
@@ -88,8 +88,8 @@ pub(super) fn main(arguments: &Arguments) -> Exit {
 
 fn show(arguments: &Arguments, printer: Printer) -> Result<Report, Exit> {
     let fail = |error: GpuxError| printer.error(&error);
-    let operator = arguments.operator.operator().map_err(fail)?;
-    let nodes = NodeReport { arguments, operator: &operator, printer };
+    let load_options = arguments.load.options().map_err(fail)?;
+    let nodes = NodeReport { arguments, load_options: &load_options, printer };
     if !arguments.nodes && !arguments.shapes.is_empty() {
         return Err(printer.fail("UsageError", "--shape and --dim go with --nodes", Exit::Usage));
     }
@@ -108,15 +108,15 @@ fn show(arguments: &Arguments, printer: Printer) -> Result<Report, Exit> {
     }
     if let Some(path) = arguments.pipeline.file_ending("wasm") {
         not_over(&path)?;
-        return component(&path, arguments.options.as_deref(), &operator, printer);
+        return component(&path, arguments.options.as_deref(), &load_options, printer);
     }
     if arguments.pipeline.is_named() {
-        let pipeline = arguments.pipeline.open(&arguments.operator, printer).map_err(fail)?;
+        let pipeline = arguments.pipeline.open(&arguments.load, printer).map_err(fail)?;
         pipeline.files().keys().try_for_each(|path| not_over(path))?;
         let mut json = pipeline.to_json();
         let mut text = pipeline_text(&json, printer.verbose);
         for (index, (name, step)) in pipeline.models().enumerate() {
-            let provider = if arguments.operator.providers().is_empty() { Some(step.provider()) } else { None };
+            let provider = if arguments.load.providers().is_empty() { Some(step.provider()) } else { None };
             let options = &step.sessions().options().provider_options;
             if let Some((report, table)) = nodes.of(step.file(), provider, options)? {
                 json["models"][index]["nodes"] = report;
@@ -128,7 +128,7 @@ fn show(arguments: &Arguments, printer: Printer) -> Result<Report, Exit> {
     if arguments.nodes {
         return Err(printer.fail("UsageError", "--nodes is about a pipeline or a model: name it", Exit::Usage));
     }
-    machine::show(&operator).map_err(fail)
+    machine::show(&load_options).map_err(fail)
 }
 
 fn model(path: &Path, nodes: &NodeReport<'_>) -> Result<Report, Exit> {
@@ -155,7 +155,7 @@ fn model(path: &Path, nodes: &NodeReport<'_>) -> Result<Report, Exit> {
 /// The options of `--nodes`.
 struct NodeReport<'a> {
     arguments: &'a Arguments,
-    operator: &'a LoadOptions,
+    load_options: &'a LoadOptions,
     printer: Printer,
 }
 
@@ -168,13 +168,12 @@ impl NodeReport<'_> {
         provider: Option<ExecutionProvider>,
         options: &ProviderOptions,
     ) -> Result<Option<(Json, String)>, Exit> {
-        let Self { arguments, operator, printer } = *self;
+        let Self { arguments, load_options, printer } = *self;
         if !arguments.nodes {
             return Ok(None);
         }
         let usage = |message: String| printer.fail("UsageError", &message, Exit::Usage);
-        let named =
-            arguments.operator.providers().into_iter().filter(|name| !matches!(name.as_str(), "auto" | "fastest"));
+        let named = arguments.load.providers().into_iter().filter(|name| !matches!(name.as_str(), "auto" | "fastest"));
         let named: Result<Vec<ExecutionProvider>, _> = named.map(|name| name.parse()).collect();
         let mut providers = named.map_err(|error| usage(error.to_string()))?;
         if providers.is_empty() {
@@ -183,19 +182,19 @@ impl NodeReport<'_> {
         let shapes = arguments.shapes.of(file.info()).map_err(|error| usage(error.to_string()))?;
         let info = shapes.apply_to_info(file.info());
         let report =
-            nodes::report(operator, file, &info, &providers, options).map_err(|error| printer.error(&error))?;
+            nodes::report(load_options, file, &info, &providers, options).map_err(|error| printer.error(&error))?;
         Ok(Some((serde_json::to_value(&report).unwrap_or_default(), nodes::text(&report))))
     }
 }
 
-fn component(path: &Path, options: Option<&str>, operator: &LoadOptions, printer: Printer) -> Result<Report, Exit> {
+fn component(path: &Path, options: Option<&str>, load_options: &LoadOptions, printer: Printer) -> Result<Report, Exit> {
     let usage = |message: String| printer.fail("UsageError", &message, Exit::Usage);
     let options: Option<Json> = match options {
         None => None,
         Some(text) => Some(serde_json::from_str(text).map_err(|error| usage(format!("--options: {error}")))?),
     };
-    let bytes = read_component(path, operator, printer)?;
-    let info = operator.sandbox().and_then(|sandbox| sandbox.inspect(&bytes, options.as_ref()));
+    let bytes = read_component(path, load_options, printer)?;
+    let info = load_options.sandbox().and_then(|sandbox| sandbox.inspect(&bytes, options.as_ref()));
     let info = info.map_err(|error| no_component(path, error, printer))?;
     let json = serde_json::to_value(&info).unwrap_or_default();
     let exit = if info.problem.is_some() { Exit::Usage } else { Exit::Done };

@@ -8,7 +8,7 @@ use clap::Args;
 use super::record_replay::RecordArguments;
 use super::result_writer::Format;
 use crate::input::InputArguments;
-use crate::operator::{OperatorArguments, PipelineArguments};
+use crate::load_arguments::{LoadArguments, PipelineArguments};
 
 /// Examples:
 ///   gpux run --file photo.jpg
@@ -66,7 +66,7 @@ pub(crate) struct Arguments {
     pub(super) records: RecordArguments,
 
     #[command(flatten)]
-    pub(super) operator: OperatorArguments,
+    pub(super) load: LoadArguments,
 
     /// Say more: engine, provider, where files were found
     #[arg(long)]

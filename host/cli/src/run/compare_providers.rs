@@ -20,7 +20,7 @@ pub(super) fn compare(arguments: &Arguments, printer: Printer) -> Exit {
     let asked = MeasureRequest {
         pipeline: &arguments.pipeline,
         input: &arguments.input,
-        operator: &arguments.operator,
+        load: &arguments.load,
         samples: 1,
         runs: arguments.runs,
         warmup: arguments.warmup,
@@ -28,7 +28,7 @@ pub(super) fn compare(arguments: &Arguments, printer: Printer) -> Exit {
         output: arguments.output.as_deref(),
     };
     let mut rows = Vec::new();
-    for provider in arguments.operator.providers() {
+    for provider in arguments.load.providers() {
         let place: Target = match provider.parse() {
             Ok(place) => place,
             Err(error) => return printer.fail("UsageError", &error, Exit::Usage),

@@ -65,13 +65,13 @@ pub(super) fn main(arguments: Arguments) -> Exit {
 }
 
 fn run(arguments: &Arguments, printer: Printer) -> Result<Exit, Failure> {
-    if arguments.benchmark && arguments.operator.providers().len() > 1 {
+    if arguments.benchmark && arguments.load.providers().len() > 1 {
         return Ok(compare_providers::compare(arguments, printer));
     }
     interrupt::watch();
     // Taking sessions and sandboxes down piece by piece takes longer than many a run, and the
     // process is about to end: the system frees them all at once.
-    let pipeline = ManuallyDrop::new(arguments.pipeline.open(&arguments.operator, printer)?);
+    let pipeline = ManuallyDrop::new(arguments.pipeline.open(&arguments.load, printer)?);
     let timeout = arguments.timeout.or(pipeline.timeout());
     if let Some(exit) = arguments.records.replay(&pipeline, timeout, printer) {
         return Ok(exit);

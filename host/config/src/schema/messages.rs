@@ -29,8 +29,8 @@ pub(super) fn describe(context: &Context<'_>, error: &ValidationError<'_>, out: 
         }
         Kind::Required { property } => push(missing_key(context, &place, property, owner)),
         Kind::Type { kind } => push(wrong_type(&place, &types(kind), owner)),
-        Kind::Enum { options } => push(unknown_choice(&place, &named(options.as_array().into_iter().flatten()))),
-        Kind::Constant { expected_value } => push(unknown_choice(&place, &named([&**expected_value]))),
+        Kind::Enum { options } => push(unknown_choice(&place, &quoted_names(options.as_array().into_iter().flatten()))),
+        Kind::Constant { expected_value } => push(unknown_choice(&place, &quoted_names([&**expected_value]))),
         Kind::AnyOf { context: branches } | Kind::OneOfNotValid { context: branches } => {
             union(context, error, branches, out);
         }
@@ -222,7 +222,7 @@ fn union(
         let constants: Vec<_> =
             mistyped().filter_map(|error| context.owner(error.schema_path())?.get("const")).collect();
         if !constants.is_empty() && constants.len() == mistyped().count() {
-            out.push(unknown_choice(&place, &named(constants)));
+            out.push(unknown_choice(&place, &quoted_names(constants)));
             return;
         }
         let mut expected: Vec<JsonType> = Vec::new();
@@ -239,8 +239,8 @@ fn union(
         let mut options = Vec::new();
         for error in right_type.iter().copied().flatten() {
             match error.kind() {
-                Kind::Enum { options: more } => options.extend(named(more.as_array().into_iter().flatten())),
-                Kind::Constant { expected_value } => options.extend(named([&**expected_value])),
+                Kind::Enum { options: more } => options.extend(quoted_names(more.as_array().into_iter().flatten())),
+                Kind::Constant { expected_value } => options.extend(quoted_names([&**expected_value])),
                 _ => {}
             }
         }
@@ -284,7 +284,7 @@ fn types_in_words(types: &[JsonType]) -> String {
     }
 }
 
-fn named<'v>(values: impl IntoIterator<Item = &'v Value>) -> Vec<String> {
+fn quoted_names<'v>(values: impl IntoIterator<Item = &'v Value>) -> Vec<String> {
     let values = values.into_iter().filter(|value| !value.is_null());
     values
         .map(|value| value.as_str().map_or_else(|| value.to_string(), str::to_owned))

@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     fn messages(yaml: &str, schema: serde_json::Value) -> Vec<String> {
-        let (node, diagnostics) = document::parse(&Source::new("x", yaml), document::Form::PIPELINE);
+        let (node, diagnostics) = document::parse(&Source::new("x", yaml), document::FileKind::PIPELINE);
         assert_eq!(diagnostics, vec![]);
         let schema = Schema::try_from(schema).unwrap();
         check(&node.unwrap(), "x", &schema).into_iter().map(|d| format!("{} {}", d.code, d.message)).collect()

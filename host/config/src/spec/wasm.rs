@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::super::deserialize::read;
 use super::super::diagnostic::ConfigurationError;
-use super::super::document::Form;
+use super::super::document::FileKind;
 use super::super::node::{Content, Node, Spanned};
 use super::super::typed_file::parse_as;
 use gpux_core::{Size, TimeSpan};
@@ -97,7 +97,7 @@ impl WasmLimits {
     /// Reads limits outside of a gpux.yml: a text of `NAME: VALUE` lines, called `name` in
     /// diagnostics.
     pub fn parse(name: &str, text: &str) -> Result<Self, Box<ConfigurationError>> {
-        let form = Form { name: "list of limits", start: "write `NAME: VALUE`" };
+        let form = FileKind { name: "list of limits", start: "write `NAME: VALUE`" };
         parse_as(form, name, text).map(|(_, limits)| limits)
     }
 }

@@ -66,13 +66,13 @@ impl DeviceStep for Adds {
 
     fn run_placed(
         &self,
-        inputs: Vec<Option<Placed<Value>>>,
+        inputs: Vec<Option<HostOrDevice<Value>>>,
         stay: &[bool],
         _: &mut Context,
-    ) -> Result<Vec<Placed<Value>>, StepFailure> {
+    ) -> Result<Vec<HostOrDevice<Value>>, StepFailure> {
         let (from, given) = match inputs.into_iter().next().unwrap().unwrap() {
-            Placed::Host(value) => ("host", read(&value)),
-            Placed::Device(tensor) => ("device", *tensor.held::<i32>().unwrap()),
+            HostOrDevice::Host(value) => ("host", read(&value)),
+            HostOrDevice::Device(tensor) => ("device", *tensor.held::<i32>().unwrap()),
         };
         let given = given + 1;
         let (seen, value) = match (from, stay[0]) {
@@ -82,8 +82,8 @@ impl DeviceStep for Adds {
             _ => panic!("nothing about this run is on a device"),
         };
         self.seen.lock().unwrap().push(seen);
-        let left = || Placed::Device(DeviceTensor::new(ElementType::Int32, Vec::new(), Arc::new(given)));
-        Ok(vec![value.map_or_else(left, Placed::Host)])
+        let left = || HostOrDevice::Device(DeviceTensor::new(ElementType::Int32, Vec::new(), Arc::new(given)));
+        Ok(vec![value.map_or_else(left, HostOrDevice::Host)])
     }
 }
 

@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 use super::engine::RunFailure;
 use super::sessions::{ModelInputs, SessionRunError, SessionSet};
 use gpux_core::catch_panic::catch_panic;
-use gpux_core::{Signature, Tensor, Waits};
+use gpux_core::{Signature, Tensor, WaitObserver};
 
 use queue::{Queue, QueueRole};
 use request::{Batch, NextAction, Request};
@@ -146,7 +146,7 @@ impl Batcher {
         inputs: ModelInputs,
         deadline: Option<Instant>,
         priority: i32,
-        waits: Option<&dyn Waits>,
+        waits: Option<&dyn WaitObserver>,
     ) -> Result<Vec<Tensor>, SessionRunError> {
         let shared = &self.shared;
         let profile = if shared.off.load(Ordering::Relaxed) { None } else { shared.rules.profile(&inputs) };
@@ -281,12 +281,12 @@ impl Shared {
 
 /// The time that a request spends with the model.
 struct WaitGuard<'a> {
-    waits: &'a dyn Waits,
+    waits: &'a dyn WaitObserver,
     request: &'a Request,
 }
 
 impl<'a> WaitGuard<'a> {
-    fn new(waits: &'a dyn Waits, request: &'a Request) -> Self {
+    fn new(waits: &'a dyn WaitObserver, request: &'a Request) -> Self {
         waits.begin();
         Self { waits, request }
     }

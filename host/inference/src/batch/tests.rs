@@ -168,7 +168,7 @@ fn batches_waiting_requests() {
 #[derive(Default)]
 struct Shares(Mutex<Vec<Duration>>);
 
-impl Waits for Shares {
+impl WaitObserver for Shares {
     fn begin(&self) {}
 
     fn end(&self, for_it: Duration) {

@@ -8,7 +8,7 @@ use ort::value::{DynValue, ValueType};
 use super::device_placement::{DevicePlacement, memory_info};
 use super::values;
 use crate::exclusive_device::ExclusiveValue;
-use gpux_core::{DeviceTensor, Placed, Tensor};
+use gpux_core::{DeviceTensor, HostOrDevice, Tensor};
 
 /// A tensor on a device, with the session whose memory it lies in.
 struct SessionTensor {
@@ -27,7 +27,7 @@ impl<'p> Binding<'p> {
     /// would pass the same output memory to the next run.
     pub(super) fn new<'a>(
         native: &Native,
-        inputs: impl Iterator<Item = (&'a str, &'a Placed<Tensor>)>,
+        inputs: impl Iterator<Item = (&'a str, &'a HostOrDevice<Tensor>)>,
         stay: &[bool],
         place: &'p DevicePlacement,
     ) -> ort::Result<Self> {
@@ -35,8 +35,8 @@ impl<'p> Binding<'p> {
         for (name, value) in inputs {
             match value {
                 // A view is no use: `ort` copies it on its own way, which ends in a deadlock.
-                Placed::Host(tensor) => bound.bind_input(name, &values::owned(tensor)?)?,
-                Placed::Device(tensor) => {
+                HostOrDevice::Host(tensor) => bound.bind_input(name, &values::owned(tensor)?)?,
+                HostOrDevice::Device(tensor) => {
                     let held = tensor.held::<SessionTensor>().and_then(|held| held.value.get());
                     let (value, _) = held.ok_or_else(|| ort::Error::new("a tensor of another engine"))?;
                     bound.bind_input(name, value)?;
@@ -52,7 +52,11 @@ impl<'p> Binding<'p> {
     }
 
     /// Runs the session and returns its outputs in their order.
-    pub(super) fn run(&self, native: &mut Native, options: Option<&RunOptions>) -> ort::Result<Vec<Placed<Tensor>>> {
+    pub(super) fn run(
+        &self,
+        native: &mut Native,
+        options: Option<&RunOptions>,
+    ) -> ort::Result<Vec<HostOrDevice<Tensor>>> {
         let session = native.inner();
         let names: Vec<_> = native.outputs().iter().map(|output| output.name().to_owned()).collect();
         let mut outputs = match options {
@@ -62,9 +66,9 @@ impl<'p> Binding<'p> {
         let mut output = |(name, stays): (String, &bool)| {
             let value = outputs.remove(&name).ok_or_else(|| ort::Error::new(format!("no output `{name}`")))?;
             if *stays {
-                return to_device_tensor(value, session.clone(), self.place).map(Placed::Device);
+                return to_device_tensor(value, session.clone(), self.place).map(HostOrDevice::Device);
             }
-            values::copy(&name, &value).map(Placed::Host).map_err(ort::Error::new)
+            values::copy(&name, &value).map(HostOrDevice::Host).map_err(ort::Error::new)
         };
         names.into_iter().zip(&self.stay).map(&mut output).collect()
     }

@@ -12,7 +12,7 @@ use crate::model_file::ModelFile;
 use crate::value::OnnxValue;
 use gpux_core::DeadlineExceeded;
 use gpux_core::catch_panic::shorten;
-use gpux_core::{Memory, Placed, Tensor};
+use gpux_core::{HostOrDevice, Memory, Tensor};
 
 use super::device_binding::Binding;
 use super::device_placement::DevicePlacement;
@@ -147,10 +147,10 @@ impl Session for OrtSession {
 
     fn run_placed(
         &mut self,
-        inputs: &[(usize, &Placed<Tensor>)],
+        inputs: &[(usize, &HostOrDevice<Tensor>)],
         stay: &[bool],
         deadline: Option<Instant>,
-    ) -> Result<Vec<Placed<Tensor>>, RunFailure> {
+    ) -> Result<Vec<HostOrDevice<Tensor>>, RunFailure> {
         let named = inputs.iter().map(|(index, value)| (self.names[*index].as_str(), *value));
         let shrink = self.typical_size.is_exceeded(inputs.iter().map(|(_, value)| value.byte_len()).sum());
         let _guard = exclusive_device::acquire(self.place.exclusive, deadline)

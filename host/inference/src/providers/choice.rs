@@ -74,7 +74,7 @@ pub(crate) struct FallbackChain {
 
 impl ProviderChoice {
     /// The providers that are requested by name, in order.
-    pub fn named(&self) -> &[ExecutionProvider] {
+    pub fn providers(&self) -> &[ExecutionProvider] {
         match self {
             Self::These(providers) | Self::First(providers) => providers,
             Self::Auto | Self::Fastest => &[],

@@ -25,7 +25,7 @@ use super::error::ModelLoadError;
 use super::model_file::ModelFile;
 use super::providers::ExecutionProvider;
 use super::value::OnnxValue;
-use gpux_core::{Placed, Tensor};
+use gpux_core::{HostOrDevice, Tensor};
 
 use checkout::{CheckedOut, Shared, Work};
 use pool::SessionPool;
@@ -170,10 +170,10 @@ impl SessionSet {
     /// `stay` is true remain there.
     pub fn run_placed(
         &self,
-        inputs: Vec<(usize, Placed<Tensor>)>,
+        inputs: Vec<(usize, HostOrDevice<Tensor>)>,
         stay: &[bool],
         deadline: Option<Instant>,
-    ) -> Result<Vec<Placed<Tensor>>, SessionRunError> {
+    ) -> Result<Vec<HostOrDevice<Tensor>>, SessionRunError> {
         let bytes = inputs.iter().map(|(_, tensor)| tensor.byte_len()).sum();
         let stay: SmallVec<[bool; 8]> = stay.into();
         self.on_session(bytes, deadline, move |session: &mut dyn Session| {

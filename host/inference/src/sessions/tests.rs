@@ -58,15 +58,15 @@ impl Session for Obey {
 
     fn run_placed(
         &mut self,
-        inputs: &[(usize, &Placed<Tensor>)],
+        inputs: &[(usize, &HostOrDevice<Tensor>)],
         stay: &[bool],
         deadline: Option<Instant>,
-    ) -> Result<Vec<Placed<Tensor>>, RunFailure> {
-        let Placed::Host(tensor) = inputs[0].1 else { panic!("it was given on the host") };
+    ) -> Result<Vec<HostOrDevice<Tensor>>, RunFailure> {
+        let HostOrDevice::Host(tensor) = inputs[0].1 else { panic!("it was given on the host") };
         let outputs = self.run(&[(0, tensor)], deadline)?;
         let left = |tensor: &Tensor| DeviceTensor::new(tensor.element(), tensor.shape().to_vec(), Arc::new(()));
         let placed = |(tensor, stays): (Tensor, &bool)| {
-            if *stays { Placed::Device(left(&tensor)) } else { Placed::Host(tensor) }
+            if *stays { HostOrDevice::Device(left(&tensor)) } else { HostOrDevice::Host(tensor) }
         };
         Ok(outputs.into_iter().zip(stay).map(placed).collect())
     }
@@ -173,14 +173,14 @@ fn abandons_overdue_device_runs() {
     let engine = Arc::new(Obedient { barrier: Some(barrier.clone()), ..Obedient::default() });
     let set = set(&engine, 1);
     let run = |what, stay, left| {
-        let inputs = order(what).into_iter().map(|(index, tensor)| (index, Placed::Host(tensor))).collect();
+        let inputs = order(what).into_iter().map(|(index, tensor)| (index, HostOrDevice::Host(tensor))).collect();
         set.run_placed(inputs, &[stay], Some(Instant::now() + left))
     };
     let (soon, long) = (Duration::from_millis(1), Duration::from_mins(1));
     assert!(matches!(run(3, true, soon), Err(SessionRunError::Timeout)));
     assert_eq!(set.retired(), 1);
-    assert!(matches!(run(0, true, long).unwrap()[0], Placed::Device(_)));
-    assert!(matches!(run(0, false, long).unwrap()[0], Placed::Host(_)));
+    assert!(matches!(run(0, true, long).unwrap()[0], HostOrDevice::Device(_)));
+    assert!(matches!(run(0, false, long).unwrap()[0], HostOrDevice::Host(_)));
     assert!(run(2, false, long).unwrap_err().to_string().contains("bad value"));
     assert_eq!(engine.loaded.load(Ordering::SeqCst), 2);
     barrier.wait();

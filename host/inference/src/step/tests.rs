@@ -28,7 +28,7 @@ fn rejects_device_tensors_that_do_not_fit() {
         let conv = step(engine, "conv").unwrap();
         let run = |shape: &[usize]| {
             let tensor = DeviceTensor::new(ElementType::Float32, shape.to_vec(), Arc::new(()));
-            let inputs = vec![Some(Placed::Device(tensor))];
+            let inputs = vec![Some(HostOrDevice::Device(tensor))];
             conv.run_placed(inputs, &[false], &mut Context::default()).unwrap_err().to_string()
         };
         assert_eq!(

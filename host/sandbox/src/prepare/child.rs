@@ -7,12 +7,11 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value as Json;
 use tempfile::TempDir;
 
+use super::super::config::ComponentConfig;
 use super::super::engine;
 use super::super::error::SandboxError;
-use super::super::grants::Grants;
 use super::super::limits::{Limits, bytes, exceeded};
 use super::super::native_code::NativeCode;
 use super::in_process::prepare;
@@ -39,9 +38,7 @@ const STALE: Duration = Duration::from_hours(24);
 /// What the child is told through a pipe, for it may hold secrets (granted variables).
 #[derive(Serialize, Deserialize)]
 pub struct ChildRequest {
-    options: Json,
-    limits: Limits,
-    grants: Grants,
+    config: ComponentConfig,
     /// what tells each granted folder from others
     folders: Vec<Option<(u64, u64)>>,
 }
@@ -85,19 +82,18 @@ fn prepare_in_folder(
     let here = |error: std::io::Error| SandboxError::Cache(format!("{}: {error}", folder.path().display()));
     let path = |name: &str| folder.path().join(name);
     let child_request = ChildRequest {
-        options: request.options.clone(),
-        limits: request.limits.clone(),
-        grants: request.grants.clone(),
-        folders: request.grants.dirs.iter().map(|dir| dir.opened.as_ref()?.identity()).collect(),
+        config: request.config.clone(),
+        folders: request.config.grants.dirs.iter().map(|dir| dir.opened.as_ref()?.identity()).collect(),
     };
+    let limits = &request.config.limits;
     let mut child_request =
         serde_json::to_vec(&child_request).map_err(|error| SandboxError::Engine(error.to_string()))?;
     child_request.push(b'\n');
     std::fs::write(path(COMPONENT), request.bytes).map_err(here)?;
     let arguments = ["__prepare-component".as_ref(), folder.path().as_os_str()];
     let answer: Result<PreparedComponent, SandboxError> =
-        child_process::ask_about(program, &arguments, child_request, child_timeout(request.limits))
-            .map_err(|fault| child_error(&fault, request.limits))?;
+        child_process::ask_about(program, &arguments, child_request, child_timeout(limits))
+            .map_err(|fault| child_error(&fault, limits))?;
     let mut prepared = answer?;
     if let Ok(ready) = &mut prepared.ready {
         ready.code = Some(NativeCode::from_bytes(std::fs::read(path(CODE)).map_err(here)?));
@@ -185,9 +181,10 @@ pub fn answer(folder: &Path, child_request: std::io::Result<ChildRequest>, regis
 
 fn work(folder: PathBuf, child_request: ChildRequest, registry: Registry) -> Result<PreparedComponent, SandboxError> {
     child_process::give_way();
-    child_process::bound_processor_time(child_timeout(&child_request.limits));
-    child_process::bound_memory(Some(child_request.limits.compile_memory as u64));
-    run_within(child_request.limits.compile_time, move |timer| set_up(&folder, child_request, registry, timer))
+    let limits = &child_request.config.limits;
+    child_process::bound_processor_time(child_timeout(limits));
+    child_process::bound_memory(Some(limits.compile_memory as u64));
+    run_within(limits.compile_time, move |timer| set_up(&folder, child_request, registry, timer))
 }
 
 fn set_up(
@@ -197,19 +194,13 @@ fn set_up(
     timer: &ProcessorTimer,
 ) -> Result<PreparedComponent, SandboxError> {
     let here = |error: std::io::Error| SandboxError::Cache(format!("{}: {error}", folder.display()));
-    let ChildRequest { options, limits, mut grants, folders } = child_request;
-    for (dir, known) in grants.dirs.iter_mut().zip(folders) {
+    let ChildRequest { mut config, folders } = child_request;
+    for (dir, known) in config.grants.dirs.iter_mut().zip(folders) {
         let opened = dir.open(known).map(drop);
         opened.map_err(|error| SandboxError::Folder { folder: dir.folder.clone(), why: error.to_string() })?;
     }
     let bytes = std::fs::read(folder.join(COMPONENT)).map_err(here)?;
-    let request = PrepareRequest {
-        bytes: &bytes,
-        options: &options,
-        limits: &limits,
-        grants: &grants,
-        registry: &Arc::new(registry),
-    };
+    let request = PrepareRequest { bytes: &bytes, config: &config, registry: &Arc::new(registry) };
     let mut prepared = prepare(&request, timer)?;
     if let Ok(ready) = &mut prepared.ready {
         ready.compile(&engine::compiler()?, &bytes, timer)?;

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use wasmtime::component::Instance;
 use wasmtime::{Engine, Store};
 
-use super::super::clock::Clock;
 use super::super::component::{CompiledComponent, ComponentKind, componentize};
 use super::super::engine::SandboxEngine;
 use super::super::error::SandboxError;
@@ -17,6 +16,7 @@ use super::super::linked_component::LinkedComponent;
 use super::super::native_code::NativeCode;
 use super::super::schema;
 use super::super::state::{Capabilities, Phase, State};
+use super::super::time_budget::TimeBudget;
 use super::processor_timer::ProcessorTimer;
 use super::snapshot::Instrumented;
 use super::tree;
@@ -30,7 +30,7 @@ pub(crate) fn prepare(request: &PrepareRequest<'_>, timer: &ProcessorTimer) -> R
     let kind = ComponentKind::of(request.bytes)?;
     let component = timer.measure(|| componentize(request.bytes))?;
     let engine = Arc::new(SandboxEngine::for_setup()?);
-    let instrumented = timer.measure(|| Instrumented::new(&component, request.grants));
+    let instrumented = timer.measure(|| Instrumented::new(&component, &request.config.grants));
     let (compiled, instrumented) = timer.measure(|| choose(&engine.wasmtime, &component, instrumented))?;
     let compiled = Arc::new(compiled);
     let facts = ComponentFacts {
@@ -103,19 +103,19 @@ fn setup(
     timer: &ProcessorTimer,
 ) -> Result<ConfiguredComponent, SandboxError> {
     within_limits(compiled, request)?;
-    let capabilities = Capabilities::new(request.limits.clone(), request.grants.clone(), request.registry.clone())?;
+    let capabilities = Capabilities::new(request.config, request.registry.clone())?;
     let linked = LinkedComponent::new(engine.clone(), compiled.clone(), capabilities)?;
     let description = describe(&linked)?;
     // A schema can be work without end, too.
     let options_schema = timer.measure(|| schema::parse(&description.options_schema))?;
     let ComponentDescription { options_schema, .. } =
         described.insert(ComponentDescription { summary: guest_output::summary(&description.summary), options_schema });
-    timer.measure(|| schema::check(options_schema, request.options))?;
-    configure(&linked, &request.options.to_string(), instrumented, timer)
+    timer.measure(|| schema::check(options_schema, &request.config.options))?;
+    configure(&linked, &request.config.options.to_string(), instrumented, timer)
 }
 
 fn within_limits(compiled: &CompiledComponent, request: &PrepareRequest<'_>) -> Result<(), SandboxError> {
-    let limits = request.limits;
+    let limits = &request.config.limits;
     let Some(needs) = compiled.component.resources_required() else { return Ok(()) };
     for (name, needed, limit) in
         [("memories", needs.num_memories, limits.memories), ("tables", needs.num_tables, limits.tables)]
@@ -128,7 +128,7 @@ fn within_limits(compiled: &CompiledComponent, request: &PrepareRequest<'_>) -> 
 }
 
 fn store(linked: &LinkedComponent) -> Store<State> {
-    linked.store(Phase::Setup, Clock::start("setup_time", linked.capabilities.limits.setup_time, None))
+    linked.store(Phase::Setup, TimeBudget::start("setup_time", linked.capabilities.limits.setup_time, None))
 }
 
 fn failed(call: &'static str, error: &wasmtime::Error, store: Store<State>) -> SandboxError {
@@ -193,6 +193,6 @@ fn take(instrumented: &InstrumentResult<'_>, mut store: Store<State>, instance: 
         return Err("`configure` kept a tensor, which no snapshot can hold".to_owned());
     }
     let limit = store.data().capabilities.limits.setup_time;
-    store.data_mut().clock = Clock::start("setup_time", limit, None);
+    store.data_mut().clock = TimeBudget::start("setup_time", limit, None);
     instrumented.take(&mut store, instance)
 }

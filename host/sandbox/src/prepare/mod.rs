@@ -24,20 +24,16 @@ pub(super) use self::in_process::{prepare, signature};
 pub(super) use self::processor_timer::ProcessorTimer;
 pub(super) use self::snapshot_cache::SnapshotCache;
 use super::component::ComponentKind;
+use super::config::ComponentConfig;
 use super::error::SandboxError;
-use super::grants::Grants;
 use super::imports::Import;
-use super::limits::Limits;
 use super::native_code::NativeCode;
 use gpux_core::{Registry, Signature};
 
 /// A component that is to be prepared, and for what.
 pub(super) struct PrepareRequest<'a> {
     pub(super) bytes: &'a [u8],
-    /// an object
-    pub(super) options: &'a Json,
-    pub(super) limits: &'a Limits,
-    pub(super) grants: &'a Grants,
+    pub(super) config: &'a ComponentConfig,
     pub(super) registry: &'a Arc<Registry>,
 }
 

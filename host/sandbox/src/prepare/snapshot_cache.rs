@@ -38,15 +38,8 @@ impl SnapshotCache {
         // wasmtime's version and settings; with the same, this hasher gives the same.
         let mut hasher = DefaultHasher::new();
         engine.precompile_compatibility_hash().hash(&mut hasher);
-        let decides = json!([
-            FORMAT,
-            env!("CARGO_PKG_VERSION"),
-            hasher.finish(),
-            digest(request.bytes),
-            request.options,
-            request.limits,
-            request.grants
-        ]);
+        let decides =
+            json!([FORMAT, env!("CARGO_PKG_VERSION"), hasher.finish(), digest(request.bytes), request.config]);
         Some(Self { cache, key: digest(decides.to_string().as_bytes()) })
     }
 

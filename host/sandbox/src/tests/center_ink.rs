@@ -8,7 +8,7 @@ fn bytes() -> Vec<u8> {
 }
 
 fn step(options: serde_json::Value) -> Result<ComponentStep, SandboxError> {
-    SANDBOX.load(&bytes(), &LoadRequest { options, ..LoadRequest::default() })
+    SANDBOX.load(&bytes(), ComponentConfig { options, ..ComponentConfig::default() }, &Arc::default())
 }
 
 /// Paper with a dark bar near a corner.
@@ -104,7 +104,7 @@ fn a_cached_component_compiles_once() {
         }
         let sandbox =
             Sandbox::new(SandboxOptions { cache: cache.clone(), slots: 4, ..SandboxOptions::default() }).unwrap();
-        let step = sandbox.load(&bytes(), &LoadRequest::default()).unwrap();
+        let step = sandbox.load(&bytes(), ComponentConfig::default(), &Arc::default()).unwrap();
         assert!(run(&step, photo(32, 32, 1)).is_ok());
         let there = code().0;
         assert!(*made.get_or_insert_with(|| there.clone()) == there);

@@ -3,7 +3,7 @@
 use super::*;
 
 fn refuse(bytes: &[u8]) -> String {
-    SANDBOX.load(bytes, &LoadRequest::default()).err().unwrap().to_string()
+    SANDBOX.load(bytes, ComponentConfig::default(), &Arc::default()).err().unwrap().to_string()
 }
 
 /// An empty component, with `tail` behind its header.
@@ -41,9 +41,11 @@ fn rejects_damaged_components() {
 
 #[test]
 fn rejects_oversized_components() {
-    let request =
-        LoadRequest { limits: Limits { component_size: 10 << 10, ..Limits::default() }, ..LoadRequest::default() };
-    let error = SANDBOX.load(&HOSTILE, &request).err().unwrap().to_string();
+    let config = ComponentConfig {
+        limits: Limits { component_size: 10 << 10, ..Limits::default() },
+        ..ComponentConfig::default()
+    };
+    let error = SANDBOX.load(&HOSTILE, config, &Arc::default()).err().unwrap().to_string();
     assert!(error.starts_with("it reached its limit of 10 KiB (component_size)"), "{error}");
 }
 
@@ -69,7 +71,7 @@ fn rejects_core_modules_for_wasi_preview_1() {
 
 #[test]
 fn accepts_core_modules_with_a_contract() {
-    let load = |bytes: &[u8]| SANDBOX.load(bytes, &LoadRequest::default()).unwrap();
+    let load = |bytes: &[u8]| SANDBOX.load(bytes, ComponentConfig::default(), &Arc::default()).unwrap();
     let (module, component) = (load(&HOSTILE), load(&componentize(&HOSTILE).unwrap()));
     for (step, kind) in [(&module, "core-module"), (&component, "component")] {
         assert_eq!(run(step, "x"), Ok("visit 1".into()));
@@ -108,8 +110,8 @@ fn reports_unknown_imports() {
 
 #[test]
 fn rejects_grants_for_unknown_models() {
-    let request = LoadRequest { grants: granted(&["rec"]), ..LoadRequest::default() };
-    let error = SANDBOX.load(&HOSTILE, &request).err().unwrap().to_string();
+    let config = ComponentConfig { grants: granted(&["rec"]), ..ComponentConfig::default() };
+    let error = SANDBOX.load(&HOSTILE, config, &Arc::default()).err().unwrap().to_string();
     assert_eq!(error, "`grant: { models: [rec] }` names no model of this pipeline; it has none");
 }
 
@@ -128,8 +130,8 @@ fn replaced(bytes: &[u8], from: &[u8], to: &[u8]) -> Vec<u8> {
 #[test]
 fn accepts_only_compatible_contract_versions() {
     let of_version = |version: &str| replaced(&guest("rust/center-ink.wasm"), b"@0.1.0", version.as_bytes());
-    let later = SANDBOX.load(&of_version("@0.1.9"), &LoadRequest::default()).unwrap();
-    let ours = SANDBOX.load(&guest("rust/center-ink.wasm"), &LoadRequest::default()).unwrap();
+    let later = SANDBOX.load(&of_version("@0.1.9"), ComponentConfig::default(), &Arc::default()).unwrap();
+    let ours = SANDBOX.load(&guest("rust/center-ink.wasm"), ComponentConfig::default(), &Arc::default()).unwrap();
     assert_eq!(later.signature(), ours.signature());
     let error = refuse(&of_version("@0.2.0"));
     assert!(error.contains("it does not export `gpux:pipeline/step@0.1.0`"), "{error}");

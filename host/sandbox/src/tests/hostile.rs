@@ -51,8 +51,8 @@ fn time() {
 #[test]
 fn a_deadline_after_a_long_rest() {
     let sandbox = Sandbox::new(SandboxOptions { slots: 2, ..SandboxOptions::default() }).unwrap();
-    let request = LoadRequest { options: json!({"attack": "spin"}), limits: small(), ..LoadRequest::default() };
-    let step = sandbox.load(&HOSTILE, &request).unwrap();
+    let config = ComponentConfig { options: json!({"attack": "spin"}), limits: small(), ..ComponentConfig::default() };
+    let step = sandbox.load(&HOSTILE, config, &Arc::default()).unwrap();
     while !sandbox.engine().ticker.is_asleep() {
         std::thread::yield_now();
     }
@@ -157,7 +157,11 @@ fn setup() {
 fn limits_time_of_describe() {
     let limits = Limits { setup_time: Duration::from_millis(50), ..Limits::default() };
     let bytes = guest("hostile/spin-in-describe.wasm");
-    let error = SANDBOX.load(&bytes, &LoadRequest { limits, ..LoadRequest::default() }).err().unwrap().to_string();
+    let error = SANDBOX
+        .load(&bytes, ComponentConfig { limits, ..ComponentConfig::default() }, &Arc::default())
+        .err()
+        .unwrap()
+        .to_string();
     assert!(error.contains("`describe` did not succeed: it reached its limit of 50ms (setup_time)"), "{error}");
 }
 

@@ -17,7 +17,7 @@ fn results_are_the_same_without_a_snapshot() {
         let mut step = load("echo", Limits::default()).unwrap();
         let bytes = componentize(&HOSTILE).unwrap();
         let compiled = Arc::new(CompiledComponent::new(&SANDBOX.engine().wasmtime, &bytes).unwrap());
-        let capabilities = Capabilities::new(Limits::default(), Grants::default(), Arc::default()).unwrap();
+        let capabilities = Capabilities::new(&ComponentConfig::default(), Arc::default()).unwrap();
         step.guest.linked = LinkedComponent::new(SANDBOX.engine().clone(), compiled, capabilities).unwrap();
         step.guest.options = Some(json!({"attack": "echo"}).to_string());
         step
@@ -30,8 +30,8 @@ fn results_are_the_same_without_a_snapshot() {
 fn reused_instances_keep_state_until_an_error() {
     let limits = Limits { input: 10, ..Limits::default() };
     let options = json!({"attack": ""});
-    let request = LoadRequest { options, limits, reuse: true, ..LoadRequest::default() };
-    let step = SANDBOX.load(&HOSTILE, &request).unwrap();
+    let config = ComponentConfig { options, limits, reuse: true, ..ComponentConfig::default() };
+    let step = SANDBOX.load(&HOSTILE, config, &Arc::default()).unwrap();
     assert_eq!(run(&step, "x"), Ok("visit 1".into()));
     assert_eq!(run(&step, "x"), Ok("visit 2".into()));
     // A request that is refused before the guest saw it ends the instance as well.
@@ -43,8 +43,8 @@ fn reused_instances_keep_state_until_an_error() {
 fn reused_instances_start_with_an_empty_log() {
     let limits = Limits { time: std::time::Duration::from_mins(1), ..Limits::default() };
     let options = json!({"attack": "flood-log"});
-    let request = LoadRequest { options, limits, reuse: true, ..LoadRequest::default() };
-    let step = SANDBOX.load(&HOSTILE, &request).unwrap();
+    let config = ComponentConfig { options, limits, reuse: true, ..ComponentConfig::default() };
+    let step = SANDBOX.load(&HOSTILE, config, &Arc::default()).unwrap();
     // It attacks on its first visit only.
     for (visit, last) in [(1, Some("info: line 99999")), (2, None)] {
         let mut context = Context::default();
@@ -76,8 +76,8 @@ fn caches_prepared_components() {
         Sandbox::new(SandboxOptions { cache, slots: 2, ..SandboxOptions::default() }).unwrap()
     };
     let load = |options| {
-        let request = LoadRequest { options, ..LoadRequest::default() };
-        sandbox().load(&HOSTILE, &request).unwrap()
+        let config = ComponentConfig { options, ..ComponentConfig::default() };
+        sandbox().load(&HOSTILE, config, &Arc::default()).unwrap()
     };
     let kept = || std::fs::read_dir(folder.path().join("cache/steps")).unwrap().count();
     let first = load(json!({"attack": "echo"}));
@@ -107,7 +107,11 @@ fn caches_prepared_components() {
 fn shares_one_sandbox_per_process() {
     let options = || SandboxOptions { slots: 3, ..SandboxOptions::default() };
     let first = Sandbox::shared(options()).unwrap();
-    let step = first.load(&HOSTILE, &LoadRequest { options: json!({"attack": "echo"}), ..LoadRequest::default() });
+    let step = first.load(
+        &HOSTILE,
+        ComponentConfig { options: json!({"attack": "echo"}), ..ComponentConfig::default() },
+        &Arc::default(),
+    );
     let engine = Arc::downgrade(first.engine());
     drop(first);
     let second = Sandbox::shared(options()).unwrap();

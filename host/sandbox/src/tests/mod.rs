@@ -19,11 +19,11 @@ use serde_json::json;
 use super::component::{CompiledComponent, componentize};
 use super::linked_component::LinkedComponent;
 use super::state::Capabilities;
-use super::{ComponentStep, Grants, Limits, LoadRequest, Sandbox, SandboxError, SandboxOptions};
+use super::{ComponentConfig, ComponentStep, Grants, Limits, Sandbox, SandboxError, SandboxOptions};
 use gpux_core::CacheDir;
 use gpux_core::{
-    BuildError, Builtin, Context, Group, Kind, Mismatch, Port, Registry, Signature, Site, Step, StepFailure, Tensor,
-    Value,
+    BuildError, Builtin, Context, Group, Kind, Mismatch, OptionOrigin, Port, Registry, Signature, Step, StepFailure,
+    Tensor, Value,
 };
 
 /// One engine for all tests, as in a process.
@@ -44,8 +44,11 @@ static HOSTILE: LazyLock<Vec<u8>> = LazyLock::new(|| guest("hostile/hostile.wasm
 
 fn load(attack: &str, limits: Limits) -> Result<ComponentStep, SandboxError> {
     let registry = Arc::new(Registry::new([COPY]));
-    SANDBOX
-        .load(&HOSTILE, &LoadRequest { options: json!({"attack": attack}), limits, registry, ..LoadRequest::default() })
+    SANDBOX.load(
+        &HOSTILE,
+        ComponentConfig { options: json!({"attack": attack}), limits, ..ComponentConfig::default() },
+        &registry,
+    )
 }
 
 /// Runs one request with one value.
@@ -66,7 +69,7 @@ const COPY: Builtin = Builtin {
     example: "copy: { times: 2 }",
     schema: || schemars::json_schema!({"type": "object", "properties": {"times": {"type": "integer", "minimum": 1}}}),
     build: |options, site| {
-        if !matches!(site, Site::Component) {
+        if !matches!(site, OptionOrigin::Component) {
             return Err(BuildError::option("times", "only for components"));
         }
         let times = options.get("times").and_then(serde_json::Value::as_u64).unwrap_or(1) as usize;

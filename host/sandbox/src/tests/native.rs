@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use super::*;
-use gpux_core::Waits;
+use gpux_core::WaitObserver;
 
 #[test]
 fn a_builtin_runs_on_lent_tensors() {
@@ -64,16 +64,23 @@ fn texts() -> Signature {
 }
 
 /// A step that runs this model.
-fn driving(model: impl Step + 'static, attack: &str, grants: Grants, limits: Limits) -> LoadRequest {
+fn driving(
+    model: impl Step + 'static,
+    attack: &str,
+    grants: Grants,
+    limits: Limits,
+) -> (ComponentConfig, Arc<Registry>) {
     let mut registry = Registry::new([COPY]);
     registry.add_model("rec", Arc::new(model));
-    LoadRequest { options: json!({"attack": attack}), limits, grants, registry: Arc::new(registry), reuse: false }
+    let config = ComponentConfig { options: json!({"attack": attack}), limits, grants, reuse: false };
+    (config, Arc::new(registry))
 }
 
 fn driver(attack: &str, grants: Grants) -> Result<ComponentStep, SandboxError> {
     let limits = Limits { time: Duration::from_millis(30), ..Limits::default() };
     let model = Slow { time: Duration::from_millis(60), signature: texts() };
-    SANDBOX.load(&guest("hostile/drive-model.wasm"), &driving(model, attack, grants, limits))
+    let (config, registry) = driving(model, attack, grants, limits);
+    SANDBOX.load(&guest("hostile/drive-model.wasm"), config, &registry)
 }
 
 /// In the place of a model that others wait for: notes how urgent its requests are.
@@ -104,7 +111,7 @@ struct Told {
     ended: AtomicUsize,
 }
 
-impl Waits for Told {
+impl WaitObserver for Told {
     fn begin(&self) {
         self.begun.fetch_add(1, Ordering::Relaxed);
     }
@@ -118,12 +125,13 @@ impl Waits for Told {
 fn models_receive_priority_and_wait_callbacks() {
     let noted = Arc::<Mutex<Vec<_>>>::default();
     let model = Noting { signature: texts(), noted: noted.clone() };
-    let request = LoadRequest { reuse: true, ..driving(model, "model", granted(&["rec"]), Limits::default()) };
+    let (config, registry) = driving(model, "model", granted(&["rec"]), Limits::default());
+    let config = ComponentConfig { reuse: true, ..config };
     let cores = std::thread::available_parallelism().map_or(1, usize::from) as u32;
     // Without a slot to spare, nobody else could run meanwhile.
     for (slots, waits) in [(cores + 2, 1), (cores, 0)] {
         let sandbox = Sandbox::new(SandboxOptions { slots, ..SandboxOptions::default() }).unwrap();
-        let step = sandbox.load(&guest("hostile/drive-model.wasm"), &request).unwrap();
+        let step = sandbox.load(&guest("hostile/drive-model.wasm"), config.clone(), &registry).unwrap();
         let told = Arc::<Told>::default();
         let mut urgent = Context { priority: 7, waits: Some(told.clone()), ..Context::default() };
         assert_eq!(run_in(&step, "x", &mut urgent), Ok("seen".into()));

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use super::super::engine::SandboxEngine;
 use super::*;
-use gpux_core::Waits;
+use gpux_core::WaitObserver;
 
 /// In the place of a model: does what a test wants meanwhile.
 struct Model<F> {
@@ -31,9 +31,8 @@ fn step(sandbox: &Sandbox, meanwhile: impl Fn(&Context) + Send + Sync + 'static)
     registry.add_model("rec", Arc::new(Model { signature: Signature::unary(text("text"), text("text")), meanwhile }));
     let limits = Limits { time: Duration::from_mins(1), ..Limits::default() };
     let options = json!({"attack": "model"});
-    let request =
-        LoadRequest { options, limits, grants: granted(&["rec"]), registry: Arc::new(registry), reuse: false };
-    sandbox.load(&guest("hostile/drive-model.wasm"), &request).unwrap()
+    let config = ComponentConfig { options, limits, grants: granted(&["rec"]), reuse: false };
+    sandbox.load(&guest("hostile/drive-model.wasm"), config, &Arc::new(registry)).unwrap()
 }
 
 fn sandbox(slots: u32) -> Sandbox {
@@ -92,7 +91,7 @@ fn waiting_for_a_slot_times_out() {
 /// Nobody else's business here.
 struct Anybody;
 
-impl Waits for Anybody {
+impl WaitObserver for Anybody {
     fn begin(&self) {}
     fn end(&self, _: Duration) {}
 }

@@ -7,8 +7,8 @@ use wasmtime_wasi::p2::StreamError;
 use wasmtime_wasi::p2::bindings::cli::stdout;
 use wasmtime_wasi::p2::bindings::sync::io::streams;
 
-use super::super::clock::Clock;
 use super::super::state::{Capabilities, Phase, State};
+use super::super::time_budget::TimeBudget;
 use super::super::{Capability, EnvGrant, FolderGrant, RefusalReason, Start};
 use super::*;
 
@@ -23,13 +23,14 @@ fn folder(path: &Path, name: &str, writable: bool) -> FolderGrant {
 }
 
 fn step(grants: Grants, limits: Limits) -> ComponentStep {
-    SANDBOX.load(&ALL, &LoadRequest { limits, grants, ..LoadRequest::default() }).unwrap()
+    SANDBOX.load(&ALL, ComponentConfig { limits, grants, ..ComponentConfig::default() }, &Arc::default()).unwrap()
 }
 
 /// A sandbox as the host's functions see it, without a guest.
 fn state(grants: Grants, time: Duration) -> State {
-    let capabilities = Capabilities::new(Limits::default(), grants, Arc::default()).unwrap();
-    State::new(Arc::new(capabilities), Phase::Request, Clock::start("time", time, None))
+    let capabilities =
+        Capabilities::new(&ComponentConfig { grants, ..ComponentConfig::default() }, Arc::default()).unwrap();
+    State::new(Arc::new(capabilities), Phase::Request, TimeBudget::start("time", time, None))
 }
 
 fn small() -> Limits {
@@ -323,7 +324,11 @@ fn rejects_special_files() {
 #[test]
 fn reports_missing_folders() {
     let grants = Grants { dirs: vec![folder(Path::new("/no/such/folder"), "./x", false)], ..everything() };
-    let error = SANDBOX.load(&ALL, &LoadRequest { grants, ..LoadRequest::default() }).err().unwrap().to_string();
+    let error = SANDBOX
+        .load(&ALL, ComponentConfig { grants, ..ComponentConfig::default() }, &Arc::default())
+        .err()
+        .unwrap()
+        .to_string();
     assert!(error.starts_with("the granted folder `/no/such/folder` cannot be opened: "), "{error}");
 }
 
@@ -340,7 +345,7 @@ fn links_only_granted_interfaces() {
     assert_eq!(refused(&ALL, &Grants::default()), [Capability::Clock, Capability::Random]);
     assert_eq!(refused(&ALL, &Grants { clock: true, ..Grants::default() }), [Capability::Random]);
     assert!(refused(&ALL, &everything()).is_empty());
-    let error = SANDBOX.load(&ALL, &LoadRequest::default()).err().unwrap().to_string();
+    let error = SANDBOX.load(&ALL, ComponentConfig::default(), &Arc::default()).err().unwrap().to_string();
     assert_eq!(
         error,
         "this component imports `wasi:clocks/monotonic-clock@0.2.0`, `wasi:clocks/wall-clock@0.2.0` to read the clock, \
@@ -351,11 +356,13 @@ fn links_only_granted_interfaces() {
     let print = guest("hostile-wasi/print-only.wasm");
     assert_eq!(refused(&print, &Grants::default()), [Capability::Stdio]);
     for grants in [Grants { stdio: true, ..Grants::default() }, Grants { random: true, ..Grants::default() }] {
-        let step = SANDBOX.load(&print, &LoadRequest { grants, ..LoadRequest::default() }).unwrap();
+        let step =
+            SANDBOX.load(&print, ComponentConfig { grants, ..ComponentConfig::default() }, &Arc::default()).unwrap();
         assert_eq!(run(&step, "print hello"), Ok("[]".into()));
     }
     let network = guest("hostile-wasi/network.wasm");
-    let error = SANDBOX.load(&network, &LoadRequest { grants: everything(), ..LoadRequest::default() });
+    let error =
+        SANDBOX.load(&network, ComponentConfig { grants: everything(), ..ComponentConfig::default() }, &Arc::default());
     assert!(error.err().unwrap().to_string().contains("a step never gets: no grant opens the network"));
 }
 
@@ -383,8 +390,8 @@ fn snapshots_contain_no_wasi_state() {
     let Start::Configure { why } = &with_wasi.start else { panic!("{:?}", with_wasi.start) };
     assert!(why.contains("a snapshot would freeze"), "{why}");
     // A grant that is not used freezes nothing.
-    let request = LoadRequest { grants: clock(), ..LoadRequest::default() };
-    let without = SANDBOX.load(&HOSTILE, &request).unwrap();
+    let config = ComponentConfig { grants: clock(), ..ComponentConfig::default() };
+    let without = SANDBOX.load(&HOSTILE, config, &Arc::default()).unwrap();
     assert_eq!(without.start, Start::Snapshot);
 }
 

@@ -79,7 +79,7 @@ impl WasiInterface {
     }
 
     /// The interface `wasi:NAME`.
-    pub(super) fn named(name: &str) -> Option<&'static Self> {
+    pub(super) fn from_name(name: &str) -> Option<&'static Self> {
         INTERFACES.iter().find(|interface| interface.name == name)
     }
 

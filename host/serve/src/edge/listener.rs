@@ -118,9 +118,9 @@ pub enum ShutdownOutcome {
 
 /// The server without connections. For benchmarks.
 #[doc(hidden)]
-pub struct Unconnected(Arc<EdgeService>);
+pub struct InMemoryServer(Arc<EdgeService>);
 
-impl Unconnected {
+impl InMemoryServer {
     /// A server that answers requests in this process.
     pub fn new(server: &Arc<Server>) -> Result<Self, LoadError> {
         Ok(Self(Arc::new(EdgeService::without_telemetry(server)?)))

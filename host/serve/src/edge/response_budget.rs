@@ -39,7 +39,12 @@ pub(crate) fn head(head: &Parts, server: &Server) -> Result<Option<MemoryPermit>
 
 /// Counts an answer if it is large, or has one in its place that says that there is no room for it. One whose
 /// length is not known is counted as it comes.
-pub(crate) fn hold(response: Response, server: &Server, context: &Arc<RequestContext>, protocol: Protocol) -> Response {
+pub(crate) fn apply(
+    response: Response,
+    server: &Server,
+    context: &Arc<RequestContext>,
+    protocol: Protocol,
+) -> Response {
     // The permit that was reserved for the response may be larger than the response.
     let before = context.take_response_permit();
     let exact = response.body().size_hint().exact();
@@ -181,7 +186,7 @@ mod tests {
 
     fn sent(server: &Server, body: Body, protocol: Protocol) -> Response {
         let context = Arc::new(RequestContext::new("7", None, None));
-        hold(Response::new(body), server, &context, protocol)
+        apply(Response::new(body), server, &context, protocol)
     }
 
     fn whole(server: &Server, size: usize) -> Response {
@@ -218,18 +223,18 @@ mod tests {
         let context = Arc::new(RequestContext::new("7", None, None));
         context.keep_response_permit(server.response_budget().for_request().reserve(MOST).unwrap());
         let body = Response::new(Body::from(vec![7; MOST / 2]));
-        let first = hold(body, &server, &context, Protocol::Http);
+        let first = apply(body, &server, &context, Protocol::Http);
         assert_eq!(first.status(), StatusCode::OK, "it does not wait for room that is its own");
         let second = whole(&server, MOST / 2);
         assert_eq!(second.status(), StatusCode::OK, "what it does not take is given back");
         assert_eq!(whole(&server, SMALL + 1).status(), StatusCode::SERVICE_UNAVAILABLE);
         drop((first, second));
         context.keep_response_permit(server.response_budget().for_request().reserve(MOST / 2).unwrap());
-        let more = hold(Response::new(Body::from(vec![7; MOST])), &server, &context, Protocol::Http);
+        let more = apply(Response::new(Body::from(vec![7; MOST])), &server, &context, Protocol::Http);
         assert_eq!(more.status(), StatusCode::OK);
         drop(more);
         context.keep_response_permit(server.response_budget().for_request().reserve(MOST).unwrap());
-        drop(hold(Response::new(Body::from("small")), &server, &context, Protocol::Http));
+        drop(apply(Response::new(Body::from("small")), &server, &context, Protocol::Http));
         assert_eq!(whole(&server, MOST).status(), StatusCode::OK, "a small one holds nothing");
     }
 
@@ -258,7 +263,7 @@ mod tests {
             let mut response = Response::new(Body::from_stream(bytes));
             response.extensions_mut().insert(Uncompressed(size as u64));
             let context = RequestContext::new("7", None, None);
-            hold(response, &server, &Arc::new(context), Protocol::Http)
+            apply(response, &server, &Arc::new(context), Protocol::Http)
         };
         let first = behind(MOST);
         assert_eq!(behind(SMALL + 1).status(), StatusCode::SERVICE_UNAVAILABLE);

@@ -165,7 +165,7 @@ impl EdgeService {
             }
             _ => answer(request).await,
         };
-        response = response_budget::hold(response, server, &context, protocol);
+        response = response_budget::apply(response, server, &context, protocol);
         let headers = response.headers_mut();
         headers.insert(request_id::HEADER, id);
         headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));

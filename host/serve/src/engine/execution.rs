@@ -20,7 +20,9 @@ use super::request_context::RequestContext;
 use super::scheduler::{Client, Lane, QueuePosition, Rejection};
 use super::tenant::ConcurrencySlots;
 use gpux_core::catch_panic::catch_panic;
-use gpux_core::{Observer, Observers, Outputs, Request, RunError, RunOptions, StepError, StepFailure, Value, Waits};
+use gpux_core::{
+    Observer, Observers, Outputs, Request, RunError, RunOptions, StepError, StepFailure, Value, WaitObserver,
+};
 use gpux_inference::SessionSet;
 
 /// Values of so many bytes make a small answer.
@@ -36,7 +38,7 @@ pub struct Execution {
     deadline: Cell<Option<Instant>>,
     priority: i32,
     cancelled: Arc<AtomicBool>,
-    waits: Option<Arc<dyn Waits>>,
+    waits: Option<Arc<dyn WaitObserver>>,
     queued: Duration,
     context: Option<Arc<RequestContext>>,
     /// start and end of the steps
@@ -310,7 +312,7 @@ async fn submit<T: Send + 'static>(
     let (cancelled, begun) = (execution.cancelled.clone(), Arc::new(AtomicBool::new(false)));
     let (answer, answered) = oneshot::channel();
     let begins = begun.clone();
-    let job = move |slot: Result<Arc<dyn Waits>, Rejection>| {
+    let job = move |slot: Result<Arc<dyn WaitObserver>, Rejection>| {
         let slot = match slot {
             Ok(slot) => slot,
             Err(rejection) => {

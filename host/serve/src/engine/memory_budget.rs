@@ -94,14 +94,14 @@ impl RequestBudget {
     /// Reserves bytes, or fails at once.
     pub(crate) fn reserve(&self, bytes: usize) -> Result<MemoryPermit, ServeError> {
         let permits = self.permits(bytes)?;
-        let per_key = self.hold(permits)?;
+        let per_key = self.reserve_for_tenant(permits)?;
         let permits = u32::try_from(permits).unwrap_or(u32::MAX);
         let permit = self.limits.all.clone().try_acquire_many_owned(permits).map_err(|_| self.full_error())?;
         Ok(MemoryPermit::new(permit, per_key))
     }
 
-    fn hold(&self, permits: usize) -> Result<Option<TenantMemory>, ServeError> {
-        let hold = self.tenant().map(|tenant| tenant.hold(permits, self.limits.per_key)).transpose();
+    fn reserve_for_tenant(&self, permits: usize) -> Result<Option<TenantMemory>, ServeError> {
+        let hold = self.tenant().map(|tenant| tenant.reserve_memory(permits, self.limits.per_key)).transpose();
         hold.map_err(|key_limit_error| self.key_limit_error(&key_limit_error))
     }
 

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use super::loaded_pipeline::LoadedPipeline;
 use super::pipeline_slot::PipelineSlot;
 use super::server::Server;
-use gpux::{Mark, Marks};
+use gpux::{FileVersion, FileVersions};
 use gpux_core::threads;
 
 /// How often files are looked at. Looking works wherever files come from: volumes of the network, and
@@ -69,13 +69,13 @@ impl ReloadRequests {
 struct WatchedFiles {
     of: Weak<LoadedPipeline>,
     /// those of the last look, where they differ from those that were read
-    changed: Option<Marks>,
+    changed: Option<FileVersions>,
     failed: Option<FailedLoad>,
 }
 
 /// Files that could not be loaded.
 struct FailedLoad {
-    marks: Marks,
+    marks: FileVersions,
     /// when to try them again
     again: Instant,
 }
@@ -91,8 +91,8 @@ impl WatchedFiles {
 }
 
 /// The files, as they are.
-fn now(files: &Marks) -> Marks {
-    files.keys().map(|path| (path.clone(), Mark::of(path))).collect()
+fn now(files: &FileVersions) -> FileVersions {
+    files.keys().map(|path| (path.clone(), FileVersion::of(path))).collect()
 }
 
 struct ReloadWatcher {

@@ -43,7 +43,7 @@ pub enum RepositoryError {
 /// The pipelines that are served.
 pub struct Repository {
     slots: ArcSwap<BTreeMap<String, Arc<PipelineSlot>>>,
-    operator: LoadOptions,
+    load_options: LoadOptions,
     scheduler: Scheduler,
     settings: Settings,
     metrics: Arc<Metrics>,
@@ -53,9 +53,14 @@ pub struct Repository {
 
 impl Repository {
     /// An empty repository, whose pipelines will be opened under the operator's word.
-    pub(crate) fn new(operator: LoadOptions, scheduler: Scheduler, settings: Settings, metrics: Arc<Metrics>) -> Self {
+    pub(crate) fn new(
+        load_options: LoadOptions,
+        scheduler: Scheduler,
+        settings: Settings,
+        metrics: Arc<Metrics>,
+    ) -> Self {
         let answers = MemoryBudget::new(&settings, &metrics);
-        Self { slots: ArcSwap::default(), operator, scheduler, settings, metrics, answers }
+        Self { slots: ArcSwap::default(), load_options, scheduler, settings, metrics, answers }
     }
 
     /// The room for answers.
@@ -112,7 +117,7 @@ impl Repository {
     }
 
     fn read(&self, source: &Source) -> Result<Pipeline, GpuxError> {
-        Pipeline::open(&source.0, &self.operator)
+        Pipeline::open(&source.0, &self.load_options)
     }
 
     fn warm(&self, pipeline: Pipeline) -> Result<LoadedPipeline, GpuxError> {
@@ -157,7 +162,7 @@ impl Repository {
 
     /// The only pipeline that the request may use. Where there are several, the error says where each takes
     /// this `call`.
-    pub fn only(&self, call: &str) -> Result<Arc<LoadedPipeline>, ServeError> {
+    pub fn only_pipeline(&self, call: &str) -> Result<Arc<LoadedPipeline>, ServeError> {
         let slots = self.slots.load();
         let mut values = slots.values().filter(|slot| self.permits(slot.name()));
         match (values.next(), values.next()) {

@@ -41,11 +41,12 @@ impl Server {
     }
 
     /// A server without pipelines.
-    pub fn new(settings: Settings, operator: LoadOptions) -> Self {
-        let operator = LoadOptions { serving: true, ..operator };
-        let env = operator.policy.env.clone();
+    pub fn new(settings: Settings, load_options: LoadOptions) -> Self {
+        let load_options = LoadOptions { serving: true, ..load_options };
+        let env = load_options.policy.env.clone();
         let metrics = Arc::new(Metrics::new());
-        let repository = Repository::new(operator, Scheduler::new(settings.workers), settings.clone(), metrics.clone());
+        let repository =
+            Repository::new(load_options, Scheduler::new(settings.workers), settings.clone(), metrics.clone());
         let request_budget = MemoryBudget::new(&settings, &metrics);
         let (closing, stopping) = (AtomicBool::new(false), watch::Sender::new(false));
         Self {

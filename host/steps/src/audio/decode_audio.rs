@@ -7,8 +7,8 @@ use super::decode::{self, DecodeLimits, MAX_VALUES, SAMPLES_PER_BYTE};
 use crate::ports;
 use gpux_core::catch_panic::catch_panic;
 use gpux_core::{
-    BuildError, Builtin, Context, Dim, ElementType, Group, Kind, Port, Signature, Site, Step, StepFailure, TensorKind,
-    Value,
+    BuildError, Builtin, Context, Dim, ElementType, Group, Kind, OptionOrigin, Port, Signature, Step, StepFailure,
+    TensorKind, Value,
 };
 
 /// The most values for a component, whose memory is counted only afterwards: 64 MiB.
@@ -58,7 +58,7 @@ pub(super) fn builtin() -> Builtin {
         example: "decode-audio: { mono: true }",
         schema: || schemars::schema_for!(Options),
         build: |options, site| {
-            let max_values = if matches!(site, Site::Component) { MAX_VALUES_IN_COMPONENT } else { MAX_VALUES };
+            let max_values = if matches!(site, OptionOrigin::Component) { MAX_VALUES_IN_COMPONENT } else { MAX_VALUES };
             Ok(Box::new(DecodeAudio::new(ports::options(options)?, max_values)?))
         },
     }
@@ -296,13 +296,13 @@ mod tests {
     #[test]
     fn components_cannot_decode_long_audio() {
         let long: Value = endless_wav(MAX_VALUES_IN_COMPONENT + 1).into();
-        let run = |site: &Site<'_>| {
+        let run = |site: &OptionOrigin<'_>| {
             let step = (builtin().build)(json!({"max_duration": 86_400}), site).unwrap();
             step.run(vec![Some(long.clone())], &mut Context::default())
         };
         let files = gpux_core::ProjectFiles::new(".", false);
-        assert!(run(&Site::Component).unwrap_err().to_string().contains("max_duration"));
-        assert!(run(&Site::Pipeline(&files)).is_ok());
+        assert!(run(&OptionOrigin::Component).unwrap_err().to_string().contains("max_duration"));
+        assert!(run(&OptionOrigin::Pipeline(&files)).is_ok());
     }
 
     #[test]

@@ -164,7 +164,10 @@ mod tests {
         );
         assert!(run(json!({"frame_length": u32::MAX, "hop_length": u32::MAX}), &[10]).is_err());
         assert!(run(json!({"frame_length": 2, "hop_length": 1}), &[0, 5]).is_ok());
-        assert!((builtin().build)(json!({"frame_length": 0, "hop_length": 1}), &gpux_core::Site::Component).is_err());
+        assert!(
+            (builtin().build)(json!({"frame_length": 0, "hop_length": 1}), &gpux_core::OptionOrigin::Component)
+                .is_err()
+        );
         let known = |samples| {
             let kind = Kind::Tensor(TensorKind::shaped(ElementType::Float32, [Dim::Fixed(samples)]));
             step("frame", json!({"frame_length": 4, "hop_length": 2, "frames": "first"})).infer(&[Some(kind)])

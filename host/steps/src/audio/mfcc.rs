@@ -230,7 +230,7 @@ mod tests {
 
     use super::*;
     use crate::reference::step;
-    use gpux_core::Site;
+    use gpux_core::OptionOrigin;
 
     #[test]
     fn handles_empty_and_invalid_inputs() {
@@ -246,7 +246,7 @@ mod tests {
         assert!(run(&[5000, 1]).is_err());
         assert!(run(&[40]).unwrap_err().to_string().contains("not of 1 axes"));
         for options in [json!({"n_mfcc": 0}), json!({"n_mfcc": 5000}), json!({"lifter": -1}), json!({"norm": "l2"})] {
-            assert!((builtin().build)(options, &Site::Component).is_err());
+            assert!((builtin().build)(options, &OptionOrigin::Component).is_err());
         }
     }
 

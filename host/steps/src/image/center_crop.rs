@@ -84,7 +84,7 @@ mod tests {
 
     use super::*;
     use crate::reference;
-    use gpux_core::{Dim, ElementType, Kind, Site, TensorKind};
+    use gpux_core::{Dim, ElementType, Kind, OptionOrigin, TensorKind};
 
     #[test]
     fn infers_type_and_shape() {
@@ -99,7 +99,7 @@ mod tests {
         assert!(infer(&[Dim::Fixed(3), Dim::Fixed(9), Dim::Fixed(9)]).unwrap_err().to_string().contains("9 channels"));
         assert!(step.infer(&[Some(Kind::Text)]).is_err());
         for size in [json!(0), json!([1]), json!("8"), json!(4_000_000_000_u32)] {
-            assert!((builtin().build)(json!({ "size": size }), &Site::Component).is_err(), "{size}");
+            assert!((builtin().build)(json!({ "size": size }), &OptionOrigin::Component).is_err(), "{size}");
         }
     }
 

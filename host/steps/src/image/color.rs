@@ -195,7 +195,7 @@ mod tests {
 
     use super::*;
     use crate::reference;
-    use gpux_core::{Context, Site};
+    use gpux_core::{Context, OptionOrigin};
 
     #[test]
     fn metadata_names_the_channels() {
@@ -216,7 +216,7 @@ mod tests {
             json!({"to": "rgb", "background": [1, 2]}),
             json!({"to": "rgba", "background": 0}),
         ] {
-            assert!((builtin().build)(options.clone(), &Site::Component).is_err(), "{options}");
+            assert!((builtin().build)(options.clone(), &OptionOrigin::Component).is_err(), "{options}");
         }
         let gray = reference::step("color", json!({"to": "gray", "from": "rgb"}));
         for tensor in [Tensor::new([1, 1, 4], vec![0_u8; 4]).unwrap(), Tensor::new([1, 1, 3], vec![0_f32; 3]).unwrap()]

@@ -126,7 +126,7 @@ mod tests {
             json!({"height": 1, "width": 1, "top": i64::MIN}),
             json!({"height": -1, "width": 1}),
         ] {
-            assert!((builtin().build)(options.clone(), &gpux_core::Site::Component).is_err(), "{options}");
+            assert!((builtin().build)(options.clone(), &gpux_core::OptionOrigin::Component).is_err(), "{options}");
         }
         let step = reference::step("crop", json!({"height": 1, "width": 1, "fill": [1, 2]}));
         let image = Tensor::new([1, 1, 3], vec![0_u8; 3]).unwrap();

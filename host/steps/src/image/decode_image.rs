@@ -11,8 +11,8 @@ use crate::deadline::Deadline;
 use crate::ports;
 use gpux_core::catch_panic::catch_panic;
 use gpux_core::{
-    BuildError, Builtin, Color, Context, ElementType, Group, Kind, Layout, Metadata, Port, Signature, Site, Step,
-    StepFailure, Tensor, TensorElement, TensorKind, Value,
+    BuildError, Builtin, Color, Context, ElementType, Group, Kind, Layout, Metadata, OptionOrigin, Port, Signature,
+    Step, StepFailure, Tensor, TensorElement, TensorKind, Value,
 };
 
 /// The most pixels for a component, whose deadline cannot end the decoding: at most 16 MiB, in some
@@ -92,12 +92,12 @@ pub(super) fn builtin() -> Builtin {
 
 impl DecodeImage {
     /// A decoder of any picture to upright 8-bit RGB, for another step.
-    pub(super) fn rgb(site: &Site<'_>) -> Result<Self, BuildError> {
+    pub(super) fn rgb(site: &OptionOrigin<'_>) -> Result<Self, BuildError> {
         Self::at(Options::default(), site)
     }
 
-    fn at(mut options: Options, site: &Site<'_>) -> Result<Self, BuildError> {
-        if matches!(site, Site::Component) {
+    fn at(mut options: Options, site: &OptionOrigin<'_>) -> Result<Self, BuildError> {
+        if matches!(site, OptionOrigin::Component) {
             options.max_pixels = options.max_pixels.min(MAX_PIXELS_IN_COMPONENT);
         }
         Self::new(options)
@@ -349,12 +349,12 @@ mod tests {
         let mut png = std::io::Cursor::new(Vec::new());
         image::GrayImage::new(2049, 2048).write_to(&mut png, image::ImageFormat::Png).unwrap();
         let png = Value::from(png.into_inner());
-        let run = |site: &Site<'_>| {
+        let run = |site: &OptionOrigin<'_>| {
             let step = (builtin().build)(json!({"max_pixels": 64 << 20}), site).unwrap();
             step.run(vec![Some(png.clone())], &mut Context::default())
         };
         let files = gpux_core::ProjectFiles::new(".", false);
-        assert!(run(&Site::Pipeline(&files)).is_ok());
-        assert!(run(&Site::Component).unwrap_err().to_string().contains("max_pixels"));
+        assert!(run(&OptionOrigin::Pipeline(&files)).is_ok());
+        assert!(run(&OptionOrigin::Component).unwrap_err().to_string().contains("max_pixels"));
     }
 }

@@ -13,8 +13,8 @@ use super::dims::{ImageDims, takes_channels};
 use crate::deadline::Deadline;
 use crate::ports;
 use gpux_core::{
-    BuildError, Builtin, Context, Dim, ElementSet, ElementType, Geometry, Group, Kind, Mismatch, Port, Signature, Site,
-    Step, StepFailure, Tensor, TensorKind, Value,
+    BuildError, Builtin, Context, Dim, ElementSet, ElementType, Geometry, Group, Kind, Mismatch, OptionOrigin, Port,
+    Signature, Step, StepFailure, Tensor, TensorKind, Value,
 };
 
 /// Colours of the boxes, one after the other for each label: bright, and far from each other.
@@ -82,7 +82,7 @@ fn levels() -> ElementSet {
 }
 
 impl DrawBoxes {
-    fn new(options: Options, site: &Site<'_>) -> Result<Self, BuildError> {
+    fn new(options: Options, site: &OptionOrigin<'_>) -> Result<Self, BuildError> {
         if options.thickness.is_some_and(|thickness| !(1..=50).contains(&thickness)) {
             return Err(BuildError::option("thickness", "`thickness` is not 1 to 50"));
         }
@@ -351,7 +351,7 @@ mod tests {
         assert!(infer(Kind::Bytes, Kind::Text).unwrap_err().contains("detections are"));
         assert!(infer(Kind::Bytes, rows(3)).unwrap_err().contains("4 to 6 columns"));
         for options in [json!({"thickness": 0}), json!({"thickness": 51}), json!({"color": "red"})] {
-            assert!((builtin().build)(options.clone(), &Site::Component).is_err(), "{options}");
+            assert!((builtin().build)(options.clone(), &OptionOrigin::Component).is_err(), "{options}");
         }
     }
 }

@@ -172,7 +172,7 @@ mod tests {
 
     use super::*;
     use crate::reference;
-    use gpux_core::{Dim, ElementType, Kind, Site, TensorKind};
+    use gpux_core::{Dim, ElementType, Kind, OptionOrigin, TensorKind};
 
     fn run(options: serde_json::Value, height: usize, width: usize) -> Tensor {
         let image = Tensor::new([height, width, 3], vec![200_u8; height * width * 3]).unwrap();
@@ -218,7 +218,7 @@ mod tests {
             json!({"size": 8, "filter": "lanczos"}),
             json!({"size": 8, "fill": [1, 2, 3, "4"]}),
         ] {
-            assert!((builtin().build)(options.clone(), &Site::Component).is_err(), "{options}");
+            assert!((builtin().build)(options.clone(), &OptionOrigin::Component).is_err(), "{options}");
         }
     }
 }

@@ -156,7 +156,7 @@ mod tests {
 
     use super::*;
     use crate::reference;
-    use gpux_core::{Context, Site};
+    use gpux_core::{Context, OptionOrigin};
 
     fn run(options: serde_json::Value, tensor: Tensor) -> Result<Tensor, StepFailure> {
         let mut values = reference::step("pad", options).run(vec![Some(tensor.into())], &mut Context::default())?;
@@ -195,7 +195,7 @@ mod tests {
             json!({"size": [100_000, 100_000]}),
             json!({"padding": 1, "mode": "edge", "fill": 3}),
         ] {
-            assert!((builtin().build)(options.clone(), &Site::Component).is_err(), "{options}");
+            assert!((builtin().build)(options.clone(), &OptionOrigin::Component).is_err(), "{options}");
         }
     }
 }

@@ -201,10 +201,10 @@ mod tests {
         for size in
             [json!(0), json!(-1), json!([0, 4]), json!([1, 2, 3]), json!(1.5), json!("8"), json!(4_294_967_295_u32)]
         {
-            let built = (builtin().build)(json!({"size": size}), &gpux_core::Site::Component);
+            let built = (builtin().build)(json!({"size": size}), &gpux_core::OptionOrigin::Component);
             assert!(built.is_err(), "{size}");
         }
-        assert!((builtin().build)(serde_json::Value::Null, &gpux_core::Site::Component).is_err());
+        assert!((builtin().build)(serde_json::Value::Null, &gpux_core::OptionOrigin::Component).is_err());
         let run = |options, tensor: Tensor| step(options).run(vec![Some(tensor.into())], &mut Context::default());
         let line = || Tensor::new([1, 1000, 1], vec![0_u8; 1000]).unwrap();
         // 8192 high, and so 8 million wide.

@@ -157,7 +157,7 @@ mod tests {
 
     use super::*;
     use crate::reference;
-    use gpux_core::{Dim, Kind, Site, TensorKind};
+    use gpux_core::{Dim, Kind, OptionOrigin, TensorKind};
 
     #[test]
     fn quarter_turns_move_pixels() {
@@ -179,7 +179,7 @@ mod tests {
     #[test]
     fn handles_empty_and_invalid_inputs() {
         for options in [json!({}), json!({"degrees": "90"}), json!({"degrees": 1e300})] {
-            assert!((builtin().build)(options.clone(), &Site::Component).is_err(), "{options}");
+            assert!((builtin().build)(options.clone(), &OptionOrigin::Component).is_err(), "{options}");
         }
         let odd = vec![f32::NAN, f32::INFINITY, f32::MIN, f32::MAX, -0.0, 1e-40];
         for filter in ["nearest", "bilinear", "bicubic"] {

@@ -300,7 +300,7 @@ mod tests {
 
     use super::*;
     use crate::reference;
-    use gpux_core::Site;
+    use gpux_core::OptionOrigin;
 
     fn run(options: serde_json::Value, tensor: Tensor) -> Result<Tensor, StepFailure> {
         let step = reference::step("to-tensor", options);
@@ -374,7 +374,7 @@ mod tests {
         for options in
             [json!({"element": "string"}), json!({"scale": true, "element": "uint8"}), json!({"layout": "nchw"})]
         {
-            assert!((builtin().build)(options.clone(), &Site::Component).is_err(), "{options}");
+            assert!((builtin().build)(options.clone(), &OptionOrigin::Component).is_err(), "{options}");
         }
     }
 }

@@ -117,10 +117,10 @@ mod tests {
 
     use super::*;
     use crate::reference;
-    use gpux_core::{ElementType, Site};
+    use gpux_core::{ElementType, OptionOrigin};
 
     fn step(options: serde_json::Value) -> Box<dyn Step> {
-        (builtin().build)(options, &Site::Component).unwrap()
+        (builtin().build)(options, &OptionOrigin::Component).unwrap()
     }
 
     #[test]

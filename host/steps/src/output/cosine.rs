@@ -12,8 +12,8 @@ use super::ranking::{MAX_ANSWER, RankedLabels, best};
 use crate::deadline::{Deadline, DeadlineExceeded, rows_per_check};
 use crate::ports;
 use gpux_core::{
-    BuildError, Builtin, Context, Dim, ElementSet, ElementType, Group, Kind, Mismatch, Port, Signature, Site, Step,
-    StepFailure, Tensor, TensorKind, Value, from_npy,
+    BuildError, Builtin, Context, Dim, ElementSet, ElementType, Group, Kind, Mismatch, OptionOrigin, Port, Signature,
+    Step, StepFailure, Tensor, TensorKind, Value, from_npy,
 };
 
 /// Largest file of vectors that is read, in bytes.
@@ -76,7 +76,7 @@ pub(super) fn builtin() -> Builtin {
 }
 
 impl Cosine {
-    fn new(options: &Options, site: &Site<'_>) -> Result<Self, BuildError> {
+    fn new(options: &Options, site: &OptionOrigin<'_>) -> Result<Self, BuildError> {
         if options.k == 0 {
             return Err(BuildError::option("k", "`k` is 0, but at least 1 entry must be kept"));
         }
@@ -123,7 +123,7 @@ impl Cosine {
 
 impl Vectors {
     /// The numbers, how many vectors there are, and how long they are.
-    fn read(&self, site: &Site<'_>) -> Result<(Vec<f32>, usize, usize), BuildError> {
+    fn read(&self, site: &OptionOrigin<'_>) -> Result<(Vec<f32>, usize, usize), BuildError> {
         let refuse = |message: String| Err(BuildError::option("vectors", message));
         let (vectors, count, width) = match self {
             Self::List(rows) => {
@@ -232,7 +232,7 @@ mod tests {
     use gpux_core::{ProjectFiles, to_npy};
 
     fn step(options: serde_json::Value) -> Result<Box<dyn Step>, BuildError> {
-        (builtin().build)(options, &Site::Component)
+        (builtin().build)(options, &OptionOrigin::Component)
     }
 
     #[test]
@@ -260,7 +260,7 @@ mod tests {
         write("none.npy", &Tensor::zeros(ElementType::Float32, [0, 2]).unwrap());
         std::fs::write(folder.path().join("damaged.npy"), b"\x93NUMPY").unwrap();
         let files = ProjectFiles::new(folder.path(), false);
-        let build = |name: &str| (builtin().build)(json!({"vectors": name}), &Site::Pipeline(&files));
+        let build = |name: &str| (builtin().build)(json!({"vectors": name}), &OptionOrigin::Pipeline(&files));
         let step = build("good.npy").unwrap();
         let kind =
             |width| Some(Kind::Tensor(TensorKind::shaped(ElementType::Float32, [Dim::Dynamic, Dim::Fixed(width)])));
@@ -274,7 +274,7 @@ mod tests {
     #[test]
     fn stops_at_the_deadline() {
         let vectors = Vectors::List(vec![vec![1.0; 1 << 10]; 1 << 11]);
-        let step = Cosine::new(&Options { vectors, labels: None, k: 1 }, &Site::Component).unwrap();
+        let step = Cosine::new(&Options { vectors, labels: None, k: 1 }, &OptionOrigin::Component).unwrap();
         let query = vec![1.0; 1 << 10];
         assert_eq!(step.entries(&query, &Deadline::exceeded_after(1)), Err(DeadlineExceeded));
         assert_eq!(step.entries(&query, &Deadline::exceeded_after(9)).unwrap()[0]["index"], 0);

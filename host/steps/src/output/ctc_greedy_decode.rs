@@ -9,8 +9,8 @@ use serde_json::json;
 use crate::deadline::{Deadline, DeadlineExceeded, rows_per_check};
 use crate::ports;
 use gpux_core::{
-    BuildError, Builtin, Context, Dim, ElementSet, ElementType, Group, Kind, Mismatch, Port, Signature, Site, Step,
-    StepFailure, TensorKind, Value,
+    BuildError, Builtin, Context, Dim, ElementSet, ElementType, Group, Kind, Mismatch, OptionOrigin, Port, Signature,
+    Step, StepFailure, TensorKind, Value,
 };
 
 /// Largest file of a vocabulary that is read, in bytes.
@@ -79,7 +79,7 @@ pub(super) fn builtin() -> Builtin {
 }
 
 impl Decode {
-    fn new(options: Options, site: &Site<'_>) -> Result<Self, BuildError> {
+    fn new(options: Options, site: &OptionOrigin<'_>) -> Result<Self, BuildError> {
         let mut tokens = match &options.vocabulary {
             Vocabulary::List(tokens) => tokens.clone(),
             Vocabulary::File(path) => read(path, site)?,
@@ -164,7 +164,7 @@ fn first_largest(frame: &[f32]) -> usize {
 }
 
 /// The tokens of a file, in their order.
-fn read(path: &str, site: &Site<'_>) -> Result<Vec<String>, BuildError> {
+fn read(path: &str, site: &OptionOrigin<'_>) -> Result<Vec<String>, BuildError> {
     let refuse = |why: String| BuildError::option("vocabulary", why);
     let bytes = site.read(Path::new(path), MAX_VOCABULARY_FILE).map_err(|error| refuse(error.to_string()))?;
     let text = String::from_utf8(bytes).map_err(|_| refuse(format!("`{path}` is not UTF-8 text")))?;
@@ -251,7 +251,7 @@ mod tests {
     const TOKENS: [&str; 4] = ["<pad>", "|", "a", "b"];
 
     fn step(options: serde_json::Value) -> Result<Box<dyn Step>, BuildError> {
-        (builtin().build)(options, &Site::Component)
+        (builtin().build)(options, &OptionOrigin::Component)
     }
 
     /// Scores whose best tokens are these.
@@ -279,7 +279,8 @@ mod tests {
 
     #[test]
     fn stops_at_the_deadline() {
-        let decode = Decode::new(ports::options(json!({ "vocabulary": TOKENS })).unwrap(), &Site::Component).unwrap();
+        let decode =
+            Decode::new(ports::options(json!({ "vocabulary": TOKENS })).unwrap(), &OptionOrigin::Component).unwrap();
         let scores = vec![0.0; 2 << 20];
         assert_eq!(decode.text(&scores, &Deadline::exceeded_after(1)), Err(DeadlineExceeded));
         assert_eq!(decode.text(&scores, &Deadline::exceeded_after(9)).unwrap(), "");
@@ -306,7 +307,7 @@ mod tests {
         let files = ProjectFiles::new(folder.path(), false);
         let tokens = |text: &str| {
             std::fs::write(folder.path().join("vocab"), text).unwrap();
-            read("vocab", &Site::Pipeline(&files))
+            read("vocab", &OptionOrigin::Pipeline(&files))
         };
         assert_eq!(tokens("{\"b\": 1, \"<pad>\": 0}").unwrap(), ["<pad>", "b"]);
         assert_eq!(tokens("<blk>\r\n \r\na\n").unwrap(), ["<blk>", " ", "a"]);
@@ -314,7 +315,7 @@ mod tests {
         assert!(tokens("{\"b\": 5}").is_err());
         assert!(tokens("{\"b\": -1}").is_err());
         assert!(tokens("{").is_err());
-        assert!(read("none", &Site::Pipeline(&files)).is_err());
+        assert!(read("none", &OptionOrigin::Pipeline(&files)).is_err());
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use gpux_core::{BuildError, Site, read_labels};
+use gpux_core::{BuildError, OptionOrigin, read_labels};
 
 /// The option `labels`: a list, or the path of a text file with one label a line.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
@@ -16,7 +16,7 @@ pub(super) enum LabelSource {
 
 impl LabelSource {
     /// The labels, at least one.
-    pub(super) fn read(&self, site: &Site<'_>) -> Result<Vec<String>, BuildError> {
+    pub(super) fn read(&self, site: &OptionOrigin<'_>) -> Result<Vec<String>, BuildError> {
         match self {
             Self::List(labels) if labels.is_empty() => Err(BuildError::option("labels", "there are no labels")),
             Self::List(labels) => Ok(labels.clone()),
@@ -25,7 +25,7 @@ impl LabelSource {
     }
 }
 
-fn read_file(path: &str, site: &Site<'_>) -> Result<Vec<String>, BuildError> {
+fn read_file(path: &str, site: &OptionOrigin<'_>) -> Result<Vec<String>, BuildError> {
     read_labels(path, |path, limit| site.read(path, limit)).map_err(|why| BuildError::option("labels", why))
 }
 
@@ -41,14 +41,14 @@ mod tests {
         std::fs::write(folder.path().join("labels.txt"), "\u{feff}zero\r\n one \r\n\r\nthree\n").unwrap();
         std::fs::write(folder.path().join("latin1.txt"), [0xe9, b'\n']).unwrap();
         let files = ProjectFiles::new(folder.path(), false);
-        let labels = read_file("labels.txt", &Site::Pipeline(&files)).unwrap();
+        let labels = read_file("labels.txt", &OptionOrigin::Pipeline(&files)).unwrap();
         assert_eq!(labels, ["zero", "one", "", "three"]);
-        let message = |path: &str| read_file(path, &Site::Pipeline(&files)).unwrap_err().to_string();
+        let message = |path: &str| read_file(path, &OptionOrigin::Pipeline(&files)).unwrap_err().to_string();
         assert!(message("latin1.txt").contains("UTF-8"));
         assert!(message("none.txt").contains("no file at `none.txt`"));
         assert!(message("../labels.txt").contains("leads out"));
         let file = LabelSource::File("labels.txt".into());
-        assert!(file.read(&Site::Component).unwrap_err().message.contains("may not name files"));
-        assert!(LabelSource::List(Vec::new()).read(&Site::Component).is_err());
+        assert!(file.read(&OptionOrigin::Component).unwrap_err().message.contains("may not name files"));
+        assert!(LabelSource::List(Vec::new()).read(&OptionOrigin::Component).is_err());
     }
 }

@@ -9,8 +9,8 @@ use super::ranking::MAX_ANSWER;
 use crate::deadline::{Deadline, DeadlineExceeded, ELEMENTS_PER_CHECK};
 use crate::ports;
 use gpux_core::{
-    BuildError, Builtin, Context, ElementSet, Group, Kind, Mismatch, Port, Signature, Site, Step, StepFailure, Tensor,
-    TensorKind, Value, json_values, to_json_while,
+    BuildError, Builtin, Context, ElementSet, Group, Kind, Mismatch, OptionOrigin, Port, Signature, Step, StepFailure,
+    Tensor, TensorKind, Value, json_values, to_json_while,
 };
 
 /// Bytes of a name, beside its text.
@@ -48,7 +48,7 @@ pub(super) fn builtin() -> Builtin {
 }
 
 impl NameClasses {
-    fn new(options: Options, site: &Site<'_>) -> Result<Self, BuildError> {
+    fn new(options: Options, site: &OptionOrigin<'_>) -> Result<Self, BuildError> {
         let indices = Kind::Tensor(TensorKind::of_elements(ElementSet::integers()));
         let signature = Signature::unary(
             Port { description: "numbers of classes".into(), ..Port::new("indices", indices) },
@@ -144,7 +144,7 @@ mod tests {
     use gpux_core::{ElementType, Tensor};
 
     fn run(options: serde_json::Value, tensor: Tensor) -> Result<Value, StepFailure> {
-        let step = (builtin().build)(options, &Site::Component).unwrap();
+        let step = (builtin().build)(options, &OptionOrigin::Component).unwrap();
         Ok(step.run(vec![Some(tensor.into())], &mut Context::default())?.remove(0))
     }
 
@@ -161,7 +161,7 @@ mod tests {
     #[test]
     fn stops_at_the_deadline() {
         let options = serde_json::from_value(json!({"labels": ["cat"]})).unwrap();
-        let step = NameClasses::new(options, &Site::Component).unwrap();
+        let step = NameClasses::new(options, &OptionOrigin::Component).unwrap();
         let many = Tensor::zeros(ElementType::Uint8, [2, 50_000, 1]).unwrap();
         assert_eq!(step.name_all(&many, &Deadline::exceeded_after(1)), Err(StepFailure::Timeout));
         assert_eq!(step.name_all(&many, &Deadline::exceeded_after(99)).unwrap(), json!(vec![vec![["cat"]; 50_000]; 2]));
@@ -183,7 +183,7 @@ mod tests {
         assert_eq!(named, json!("?").into());
         let long = json!({"labels": ["x".repeat(1 << 20)]});
         assert!(run(long, Tensor::zeros(ElementType::Uint8, [1000]).unwrap()).is_err());
-        assert!((builtin().build)(json!({"labels": []}), &Site::Component).is_err());
-        assert!((builtin().build)(json!({}), &Site::Component).is_err());
+        assert!((builtin().build)(json!({"labels": []}), &OptionOrigin::Component).is_err());
+        assert!((builtin().build)(json!({}), &OptionOrigin::Component).is_err());
     }
 }

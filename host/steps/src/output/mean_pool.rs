@@ -129,10 +129,10 @@ mod tests {
 
     use super::*;
     use crate::reference;
-    use gpux_core::{Dim, ElementType, Site, TensorKind};
+    use gpux_core::{Dim, ElementType, OptionOrigin, TensorKind};
 
     fn step() -> Box<dyn Step> {
-        (builtin().build)(json!({}), &Site::Component).unwrap()
+        (builtin().build)(json!({}), &OptionOrigin::Component).unwrap()
     }
 
     #[test]

@@ -17,7 +17,7 @@ use crate::text::offload::{Offload, catch_tokenizer_panic};
 use crate::text::tokenizer_cost::TokenizerCost;
 use crate::text::{text_input, tokenizer_file};
 use gpux_core::{
-    BuildError, Builtin, Context, Dim, Group, Kind, Mismatch, Port, Signature, Site, Step, StepFailure, Value,
+    BuildError, Builtin, Context, Dim, Group, Kind, Mismatch, OptionOrigin, Port, Signature, Step, StepFailure, Value,
 };
 
 /// How many times as long as an addition it takes to look up a token, or to put it to others, about.
@@ -147,7 +147,7 @@ struct TextWindow<'a> {
 }
 
 impl NerAggregate {
-    fn new(options: Options, site: &Site<'_>) -> Result<Self, BuildError> {
+    fn new(options: Options, site: &OptionOrigin<'_>) -> Result<Self, BuildError> {
         let labels = options.labels.read(site)?;
         let file = tokenizer_file::find(&options.tokenizer, site)?;
         let tokenizer = read(&file)?;

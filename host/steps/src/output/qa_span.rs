@@ -346,10 +346,10 @@ impl Step for QaSpan {
 mod tests {
     use super::*;
     use crate::reference;
-    use gpux_core::{ElementType, Site, Tensor};
+    use gpux_core::{ElementType, OptionOrigin, Tensor};
 
     fn step(options: Json) -> Result<Box<dyn Step>, BuildError> {
-        (builtin().build)(options, &Site::Component)
+        (builtin().build)(options, &OptionOrigin::Component)
     }
 
     /// `[CLS] q [SEP] red fox [SEP]`, the answer being the fox.

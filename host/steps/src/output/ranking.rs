@@ -7,7 +7,7 @@ use serde_json::{Value as Json, json};
 
 use super::label_names::LabelSource;
 use crate::deadline::{Deadline, DeadlineExceeded, ELEMENTS_PER_CHECK};
-use gpux_core::{BuildError, Site, Tensor, TensorElement, to_json};
+use gpux_core::{BuildError, OptionOrigin, Tensor, TensorElement, to_json};
 
 /// Most bytes that one answer may take in memory, over all rows.
 pub(super) const MAX_ANSWER: usize = 1 << 29;
@@ -23,7 +23,7 @@ pub(super) struct RankedLabels {
 }
 
 impl RankedLabels {
-    pub(super) fn read(labels: Option<&LabelSource>, site: &Site<'_>) -> Result<Self, BuildError> {
+    pub(super) fn read(labels: Option<&LabelSource>, site: &OptionOrigin<'_>) -> Result<Self, BuildError> {
         let labels = labels.map(|labels| labels.read(site)).transpose()?;
         let longest = labels.iter().flatten().map(String::len).max().unwrap_or(0);
         Ok(Self { labels, longest })

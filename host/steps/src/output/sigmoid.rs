@@ -97,10 +97,10 @@ fn sigmoid(x: f32) -> f32 {
 #[allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 mod tests {
     use super::*;
-    use gpux_core::{Dim, ElementType, Site, Tensor};
+    use gpux_core::{Dim, ElementType, OptionOrigin, Tensor};
 
     fn run(tensor: Tensor) -> Result<Tensor, StepFailure> {
-        let step = (builtin().build)(serde_json::json!({}), &Site::Component).unwrap();
+        let step = (builtin().build)(serde_json::json!({}), &OptionOrigin::Component).unwrap();
         let mut values = step.run(vec![Some(tensor.into())], &mut Context::default())?;
         Ok(values.remove(0).as_tensor().unwrap().clone())
     }
@@ -131,7 +131,7 @@ mod tests {
 
     #[test]
     fn infers_type_and_shape() {
-        let step = (builtin().build)(serde_json::json!({}), &Site::Component).unwrap();
+        let step = (builtin().build)(serde_json::json!({}), &OptionOrigin::Component).unwrap();
         let kind = |element| Some(Kind::Tensor(TensorKind::shaped(element, vec![Dim::Dynamic, Dim::Fixed(3)])));
         assert_eq!(step.infer(&[kind(ElementType::Float16)]).unwrap()[0].to_string(), "tensor float16[?, 3]");
         assert!(step.infer(&[kind(ElementType::Int64)]).is_err());

@@ -9,8 +9,8 @@ use super::ranking::{MAX_ANSWER, RankedLabels, Score, best};
 use crate::deadline::{Deadline, DeadlineExceeded, ELEMENTS_PER_CHECK};
 use crate::ports;
 use gpux_core::{
-    BuildError, Builtin, Context, Dim, ElementSet, ElementType, Group, Kind, Mismatch, Port, Signature, Site, Step,
-    StepFailure, Tensor, TensorData, TensorKind, Value, bf16_from_f64, f16_from_f64,
+    BuildError, Builtin, Context, Dim, ElementSet, ElementType, Group, Kind, Mismatch, OptionOrigin, Port, Signature,
+    Step, StepFailure, Tensor, TensorData, TensorKind, Value, bf16_from_f64, f16_from_f64,
 };
 
 /// Options of `threshold`.
@@ -74,7 +74,7 @@ pub(super) fn builtin() -> Builtin {
 }
 
 impl Threshold {
-    fn new(options: Options, site: &Site<'_>) -> Result<Self, BuildError> {
+    fn new(options: Options, site: &OptionOrigin<'_>) -> Result<Self, BuildError> {
         if matches!(&options.threshold, Bound::Each(each) if each.is_empty()) {
             return Err(BuildError::option("threshold", "there are no thresholds"));
         }
@@ -245,7 +245,7 @@ mod tests {
     use super::*;
 
     fn step(options: serde_json::Value) -> Result<Box<dyn Step>, BuildError> {
-        (builtin().build)(options, &Site::Component)
+        (builtin().build)(options, &OptionOrigin::Component)
     }
 
     fn run(options: serde_json::Value, tensor: Tensor) -> Result<Value, StepFailure> {

@@ -9,8 +9,8 @@ use super::ranking::{MAX_ANSWER, RankedLabels, Score, best};
 use crate::deadline::{Deadline, DeadlineExceeded};
 use crate::ports;
 use gpux_core::{
-    BuildError, Builtin, Context, Dim, ElementSet, Group, Kind, Mismatch, Port, Signature, Site, Step, StepFailure,
-    TensorData, TensorKind, Value,
+    BuildError, Builtin, Context, Dim, ElementSet, Group, Kind, Mismatch, OptionOrigin, Port, Signature, Step,
+    StepFailure, TensorData, TensorKind, Value,
 };
 
 /// Options of `top-k`.
@@ -57,7 +57,7 @@ pub(super) fn builtin() -> Builtin {
 }
 
 impl TopK {
-    fn new(options: Options, site: &Site<'_>) -> Result<Self, BuildError> {
+    fn new(options: Options, site: &OptionOrigin<'_>) -> Result<Self, BuildError> {
         if options.k == 0 {
             return Err(BuildError::option("k", "`k` is 0, but at least 1 entry must be kept"));
         }
@@ -177,7 +177,7 @@ mod tests {
     use gpux_core::{ElementType, Tensor, TensorElement};
 
     fn step(options: serde_json::Value) -> Result<Box<dyn Step>, BuildError> {
-        (builtin().build)(options, &Site::Component)
+        (builtin().build)(options, &OptionOrigin::Component)
     }
 
     fn top<T: TensorElement>(options: serde_json::Value, shape: &[usize], scores: Vec<T>) -> serde_json::Value {

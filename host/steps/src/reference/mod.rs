@@ -6,7 +6,7 @@ mod random;
 
 use serde_json::Value as Json;
 
-use gpux_core::{Context, ElementType, ProjectFiles, Site, Step, Tensor, Value};
+use gpux_core::{Context, ElementType, OptionOrigin, ProjectFiles, Step, Tensor, Value};
 
 const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/reference/builtin/");
 
@@ -37,7 +37,7 @@ pub(crate) fn unpack(path: &str) -> Vec<u8> {
 pub(crate) fn step(name: &str, options: Json) -> Box<dyn Step> {
     let files = ProjectFiles::new(FOLDER, false);
     let builtin = crate::all().into_iter().find(|builtin| builtin.name == name).unwrap();
-    (builtin.build)(options, &Site::Pipeline(&files)).unwrap_or_else(|error| panic!("{name}: {error}"))
+    (builtin.build)(options, &OptionOrigin::Pipeline(&files)).unwrap_or_else(|error| panic!("{name}: {error}"))
 }
 
 /// Runs a step and checks that it gave what it had promised.

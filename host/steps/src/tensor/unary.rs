@@ -89,10 +89,10 @@ impl<C: TensorOperation> Step for UnaryStep<C> {
 #[allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 pub(super) mod testing {
     use super::*;
-    use gpux_core::{BuildError, Builtin, Site};
+    use gpux_core::{BuildError, Builtin, OptionOrigin};
 
     pub(in crate::tensor) fn build(builtin: Builtin, options: serde_json::Value) -> Result<Box<dyn Step>, BuildError> {
-        (builtin.build)(options, &Site::Component)
+        (builtin.build)(options, &OptionOrigin::Component)
     }
 
     /// Runs the step on `tensor`, and checks the result against the inferred kind.

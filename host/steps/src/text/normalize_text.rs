@@ -35,7 +35,7 @@ struct Options {
     strip_accents: bool,
     /// The Unicode form: `nfc`, `nfd`, `nfkc` or `nfkd`. Default: none, the text stays as it is.
     #[serde(skip_serializing_if = "Option::is_none")]
-    form: Option<Form>,
+    form: Option<NormalForm>,
     /// `keep` (default), `lower` (as Python's `str.lower`) or `lower_chars` (each character for itself,
     /// as `BertNormalizer` does: a Greek sigma at the end of a word becomes `σ`, not `ς`).
     case: Case,
@@ -47,14 +47,14 @@ struct Options {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[schemars(inline)]
-enum Form {
+enum NormalForm {
     Nfc,
     Nfd,
     Nfkc,
     Nfkd,
 }
 
-impl Form {
+impl NormalForm {
     /// Whether a quick look is enough to say that the text has this form.
     fn is_that_of(self, text: &str) -> bool {
         let quick = match self {
@@ -119,8 +119,8 @@ impl NormalizeText {
     /// How many times as long a text can become (Unicode Standard Annex #15, 9.2: expansion in UTF-8).
     fn growth(&self) -> usize {
         match self.options.form {
-            Some(Form::Nfkc | Form::Nfkd) => 11,
-            Some(Form::Nfc | Form::Nfd) => 3,
+            Some(NormalForm::Nfkc | NormalForm::Nfkd) => 11,
+            Some(NormalForm::Nfc | NormalForm::Nfd) => 3,
             None if self.options.strip_accents => 3,
             None => 1,
         }
@@ -147,10 +147,10 @@ impl NormalizeText {
             if let Some(form) = options.form.filter(|form| !form.is_that_of(&text)) {
                 check_marks(&text, deadline)?;
                 text = match form {
-                    Form::Nfc => collect_bounded(text.nfc(), deadline)?,
-                    Form::Nfd => collect_bounded(text.nfd(), deadline)?,
-                    Form::Nfkc => collect_bounded(text.nfkc(), deadline)?,
-                    Form::Nfkd => collect_bounded(text.nfkd(), deadline)?,
+                    NormalForm::Nfc => collect_bounded(text.nfc(), deadline)?,
+                    NormalForm::Nfd => collect_bounded(text.nfd(), deadline)?,
+                    NormalForm::Nfkc => collect_bounded(text.nfkc(), deadline)?,
+                    NormalForm::Nfkd => collect_bounded(text.nfkd(), deadline)?,
                 };
             }
         }

@@ -5,7 +5,7 @@ use serde_json::{Value as Json, json};
 use sha2::{Digest as _, Sha256};
 
 use crate::reference::{assert_close, read_json, run, step, tensor};
-use gpux_core::{Context, ProjectFiles, Site, Step, Tensor, TensorElement, Value, to_json};
+use gpux_core::{Context, OptionOrigin, ProjectFiles, Step, Tensor, TensorElement, Value, to_json};
 
 const NAMES: [&str; 3] = ["wordpiece", "bpe", "unigram"];
 
@@ -116,7 +116,7 @@ fn given(tokenizer: &Json, case: &Json) -> Option<(Vec<Json>, Json)> {
     options["tokenizer"] = json!("./own.json");
     let files = ProjectFiles::new(folder.path(), false);
     let builtin = crate::all().into_iter().find(|builtin| case["step"] == builtin.name).unwrap();
-    let step = (builtin.build)(options, &Site::Pipeline(&files)).ok()?;
+    let step = (builtin.build)(options, &OptionOrigin::Pipeline(&files)).ok()?;
     let mut inputs: Vec<_> = texts(case).into_iter().map(Some).collect();
     inputs.resize(2, None);
     let outputs: Vec<_> = step.run(inputs, &mut Context::default()).ok()?.iter().map(to_json).collect();

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
-use gpux_core::{BuildError, FileError, ProjectFiles, Site};
+use gpux_core::{BuildError, FileError, OptionOrigin, ProjectFiles};
 
 /// Largest `tokenizer.json` that is read, in bytes. The largest in use are under 40 MB.
 const MAX_FILE: u64 = 64 << 20;
@@ -17,8 +17,8 @@ pub(crate) struct TokenizerFile {
 
 /// Finds the file that `name` means: a path; else `./NAME/tokenizer.json`, or a snapshot of that name in the local
 /// Hugging Face cache. Where nothing has the name, `./tokenizer.json` stands in for it, with a warning.
-pub(crate) fn find(name: &str, site: &Site<'_>) -> Result<TokenizerFile, BuildError> {
-    let Site::Pipeline(files) = site else { return Err(BuildError::option("tokenizer", FileError::Forbidden)) };
+pub(crate) fn find(name: &str, site: &OptionOrigin<'_>) -> Result<TokenizerFile, BuildError> {
+    let OptionOrigin::Pipeline(files) = site else { return Err(BuildError::option("tokenizer", FileError::Forbidden)) };
     find_in(name, files, &hub_folders(&|variable| std::env::var_os(variable).map(PathBuf::from)))
 }
 
@@ -227,7 +227,7 @@ mod tests {
         }
         let absolute = folder.path().join("tokenizer.json");
         assert!(find_in(absolute.to_str().unwrap(), &files, &[]).is_err());
-        assert!(find("x", &Site::Component).err().unwrap().message.contains("may not name files"));
+        assert!(find("x", &OptionOrigin::Component).err().unwrap().message.contains("may not name files"));
     }
 
     #[test]

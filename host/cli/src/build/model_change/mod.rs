@@ -114,8 +114,8 @@ fn run(arguments: &Arguments, printer: Printer) -> Result<Exit, Exit> {
     if asked.prune.is_some() {
         return Err(usage(NO_PRUNING));
     }
-    let operator = arguments.operator.operator().map_err(|error| printer.error(&error))?;
-    let pipeline = arguments.pipeline.open_as(operator.clone(), printer).map_err(|error| printer.error(&error))?;
+    let load_options = arguments.load.options().map_err(|error| printer.error(&error))?;
+    let pipeline = arguments.pipeline.open_as(load_options.clone(), printer).map_err(|error| printer.error(&error))?;
     let models: Vec<_> =
         pipeline.models().filter(|(name, _)| asked.model.as_deref().is_none_or(|wanted| wanted == *name)).collect();
     if models.is_empty() {
@@ -131,7 +131,7 @@ fn run(arguments: &Arguments, printer: Printer) -> Result<Exit, Exit> {
     let samples = samples::samples(asked, &pipeline, printer)?;
     let (mut reports, mut texts) = (Vec::new(), Texts::default());
     for ((name, original), place) in models.into_iter().zip(places) {
-        let change = ModelChange { asked, pipeline: &pipeline, operator: &operator, name, original, place };
+        let change = ModelChange { asked, pipeline: &pipeline, load_options: &load_options, name, original, place };
         let report = change.make(arguments, &samples).map_err(|refused| refused.print(printer))?;
         if !printer.json {
             texts.write(printer, &report.text());
@@ -199,7 +199,7 @@ fn source_of(pipeline: &Pipeline, name: &str) -> PathBuf {
 struct ModelChange<'a> {
     asked: &'a ChangeArguments,
     pipeline: &'a Pipeline,
-    operator: &'a LoadOptions,
+    load_options: &'a LoadOptions,
     name: &'a str,
     original: &'a ModelStep,
     place: PathBuf,
@@ -215,8 +215,8 @@ impl ModelChange<'_> {
         let made = ChangedModel::of(&self, staged.path())?;
         // The whole pipeline is checked again, with this model in it.
         let model_files = vec![(self.name.to_owned(), made.path.clone())];
-        let operator = LoadOptions { model_files, ..self.operator.clone() };
-        let changed = arguments.pipeline.open_quietly(&operator).map_err(ChangeError::Pipeline)?;
+        let load_options = LoadOptions { model_files, ..self.load_options.clone() };
+        let changed = arguments.pipeline.open_quietly(&load_options).map_err(ChangeError::Pipeline)?;
         let Some((_, step)) = changed.models().find(|(name, _)| *name == self.name) else {
             return Err(ChangeError::Nothing);
         };

@@ -5,7 +5,7 @@ use http::{Method, StatusCode};
 use http_body_util::BodyExt as _;
 
 use super::*;
-use crate::protocol::metrics::prometheus::{Exposition, to_text};
+use crate::protocol::metrics::prometheus::{MetricsFormat, to_text};
 use crate::{Settings, Source};
 use gpux::LoadOptions;
 
@@ -79,7 +79,7 @@ async fn keys_apply_to_grpc_and_streams() {
         refused = refused || call(&front, &path, "key-of-alice", message("one")).await.0 == "8";
     }
     assert!(refused);
-    let text = to_text(&server, Exposition::Prometheus).unwrap();
+    let text = to_text(&server, MetricsFormat::Prometheus).unwrap();
     for line in [
         "gpux_refusals_total{pipeline=\"\",reason=\"key_rate\"} ",
         "gpux_requests_total{pipeline=\"\",protocol=\"grpc\",status=\"RESOURCE_EXHAUSTED\"} ",

@@ -14,7 +14,7 @@ use crate::edge::authentication::api_keys::ApiKeys;
 use crate::edge::host_check::Peer;
 use crate::edge::service::EdgeService;
 use crate::engine::tenant::Tenant;
-use crate::protocol::metrics::prometheus::{Exposition, to_text};
+use crate::protocol::metrics::prometheus::{MetricsFormat, to_text};
 use crate::{Server, Settings, Source};
 use gpux::{EngineChoice, EngineOptions, LoadOptions};
 
@@ -27,11 +27,11 @@ struct Busy {
 
 impl Busy {
     async fn new(settings: Settings) -> Self {
-        let operator = LoadOptions {
+        let load_options = LoadOptions {
             engine: EngineOptions { choice: EngineChoice::Embedded, ..EngineOptions::default() },
             ..LoadOptions::default()
         };
-        let server = Arc::new(Server::new(Settings { workers: 1, ..settings }, operator));
+        let server = Arc::new(Server::new(Settings { workers: 1, ..settings }, load_options));
         let models = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/oip/models");
         server.add(&["matrix", "identity_fp16", "text"].map(|name| Source(format!("{models}/{name}")))).unwrap();
         let (release, released) = channel();
@@ -78,7 +78,7 @@ impl Busy {
     }
 
     fn metric(&self, line: &str) -> f64 {
-        let text = to_text(&self.server, Exposition::Prometheus).unwrap();
+        let text = to_text(&self.server, MetricsFormat::Prometheus).unwrap();
         let value = text.lines().find_map(|one| one.strip_prefix(line)?.strip_prefix(' '));
         value.unwrap_or_else(|| panic!("no `{line}` in\n{text}")).parse().unwrap()
     }

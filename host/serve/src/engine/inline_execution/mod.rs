@@ -124,11 +124,12 @@ mod tests {
     /// The shapes of the largest request of a pipeline with these inputs.
     fn largest(inputs: &[(&str, &str)]) -> Option<Vec<Vec<usize>>> {
         let folder = tempfile::tempdir().unwrap();
-        let fields: String = inputs
+        let fields = inputs
             .iter()
             .enumerate()
             .map(|(index, (element, shape))| format!("  x{index}: {{ type: {element}, shape: {shape} }}\n"))
-            .collect();
+            .collect::<Vec<_>>()
+            .concat();
         let step = "pipeline: [{ softmax: { in: x0, out: y } }]\noutputs: { y: float32 }\n";
         let text = format!("name: p\nversion: 1.0.0\ninputs:\n{fields}{step}");
         let path = folder.path().join("gpux.yml");

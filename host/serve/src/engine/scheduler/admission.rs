@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use gpux_core::Waits;
+use gpux_core::WaitObserver;
 
 /// The job of a request: runs it, or reports its rejection.
-pub(crate) type Job = Box<dyn FnOnce(Result<Arc<dyn Waits>, Rejection>) + Send>;
+pub(crate) type Job = Box<dyn FnOnce(Result<Arc<dyn WaitObserver>, Rejection>) + Send>;
 
 /// Limits of a lane.
 #[derive(Clone, Copy, Debug)]

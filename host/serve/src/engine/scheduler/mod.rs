@@ -25,7 +25,7 @@ use lane::{LaneState, Started, Time};
 pub(crate) use queue::QueuePosition;
 use queue::Waiting;
 
-use gpux_core::Waits;
+use gpux_core::WaitObserver;
 use gpux_core::threads;
 
 /// Idle time after which a thread beyond the workers ends.
@@ -289,7 +289,7 @@ impl WorkerSlot {
     }
 }
 
-impl Waits for WorkerSlot {
+impl WaitObserver for WorkerSlot {
     fn begin(&self) {
         self.pauses().since = Some(Instant::now());
         let mut state = self.shared.lock();

@@ -258,7 +258,7 @@ fn batched_work_is_charged_to_the_lane() {
     let lane = Scheduler::new(1).lane(ROOM);
     let start = Instant::now();
     for _ in 0..2 {
-        let in_a_batch = |slot: Result<Arc<dyn Waits>, Rejection>| {
+        let in_a_batch = |slot: Result<Arc<dyn WaitObserver>, Rejection>| {
             let slot = slot.unwrap();
             slot.begin();
             slot.end(MODEL);

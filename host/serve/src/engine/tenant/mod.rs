@@ -232,7 +232,7 @@ impl Tenant {
     }
 
     /// So much more of the room for bodies, of which it may have `most`.
-    pub(crate) fn hold(&self, more: usize, most: usize) -> Result<TenantMemory, LimitExceeded> {
+    pub(crate) fn reserve_memory(&self, more: usize, most: usize) -> Result<TenantMemory, LimitExceeded> {
         let held = |held: usize| held.checked_add(more).filter(|held| *held <= most);
         match self.usage.holds.fetch_update(Ordering::AcqRel, Ordering::Acquire, held) {
             Ok(_) => Ok(TenantMemory(self.usage.holds.clone(), more)),

@@ -15,7 +15,7 @@ use http::{HeaderMap, HeaderValue};
 use super::http::accept::Accept;
 use super::http::response;
 use crate::protocol::metrics::json::to_json;
-use crate::protocol::metrics::prometheus::{Exposition, to_text};
+use crate::protocol::metrics::prometheus::{MetricsFormat, to_text};
 use crate::{ServeError, Server};
 
 /// JSON, unless a text of Prometheus' is accepted.
@@ -33,10 +33,11 @@ pub(crate) async fn metrics(State(server): State<Arc<Server>>, headers: HeaderMa
 
 /// The text that is liked best; JSON where that is liked as much, as by who takes anything. A scraper that names
 /// a text takes it before others of the same type.
-fn wanted(headers: &HeaderMap) -> Option<Exposition> {
+fn wanted(headers: &HeaderMap) -> Option<MetricsFormat> {
     let accept = Accept::from_headers(headers);
     let json = accept.preference("application/json");
-    let texts = [Exposition::Prometheus, Exposition::OpenMetrics].map(|text| (accept.preference(text.name()), text));
+    let texts =
+        [MetricsFormat::Prometheus, MetricsFormat::OpenMetrics].map(|text| (accept.preference(text.name()), text));
     texts
         .into_iter()
         .max_by_key(|(preference, _)| *preference)
@@ -58,9 +59,9 @@ mod tests {
                    text/plain;version=0.0.4;q=0.3,*/*;q=0.2";
         let three = "application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited;q=0.6,\
                      application/openmetrics-text;version=1.0.0;escaping=allow-utf-8;q=0.5,text/plain;version=1.0.0;q=0.4";
-        assert_eq!([two, three].map(wanted), [Some(Exposition::OpenMetrics); 2]);
-        assert_eq!(wanted("text/plain"), Some(Exposition::Prometheus));
-        assert_eq!(wanted("application/openmetrics-text;q=0, text/plain"), Some(Exposition::Prometheus));
+        assert_eq!([two, three].map(wanted), [Some(MetricsFormat::OpenMetrics); 2]);
+        assert_eq!(wanted("text/plain"), Some(MetricsFormat::Prometheus));
+        assert_eq!(wanted("application/openmetrics-text;q=0, text/plain"), Some(MetricsFormat::Prometheus));
         // The last is what axios sends.
         for accept in ["*/*", "application/json", "text/html", "text/plain;q=0", "application/json, text/plain, */*"] {
             assert_eq!(wanted(accept), None, "{accept}");

@@ -19,14 +19,14 @@ use crate::{LoadedPipeline, PipelineState, Server};
 
 /// The two texts that are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Exposition {
+pub(crate) enum MetricsFormat {
     /// `application/openmetrics-text`, version 1.0.0
     OpenMetrics,
     /// `text/plain`, version 0.0.4
     Prometheus,
 }
 
-impl Exposition {
+impl MetricsFormat {
     /// As a client asks for it.
     pub(crate) const fn name(self) -> &'static str {
         match self {
@@ -45,14 +45,14 @@ impl Exposition {
 }
 
 /// Everything, as text.
-pub(crate) fn to_text(server: &Arc<Server>, exposition: Exposition) -> Result<String, Error> {
+pub(crate) fn to_text(server: &Arc<Server>, exposition: MetricsFormat) -> Result<String, Error> {
     let mut registry = Registry::default();
     registry.register_collector(Box::new(Reading(Arc::downgrade(server))));
     let mut written = String::new();
     text::encode(&mut written, &registry)?;
     Ok(match exposition {
-        Exposition::OpenMetrics => written,
-        Exposition::Prometheus => to_prometheus_text(&written),
+        MetricsFormat::OpenMetrics => written,
+        MetricsFormat::Prometheus => to_prometheus_text(&written),
     })
 }
 

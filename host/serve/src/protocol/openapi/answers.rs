@@ -4,7 +4,7 @@ use serde_json::{Map, Value as Json, json};
 
 /// What an error looks like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Form {
+pub(super) enum ErrorShape {
     /// kind, message and details
     Own,
     /// as the Open Inference Protocol has it: a message
@@ -27,7 +27,7 @@ const MEANINGS: [(&str, &str); 12] = [
     ("504", "it took longer than it may"),
 ];
 
-impl Form {
+impl ErrorShape {
     const ALL: [Self; 2] = [Self::Own, Self::Protocol];
 
     const fn schema(self) -> &'static str {
@@ -53,7 +53,7 @@ pub(super) fn reference(schema: &str) -> Json {
 }
 
 /// Says of an operation that it may be answered with these statuses.
-pub(super) fn with_errors(operation: &mut Json, form: Form, statuses: &[&str]) {
+pub(super) fn with_errors(operation: &mut Json, form: ErrorShape, statuses: &[&str]) {
     for status in statuses {
         operation["responses"][*status] = json!({ "$ref": format!("#/components/responses/{}", form.name(status)) });
     }
@@ -66,14 +66,14 @@ pub(super) fn open(mut operation: Json) -> Json {
 }
 
 /// An operation that needs a key, where the operator configured keys.
-pub(super) fn guarded(mut operation: Json, form: Form) -> Json {
+pub(super) fn guarded(mut operation: Json, form: ErrorShape) -> Json {
     with_errors(&mut operation, form, &["401", "403", "429"]);
     operation
 }
 
 /// Every answer that operations refer to.
 pub(super) fn responses() -> Json {
-    let one = |form: Form, status: &str, meaning: &str| {
+    let one = |form: ErrorShape, status: &str, meaning: &str| {
         let mut answer = response(meaning, reference(form.schema()));
         if matches!(status, "429" | "503") {
             answer["headers"]["Retry-After"] = json!({
@@ -83,7 +83,7 @@ pub(super) fn responses() -> Json {
         }
         (form.name(status), answer)
     };
-    let all = Form::ALL.into_iter().flat_map(|form| MEANINGS.map(|(status, meaning)| one(form, status, meaning)));
+    let all = ErrorShape::ALL.into_iter().flat_map(|form| MEANINGS.map(|(status, meaning)| one(form, status, meaning)));
     Json::Object(all.collect())
 }
 
@@ -106,7 +106,7 @@ pub(super) fn schemas() -> Map<String, Json> {
         "required": ["error"],
         "additionalProperties": false,
     });
-    [(Form::Own, own), (Form::Protocol, protocol)]
+    [(ErrorShape::Own, own), (ErrorShape::Protocol, protocol)]
         .map(|(form, schema)| (form.schema().to_owned(), schema))
         .into_iter()
         .collect()

@@ -20,7 +20,7 @@ use serde_json::{Map, Value as Json, json};
 use super::http::response;
 use super::predict::info::{Info, Pipelines};
 use crate::{LoadedPipeline, Server, Settings};
-use answers::{Form, guarded, open, response, with_errors};
+use answers::{ErrorShape, guarded, open, response, with_errors};
 use gpux_core::{Kind, Port};
 
 /// The document for what is served now.
@@ -121,14 +121,14 @@ impl<'a> Document<'a> {
         self.get("/health/ready", with_unready(operation));
         let pipelines = self.subschema::<Pipelines>();
         let pipelines = get("pipelines", "The pipelines and what each is doing", "all of them", pipelines);
-        self.get("/pipelines", guarded(pipelines, Form::Own));
+        self.get("/pipelines", guarded(pipelines, ErrorShape::Own));
         let mut metrics = get("metrics", "What the server counts", "the metrics", json!({ "type": "object" }));
         for text in ["text/plain", "application/openmetrics-text"] {
             metrics["responses"]["200"]["content"][text] = json!({ "schema": { "type": "string" } });
         }
-        self.get("/metrics", guarded(metrics, Form::Own));
+        self.get("/metrics", guarded(metrics, ErrorShape::Own));
         let document = get("openapi", "This document", "the document", json!({ "type": "object" }));
-        self.get("/openapi.json", guarded(document, Form::Own));
+        self.get("/openapi.json", guarded(document, ErrorShape::Own));
     }
 
     /// Adds the paths of a pipeline, under `prefix`.
@@ -138,10 +138,10 @@ impl<'a> Document<'a> {
         let schema = self.subschema::<Info>();
         let mut info = get(&format!("info{suffix}"), "What the pipeline takes and gives", "the pipeline", schema);
         info["tags"] = json!([name]);
-        with_errors(&mut info, Form::Own, &["404", "503"]);
-        self.get(&format!("{prefix}/info"), guarded(info, Form::Own));
+        with_errors(&mut info, ErrorShape::Own, &["404", "503"]);
+        self.get(&format!("{prefix}/info"), guarded(info, ErrorShape::Own));
         let operation = predict::operation(self, loaded, &format!("predict{suffix}"));
-        self.post(&format!("{prefix}/predict"), guarded(operation, Form::Own));
+        self.post(&format!("{prefix}/predict"), guarded(operation, ErrorShape::Own));
     }
 
     fn get(&mut self, path: &str, operation: Json) {

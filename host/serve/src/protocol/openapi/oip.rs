@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value as Json, json};
 
-use super::answers::{Form, guarded, open, reference, response, with_errors};
+use super::answers::{ErrorShape, guarded, open, reference, response, with_errors};
 use super::predict::{described_inputs, required};
 use super::{Document, READY, escaped, example, get, infer_schemas, values, with_unready};
 use crate::LoadedPipeline;
@@ -64,18 +64,21 @@ pub(super) fn server(document: &mut Document<'_>, loaded: &[Arc<LoadedPipeline>]
         document.schemas.insert(name.to_owned(), schema);
     }
     let schema = document.subschema::<ServerMetadata>();
-    document.options("/v2", guarded(get("v2", "Name, version and extensions", "the server", schema), Form::Protocol));
+    document
+        .options("/v2", guarded(get("v2", "Name, version and extensions", "the server", schema), ErrorShape::Protocol));
     let schema = document.subschema::<Live>();
     document.options("/v2/health/live", open(get("v2_live", "Whether the process answers at all", "it does", schema)));
     let schema = document.subschema::<Ready>();
     let ready = get("v2_ready", "Whether requests would be answered", READY, schema);
     document.options("/v2/health/ready", with_unready(ready));
     let schema = document.subschema::<Models>();
-    document
-        .options("/v2/models", guarded(get("v2_models", "The names of all pipelines", "them", schema), Form::Protocol));
+    document.options(
+        "/v2/models",
+        guarded(get("v2_models", "The names of all pipelines", "them", schema), ErrorShape::Protocol),
+    );
     let schema = document.subschema::<Statistics>();
     let all = get("v2_statistics", "What inferences came to, of all pipelines", "counts and times", schema);
-    document.options("/v2/models/stats", guarded(all, Form::Protocol));
+    document.options("/v2/models/stats", guarded(all, ErrorShape::Protocol));
     for (suffix, path) in [("", "/v2/models/{model}"), ("_of_version", "/v2/models/{model}/versions/{version}")] {
         models(document, suffix, path);
     }
@@ -118,8 +121,8 @@ fn models(document: &mut Document<'_>, suffix: &str, path: &str) {
         ("/stats", "v2_model_statistics", "What inferences of a pipeline came to", statistics),
     ] {
         let mut operation = get(&format!("{id}{suffix}"), summary, "the pipeline's", schema);
-        with_errors(&mut operation, Form::Protocol, &["400", "404", "503"]);
-        document.options(&format!("{path}{rest}"), guarded(operation, Form::Protocol));
+        with_errors(&mut operation, ErrorShape::Protocol, &["400", "404", "503"]);
+        document.options(&format!("{path}{rest}"), guarded(operation, ErrorShape::Protocol));
     }
     let fields = || json!({ "schema": { "type": "object" } });
     let mut stream = generation(&format!("v2_generate_stream{suffix}"), fields());
@@ -144,8 +147,8 @@ fn repository(document: &mut Document<'_>) {
     let indexed = document.subschema::<Vec<ModelIndex>>();
     let mut index = get("v2_index", "Every pipeline and its state", "all of them", indexed);
     index["requestBody"] = body.clone();
-    with_errors(&mut index, Form::Protocol, &["400", "408", "413", "415", "503"]);
-    document.tell("/v2/repository/index", guarded(index, Form::Protocol));
+    with_errors(&mut index, ErrorShape::Protocol, &["400", "408", "413", "415", "503"]);
+    document.tell("/v2/repository/index", guarded(index, ErrorShape::Protocol));
     if !document.settings.model_control {
         return;
     }
@@ -157,8 +160,8 @@ fn repository(document: &mut Document<'_>) {
             "requestBody": body,
             "responses": { "200": { "description": "it is done" } },
         });
-        with_errors(&mut operation, Form::Protocol, &ERRORS);
-        document.tell(&format!("/v2/repository/models/{{model}}/{call}"), guarded(operation, Form::Protocol));
+        with_errors(&mut operation, ErrorShape::Protocol, &ERRORS);
+        document.tell(&format!("/v2/repository/models/{{model}}/{call}"), guarded(operation, ErrorShape::Protocol));
     }
 }
 
@@ -172,20 +175,20 @@ fn settings(document: &mut Document<'_>) {
         ("v2_model_trace", "/v2/models/{model}/trace/setting", "What is traced of a pipeline"),
     ] {
         let mut read = get(id, what, "the settings, in Triton's names", named());
-        with_errors(&mut read, Form::Protocol, &["400", "404", "503"]);
-        document.options(path, guarded(read, Form::Protocol));
+        with_errors(&mut read, ErrorShape::Protocol, &["400", "404", "503"]);
+        document.options(path, guarded(read, ErrorShape::Protocol));
         let summary = format!("{what}, if nothing is to change");
         let mut update = get(&format!("{id}_update"), &summary, "the settings, which are as was asked", named());
         let content = json!({ "application/json": { "schema": { "type": "object" } } });
         update["requestBody"] = json!({ "required": false, "content": content });
-        with_errors(&mut update, Form::Protocol, &["400", "404", "408", "413", "415", "503"]);
-        document.tell(path, guarded(update, Form::Protocol));
+        with_errors(&mut update, ErrorShape::Protocol, &["400", "404", "408", "413", "415", "503"]);
+        document.tell(path, guarded(update, ErrorShape::Protocol));
     }
     for memory in ["system", "cuda"] {
         let none = json!({ "type": "array", "maxItems": 0 });
         let status =
             get(&format!("v2_{memory}_memory"), "Regions of shared memory, of which there are none", "none", none);
-        document.options(&format!("/v2/{memory}sharedmemory/status"), guarded(status, Form::Protocol));
+        document.options(&format!("/v2/{memory}sharedmemory/status"), guarded(status, ErrorShape::Protocol));
     }
 }
 
@@ -233,8 +236,8 @@ fn inference(id: &str, request: Option<Json>, result: Json) -> Json {
     answer["headers"][JSON_LENGTH] = json!({
         "description": "bytes of JSON before those of the tensors", "schema": { "type": "integer", "minimum": 0 },
     });
-    with_errors(&mut operation, Form::Protocol, &ERRORS);
-    guarded(operation, Form::Protocol)
+    with_errors(&mut operation, ErrorShape::Protocol, &ERRORS);
+    guarded(operation, ErrorShape::Protocol)
 }
 
 /// `generate`: an object in, an object out.
@@ -245,8 +248,8 @@ fn generation(id: &str, body: Json) -> Json {
         "requestBody": { "required": true, "content": { "application/json": body } },
         "responses": {},
     });
-    with_errors(&mut operation, Form::Protocol, &ERRORS);
-    guarded(operation, Form::Protocol)
+    with_errors(&mut operation, ErrorShape::Protocol, &ERRORS);
+    guarded(operation, ErrorShape::Protocol)
 }
 
 /// What `generate` gives beside the outputs.

@@ -3,7 +3,7 @@
 use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value as Json, json};
 
-use super::answers::{Form, with_errors};
+use super::answers::{ErrorShape, with_errors};
 use super::{Document, example, values};
 use crate::LoadedPipeline;
 use crate::protocol::predict::QueryOptions;
@@ -37,7 +37,7 @@ pub(super) fn operation(document: &mut Document<'_>, loaded: &LoadedPipeline, id
         "requestBody": { "required": true, "content": content },
         "responses": { "200": { "description": "the outputs", "content": results(loaded.plan(), &outputs, &trace) } },
     });
-    with_errors(&mut operation, Form::Own, &ERRORS);
+    with_errors(&mut operation, ErrorShape::Own, &ERRORS);
     operation
 }
 

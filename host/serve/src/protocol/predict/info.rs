@@ -16,12 +16,12 @@ use gpux_config::{InputSpec, PortType};
 use gpux_core::{Dim, Kind, PlanInput, PlanOutput, Port};
 
 /// The only pipeline's.
-pub(crate) async fn only(State(server): State<Arc<Server>>) -> Response {
-    answer_of(&server, server.repository().only("info"))
+pub(crate) async fn default_pipeline(State(server): State<Arc<Server>>) -> Response {
+    answer_of(&server, server.repository().only_pipeline("info"))
 }
 
 /// That of the pipeline of this name.
-pub(crate) async fn named(State(server): State<Arc<Server>>, PathName(name): PathName) -> Response {
+pub(crate) async fn by_name(State(server): State<Arc<Server>>, PathName(name): PathName) -> Response {
     answer_of(&server, server.repository().get(&name))
 }
 

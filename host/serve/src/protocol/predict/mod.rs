@@ -75,12 +75,12 @@ impl QueryOptions {
 }
 
 /// Runs the only pipeline.
-pub(crate) async fn only(State(server): State<Arc<Server>>, request: HttpRequest<Body>) -> Response {
-    respond(&server, server.repository().only("predict"), request).await
+pub(crate) async fn default_pipeline(State(server): State<Arc<Server>>, request: HttpRequest<Body>) -> Response {
+    respond(&server, server.repository().only_pipeline("predict"), request).await
 }
 
 /// Runs the pipeline of this name.
-pub(crate) async fn named(
+pub(crate) async fn by_name(
     State(server): State<Arc<Server>>,
     PathName(name): PathName,
     request: HttpRequest<Body>,

@@ -226,10 +226,10 @@ impl Step for JsonTemplate {
 #[allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 mod tests {
     use super::*;
-    use gpux_core::{Site, Tensor};
+    use gpux_core::{OptionOrigin, Tensor};
 
     fn step(options: Json) -> Result<Box<dyn Step>, BuildError> {
-        (builtin().build)(options, &Site::Component)
+        (builtin().build)(options, &OptionOrigin::Component)
     }
 
     fn run(options: Json, inputs: Vec<Value>) -> Result<Json, StepFailure> {

@@ -11,8 +11,8 @@ use super::ranking::MAX_ANSWER;
 use crate::deadline::Deadline;
 use crate::ports;
 use gpux_core::{
-    BuildError, Builtin, Context, Dim, ElementSet, ElementType, Geometry, Group, Kind, Layout, Mismatch, Port,
-    Signature, Site, Step, StepFailure, Tensor, TensorKind, Value, float32_to_json,
+    BuildError, Builtin, Context, Dim, ElementSet, ElementType, Geometry, Group, Kind, Layout, Mismatch, OptionOrigin,
+    Port, Signature, Step, StepFailure, Tensor, TensorKind, Value, float32_to_json,
 };
 
 mod candidates;
@@ -128,7 +128,7 @@ struct DetectorShape {
 }
 
 impl Nms {
-    fn new(options: Options, site: &Site<'_>) -> Result<Self, BuildError> {
+    fn new(options: Options, site: &OptionOrigin<'_>) -> Result<Self, BuildError> {
         for (name, value) in [("score_threshold", options.score_threshold), ("iou_threshold", options.iou_threshold)] {
             if !(0.0..=1.0).contains(&value) {
                 return Err(BuildError::option(name, format!("`{name}` is {value}, but must be from 0 to 1")));

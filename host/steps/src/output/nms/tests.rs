@@ -5,7 +5,7 @@ use crate::reference::random;
 use gpux_core::Metadata;
 
 fn step(options: serde_json::Value) -> Result<Box<dyn Step>, BuildError> {
-    (builtin().build)(options, &Site::Component)
+    (builtin().build)(options, &OptionOrigin::Component)
 }
 
 fn detect(options: serde_json::Value, inputs: Vec<Tensor>) -> Result<serde_json::Value, StepFailure> {

@@ -6,7 +6,7 @@ mod with_tokenizer;
 
 use super::tokenizer_file;
 use crate::ports;
-use gpux_core::{BuildError, Builtin, Group, Site, Step};
+use gpux_core::{BuildError, Builtin, Group, OptionOrigin, Step};
 
 use options::Options;
 use tokens::ChunkTokens;
@@ -24,7 +24,7 @@ pub(super) fn builtin() -> Builtin {
     }
 }
 
-fn build(options: serde_json::Value, site: &Site<'_>) -> Result<Box<dyn Step>, BuildError> {
+fn build(options: serde_json::Value, site: &OptionOrigin<'_>) -> Result<Box<dyn Step>, BuildError> {
     let options: Options = ports::options(options)?;
     options.check()?;
     Ok(match &options.tokenizer {

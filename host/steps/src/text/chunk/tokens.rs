@@ -148,10 +148,10 @@ mod tests {
 
     use super::*;
     use crate::reference;
-    use gpux_core::Site;
+    use gpux_core::OptionOrigin;
 
     fn step(options: serde_json::Value) -> Box<dyn Step> {
-        crate::text::chunk::build(options, &Site::Component).unwrap()
+        crate::text::chunk::build(options, &OptionOrigin::Component).unwrap()
     }
 
     #[test]

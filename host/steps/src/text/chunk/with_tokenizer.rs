@@ -108,7 +108,7 @@ mod tests {
     use super::*;
     use crate::reference;
     use crate::text::chunk::build;
-    use gpux_core::Site;
+    use gpux_core::OptionOrigin;
 
     const LONG: &str = "The quick brown fox jumps over the lazy dog, and every request gets its own sandbox.";
 
@@ -117,7 +117,7 @@ mod tests {
         options["tokenizer"] = json!("tokenize/wordpiece.json");
         let files =
             gpux_core::ProjectFiles::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/reference/builtin/"), false);
-        build(options, &Site::Pipeline(&files))
+        build(options, &OptionOrigin::Pipeline(&files))
     }
 
     #[test]
@@ -165,7 +165,7 @@ mod tests {
             assert_eq!(chunk(options.clone()).err().unwrap().option, [option], "{options}");
         }
         for option in ["cut", "pad_token"] {
-            let error = build(json!({"max_length": 8, option: "text"}), &Site::Component).err().unwrap();
+            let error = build(json!({"max_length": 8, option: "text"}), &OptionOrigin::Component).err().unwrap();
             assert_eq!(error.option, [option]);
         }
     }

@@ -14,7 +14,7 @@ use super::digest::Digest;
 use crate::edge::authentication::readable_by_all;
 use crate::engine::request_options::Priority;
 use crate::engine::tenant::{Tenant, TenantOptions};
-use gpux_config::{ConfigurationError, Diagnostic, Form, LoadError, Spanned, Variables, load_with};
+use gpux_config::{ConfigurationError, Diagnostic, FileKind, LoadError, Spanned, Variables, load_with};
 use gpux_core::sanitize::is_unsafe_for_terminal;
 
 /// The file as it is written.
@@ -68,7 +68,7 @@ fn text(_: &mut SchemaGenerator) -> Schema {
 const SHORT: usize = 16;
 
 pub(crate) fn load(path: &Path, variables: &Variables<'_>, before: Option<&ApiKeys>) -> Result<ApiKeys, LoadError> {
-    let form = Form { name: "list of keys", start: "write `keys:` with a list of `name:` and `sha256:`" };
+    let form = FileKind { name: "list of keys", start: "write `keys:` with a list of `name:` and `sha256:`" };
     let (document, file) = load_with::<KeysFile>(form, path, variables)?;
     let mut keys = ApiKeys { tenants: Vec::new(), warnings: Vec::new() };
     let mut faults = Vec::new();
@@ -85,7 +85,7 @@ pub(crate) fn load(path: &Path, variables: &Variables<'_>, before: Option<&ApiKe
                 let message = "a name for logs is on one line and has no control characters";
                 faults.push(Diagnostic::new("key", spec.name.span.clone(), message));
             }
-            Ok(_) if keys.named(&spec.name.value).is_some() => {
+            Ok(_) if keys.find(&spec.name.value).is_some() => {
                 faults.push(Diagnostic::new("key", spec.name.span.clone(), "this name is there already"));
             }
             Ok(digest) => {
@@ -136,7 +136,7 @@ fn digest(
 fn tenant(spec: KeySpec, before: Option<&ApiKeys>) -> Tenant {
     let rate = spec.rate.map(|rate| f64::from(rate.get()));
     let burst = spec.burst.map(|burst| f64::from(burst.get())).or(rate);
-    let before = before.and_then(|before| before.named(&spec.name.value));
+    let before = before.and_then(|before| before.find(&spec.name.value));
     let options = TenantOptions {
         name: spec.name.value.clone(),
         pipelines: spec.pipelines,

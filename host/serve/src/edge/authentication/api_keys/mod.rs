@@ -59,7 +59,7 @@ impl ApiKeys {
         found.cloned().ok_or(ServeError::UnknownKey(Duration::ZERO))
     }
 
-    fn named(&self, name: &str) -> Option<&Tenant> {
+    fn find(&self, name: &str) -> Option<&Tenant> {
         self.tenants.iter().find(|(_, tenant)| tenant.name() == name).map(|(_, tenant)| &**tenant)
     }
 }

@@ -62,7 +62,7 @@ pub(super) struct ResponseTracker {
 impl ResponseTracker {
     /// A part of it is there for the client, until the result is dropped.
     pub(super) fn wait(&self) -> PendingPart {
-        let mut unread = self.activity.unread();
+        let mut unread = self.activity.unread_responses();
         let answer = unread.entry(self.number).or_insert_with(|| PendingResponse { parts: 0, since: Instant::now() });
         answer.parts += 1;
         PendingPart(self.clone())
@@ -77,7 +77,7 @@ pub(super) struct PendingPart(ResponseTracker);
 impl Drop for PendingPart {
     fn drop(&mut self) {
         let ResponseTracker { activity, number } = &self.0;
-        let mut unread = activity.unread();
+        let mut unread = activity.unread_responses();
         let Some(answer) = unread.get_mut(number) else { return };
         answer.parts -= 1;
         answer.since = Instant::now();
@@ -139,7 +139,7 @@ impl Activity {
         self.framing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn unread(&self) -> MutexGuard<'_, BTreeMap<u64, PendingResponse>> {
+    fn unread_responses(&self) -> MutexGuard<'_, BTreeMap<u64, PendingResponse>> {
         self.unread.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -150,7 +150,7 @@ impl Activity {
 
     /// Until when the client may leave the answer where it is that it has left for longest, whatever else it does.
     fn patience(&self) -> Option<Instant> {
-        self.unread().values().map(|answer| answer.since).min().map(|since| since + self.idle)
+        self.unread_responses().values().map(|answer| answer.since).min().map(|since| since + self.idle)
     }
 
     /// A request begins, and ends when the result is dropped.
@@ -172,7 +172,7 @@ impl Activity {
             && self.open.load(Ordering::Acquire) == 0
             && !self.blocked.load(Ordering::Relaxed)
             && !self.unflushed.load(Ordering::Relaxed)
-            && self.unread().is_empty()
+            && self.unread_responses().is_empty()
     }
 
     fn touch(&self) {

@@ -6,8 +6,8 @@ use std::process::{Command, Stdio};
 use rustix::process::Signal;
 
 use super::{ONE, SCORES, Server, command, until};
-use crate::client::Answer;
 use crate::digits::root;
+use crate::test_server::Answer;
 
 /// A server whose log is a file.
 fn logged(command: Command, log: &Path) -> Server {

@@ -1,7 +1,7 @@
 //! `gpux serve` from outside: the HTTP API, its description, its page.
 
-mod described;
 mod oip;
+mod openapi;
 mod page;
 mod predict;
 mod trace;
@@ -9,8 +9,8 @@ mod warm_up;
 
 use serde_json::json;
 
-use crate::client::Server;
 use crate::digits::{gpux, root};
+use crate::test_server::Server;
 
 /// A photo of a seven.
 pub(crate) fn seven() -> Vec<u8> {

@@ -11,17 +11,17 @@ mod memory;
 mod metrics;
 mod operations;
 mod security;
+mod slow_readers;
 #[cfg(target_os = "linux")]
 mod thread_limit;
 mod traces;
-mod unread;
 
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::client::{Connection, PATIENCE, Server, command};
+use crate::test_server::{Connection, PATIENCE, Server, command};
 
 /// A pipeline without a model, of the golden cases.
 const SCORES: &str = "tests/cases/pipelines/scores.yml";

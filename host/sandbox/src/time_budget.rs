@@ -108,14 +108,14 @@ const NANOSECONDS_PER_BYTE: u64 = 2;
 /// The time that one sandbox has.
 ///
 /// Ticks only say "look at the clock": counted alone they drift on a loaded machine.
-pub(super) struct Clock {
+pub(super) struct TimeBudget {
     name: &'static str,
     limit: Duration,
     end: Instant,
     request: Option<Instant>,
 }
 
-impl Clock {
+impl TimeBudget {
     /// `limit` from now on, called `name` in gpux.yml; never past `request`, the deadline of the
     /// whole request.
     pub(super) fn start(name: &'static str, limit: Duration, request: Option<Instant>) -> Self {
@@ -182,7 +182,7 @@ mod tests {
     #[test]
     fn model_time_does_not_count_against_the_step() {
         let begin = Instant::now();
-        let mut clock = Clock::start("time", Duration::ZERO, None);
+        let mut clock = TimeBudget::start("time", Duration::ZERO, None);
         assert_eq!(limit(clock.check()).as_deref(), Some("time"));
         clock.uncount(begin.checked_sub(Duration::from_mins(1)).unwrap_or(begin));
         clock.request = Some(Instant::now());
@@ -191,7 +191,7 @@ mod tests {
 
     #[test]
     fn rejects_native_calls_that_exceed_the_deadline() {
-        let clock = Clock::start("time", Duration::from_secs(1), None);
+        let clock = TimeBudget::start("time", Duration::from_secs(1), None);
         assert_eq!(limit(clock.admit(1 << 20)), None);
         assert_eq!(limit(clock.admit(1 << 40)).as_deref(), Some("time"));
         assert_eq!(limit(clock.admit(usize::MAX)).as_deref(), Some("time"));
@@ -199,6 +199,6 @@ mod tests {
 
     #[test]
     fn accepts_unbounded_time_limits() {
-        assert_eq!(limit(Clock::start("time", Duration::MAX, None).check()), None);
+        assert_eq!(limit(TimeBudget::start("time", Duration::MAX, None).check()), None);
     }
 }

@@ -5,7 +5,7 @@ use flate2::write::{GzEncoder, ZlibEncoder};
 use serde_json::{Value as Json, json};
 use std::io::Write as _;
 
-use crate::client::{Answer, Server};
+use crate::test_server::{Answer, Server};
 
 fn model(name: &str) -> String {
     format!("tests/oip/models/{name}")

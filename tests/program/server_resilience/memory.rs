@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use super::http2::{ACKNOWLEDGE, DATA, END_HEADERS, HEADERS, SETTINGS, WINDOW_UPDATE, connect, frame, head};
 use super::{SCORES, Server, until};
-use crate::client::command;
+use crate::test_server::command;
 
 /// How often the attacks are tried in a control group; once in the gate, more often by `just full`.
 fn runs() -> usize {

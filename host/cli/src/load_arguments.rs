@@ -57,16 +57,16 @@ impl PipelineArguments {
     }
 
     /// Opens the pipeline; warnings go to the printer.
-    pub(super) fn open(&self, operator: &OperatorArguments, printer: Printer) -> Result<Pipeline, GpuxError> {
-        self.open_as(operator.operator()?, printer)
+    pub(super) fn open(&self, load: &LoadArguments, printer: Printer) -> Result<Pipeline, GpuxError> {
+        self.open_as(load.options()?, printer)
     }
 
     /// [`Self::open`] with the operator's word given.
-    pub(super) fn open_as(&self, operator: LoadOptions, printer: Printer) -> Result<Pipeline, GpuxError> {
+    pub(super) fn open_as(&self, load_options: LoadOptions, printer: Printer) -> Result<Pipeline, GpuxError> {
         if let Some(folder) = self.step_folder() {
             return Err(step_folder_is_no_pipeline(&folder).into());
         }
-        let pipeline = self.open_quietly(&operator)?;
+        let pipeline = self.open_quietly(&load_options)?;
         for warning in pipeline.warnings() {
             printer.warning(warning);
         }
@@ -163,7 +163,7 @@ fn provider_option(text: &str) -> Result<(String, serde_json::Value), String> {
 /// The operator's flags.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Operator")]
-pub(super) struct OperatorArguments {
+pub(super) struct LoadArguments {
     /// Execution provider: auto, fastest, tensorrt, cuda, rocm, coreml, directml, webgpu, openvino, cpu; or a
     /// list to try in order (cuda,cpu)
     #[arg(short, long, value_name = "NAME")]
@@ -210,7 +210,7 @@ pub(super) struct OperatorArguments {
     limit: Vec<String>,
 }
 
-impl OperatorArguments {
+impl LoadArguments {
     /// The providers that `--provider` lists.
     pub(super) fn providers(&self) -> Vec<String> {
         let listed = self.provider.iter().flat_map(|listed| listed.split(','));
@@ -240,7 +240,7 @@ impl OperatorArguments {
     }
 
     /// The operator's settings: flags, then environment, then defaults.
-    pub(super) fn operator(&self) -> Result<LoadOptions, GpuxError> {
+    pub(super) fn options(&self) -> Result<LoadOptions, GpuxError> {
         let choice = match self.engine {
             EngineName::Auto => EngineChoice::Auto,
             EngineName::Onnxruntime => EngineChoice::OnnxRuntime,

@@ -14,6 +14,9 @@ pub(super) const MAX_MEMORY: usize = 64 << 20;
 /// A value where it lies.
 const VALUE: usize = size_of::<Json>();
 
+/// Levels that a text without a bound of its own may nest; `serde_json` rejects more than 128.
+const MAX_LEVELS: usize = 128;
+
 /// A list beside its values.
 const LIST: usize = 64;
 
@@ -36,12 +39,48 @@ impl<'de> Deserialize<'de> for JsonTree {
     }
 }
 
-/// The memory that is left for the trees of a text; `None` once there was too little.
-pub(super) struct TreeBudget(Cell<Option<usize>>);
+/// Why a text does not become a tree.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum JsonTreeError {
+    /// it nests deeper than this many levels
+    #[error("JSON nested deeper than {0} levels")]
+    TooDeep(usize),
+    /// its tree takes more memory than it may
+    #[error("JSON whose values take more memory than is left for it")]
+    TooLarge,
+    /// it is not JSON, or repeats a field
+    #[error("JSON that cannot be read: {0}")]
+    Invalid(String),
+}
+
+impl JsonTree {
+    /// Parses a text, and returns the bytes that its tree takes: at most `max_memory`, with the text's own. Lists and
+    /// objects nest `max_depth` levels deep at most.
+    pub fn parse(text: &str, max_depth: usize, max_memory: usize) -> Result<(Json, usize), JsonTreeError> {
+        let memory = max_memory.checked_sub(text.len()).ok_or(JsonTreeError::TooLarge)?;
+        let budget = TreeBudget { left: Cell::new(Some(memory)), levels: Cell::new(Some(max_depth)) };
+        let mut json = serde_json::Deserializer::from_str(text);
+        let tree = TreeSeed(&budget).deserialize(&mut json).and_then(|tree| json.end().map(|()| tree));
+        match (tree, budget.left.get(), budget.levels.get()) {
+            (_, _, None) => Err(JsonTreeError::TooDeep(max_depth)),
+            (_, None, _) => Err(JsonTreeError::TooLarge),
+            (Err(error), ..) => Err(JsonTreeError::Invalid(error.to_string())),
+            (Ok(tree), Some(left), _) => Ok((tree, max_memory - left)),
+        }
+    }
+}
+
+/// What is left for the trees of a text.
+pub(super) struct TreeBudget {
+    /// bytes; `None` once there were too few
+    left: Cell<Option<usize>>,
+    /// levels of nesting; `None` once there were too few
+    levels: Cell<Option<usize>>,
+}
 
 impl Default for TreeBudget {
     fn default() -> Self {
-        Self(Cell::new(Some(MAX_MEMORY)))
+        Self { left: Cell::new(Some(MAX_MEMORY)), levels: Cell::new(Some(MAX_LEVELS)) }
     }
 }
 
@@ -51,14 +90,24 @@ impl Default for TreeBudget {
 pub(super) struct TreeBudgetExceeded;
 
 impl TreeBudget {
-    /// Whether something was refused.
+    /// Whether there were too few bytes.
     pub(super) fn is_exceeded(&self) -> bool {
-        self.0.get().is_none()
+        self.left.get().is_none()
     }
 
     fn take<E: Error>(&self, bytes: usize) -> Result<(), E> {
-        self.0.set(self.0.get().and_then(|left| left.checked_sub(bytes)));
+        self.left.set(self.left.get().and_then(|left| left.checked_sub(bytes)));
         if self.is_exceeded() { Err(E::custom(TreeBudgetExceeded)) } else { Ok(()) }
+    }
+
+    /// Enters a list or an object; [`Self::leave`] follows at its end.
+    fn enter<E: Error>(&self) -> Result<(), E> {
+        self.levels.set(self.levels.get().and_then(|levels| levels.checked_sub(1)));
+        if self.levels.get().is_none() { Err(E::custom("it is nested too deeply")) } else { Ok(()) }
+    }
+
+    fn leave(&self) {
+        self.levels.set(self.levels.get().map(|levels| levels + 1));
     }
 }
 
@@ -117,18 +166,24 @@ impl<'de> Visitor<'de> for TreeSeed<'_> {
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Json, A::Error> {
         self.0.take(VALUE)?;
-        let Some(first) = items.next_element_seed(TreeSeed(self.0))? else { return Ok(Json::Array(Vec::new())) };
+        self.0.enter()?;
+        let Some(first) = items.next_element_seed(TreeSeed(self.0))? else {
+            self.0.leave();
+            return Ok(Json::Array(Vec::new()));
+        };
         self.0.take(LIST)?;
         // A list that is pushed to has room for four at once: most of it empty in lists of lists of one.
         let mut list = vec![first];
         while let Some(item) = items.next_element_seed(TreeSeed(self.0))? {
             list.push(item);
         }
+        self.0.leave();
         Ok(Json::Array(list))
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<Json, A::Error> {
         self.0.take(VALUE)?;
+        self.0.enter()?;
         let mut object = Map::new();
         while let Some(name) = fields.next_key::<String>()? {
             self.0.take(if object.is_empty() { OBJECT + NAME } else { NAME })?;
@@ -140,6 +195,7 @@ impl<'de> Visitor<'de> for TreeSeed<'_> {
                 Entry::Vacant(entry) => entry.insert(fields.next_value_seed(TreeSeed(self.0))?),
             };
         }
+        self.0.leave();
         Ok(Json::Object(object))
     }
 }
@@ -197,6 +253,22 @@ mod tests {
         assert!(!refused(&"[".repeat(200)).contains("MiB"), "this is wrong otherwise");
         let names: Vec<_> = (0..MAX_MEMORY / NAME).map(|number| format!("\"{number}\":1")).collect();
         assert!(refused(&format!("{{{}}}", names.join(","))).contains("MiB"), "names count");
+    }
+
+    #[test]
+    fn bounds_depth_and_memory_while_parsing() {
+        let parse = |text: &str, depth, memory| JsonTree::parse(text, depth, memory).map(|(tree, _)| tree);
+        let deep = |levels| format!("{}{}", "[".repeat(levels), "]".repeat(levels));
+        assert!(parse(&deep(8), 8, 1 << 20).is_ok());
+        assert_eq!(parse(&deep(9), 8, 1 << 20), Err(JsonTreeError::TooDeep(8)));
+        assert_eq!(parse(&deep(1_000_000), 120, usize::MAX), Err(JsonTreeError::TooDeep(120)));
+        assert!(parse(r#"["[[[[\"[[[["]"#, 1, 1 << 20).is_ok(), "brackets in a string do not nest");
+        assert!(parse("[[1],{\"a\":[2]},[3]]", 3, 1 << 20).is_ok(), "levels are counted, not lists");
+        let wide = format!("[{}0]", "0,".repeat(1000));
+        assert_eq!(parse(&wide, 8, 1000 * VALUE), Err(JsonTreeError::TooLarge));
+        let (_, memory) = JsonTree::parse(&wide, 8, 1 << 20).unwrap();
+        assert_eq!(memory, 1002 * VALUE + LIST + wide.len());
+        assert!(matches!(parse("[1] 2", 8, 1 << 20), Err(JsonTreeError::Invalid(_))));
     }
 
     #[test]

@@ -3,9 +3,10 @@
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
 
+use super::guest_output::json_error;
 use super::log::sanitize;
-use super::{bounded_json, schema};
-use gpux_core::{OptionOrigin, Registry, Step, closest};
+use super::schema;
+use gpux_core::{JsonTree, OptionOrigin, Registry, Step, closest};
 
 /// Built-in steps that a component has used, ready to run: checking and reading options costs
 /// more than many a step.
@@ -20,6 +21,8 @@ pub(super) const MAX_NAME: usize = 200;
 const MAX_STEPS: usize = 16;
 /// Bytes of options that are kept.
 const MAX_OPTIONS_SIZE: usize = 4 << 10;
+/// Bytes that parsed options may take.
+const MAX_OPTIONS_MEMORY: usize = 1 << 20;
 
 impl BuiltinCache {
     /// The step `name` with `options`, or why there is none.
@@ -41,8 +44,9 @@ impl BuiltinCache {
             return Err(format!("there is no built-in step `{}`; {hint}", sanitize(name, MAX_NAME)));
         };
         let empty = || Ok(serde_json::Value::Object(serde_json::Map::new()));
-        let parsed = if options.is_empty() { empty() } else { bounded_json::parse(options, depth, 1 << 20) };
-        let parsed = parsed.map_err(|why| format!("the options of `{name}` are {why}"))?;
+        let parse = || JsonTree::parse(options, depth, MAX_OPTIONS_MEMORY).map(|(json, _)| json);
+        let parsed = if options.is_empty() { empty() } else { parse() };
+        let parsed = parsed.map_err(|error| format!("the options of `{name}` are {}", json_error(&error)))?;
         let validator = schema::validator((builtin.schema)().as_value())?;
         if let Some(fault) = schema::faults(&validator, &parsed).first() {
             return Err(format!("the options of `{name}` do not fit: {}", fault.message));

@@ -13,7 +13,7 @@ use super::log::LogTail;
 use super::model_context::ModelContext;
 use super::state::{Phase, State};
 use super::time_budget::TimeBudget;
-use gpux_core::{Context, Signature, StepFailure, Tensor, Value};
+use gpux_core::{Context, Signature, StepFailure, Tensor, Value, encoded_size};
 
 /// A component, ready for requests.
 pub(super) struct Guest {
@@ -130,7 +130,7 @@ impl Guest {
 
     fn call(&self, instance: &mut GuestInstance, inputs: Vec<Option<Value>>) -> Result<Vec<Value>, StepFailure> {
         let limits = &self.linked.capabilities.limits;
-        let total = inputs.iter().flatten().map(guest_output::weight).fold(0, usize::saturating_add);
+        let total = inputs.iter().flatten().map(encoded_size::memory).fold(0, usize::saturating_add);
         if total > limits.input {
             return Err(StepFailure::Limit(exceeded("input", bytes(limits.input))));
         }

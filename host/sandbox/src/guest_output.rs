@@ -3,13 +3,15 @@
 //! wasmtime has already checked UTF-8, the ownership of handles and the total size of a call.
 
 use super::bindings::{step, types};
-use super::bounded_json;
 use super::failure::StopReason;
 use super::limits::{Limits, bytes, exceeded};
 use super::log::sanitize;
 use super::state::State;
 use gpux_core::sanitize::is_unsafe_for_terminal;
-use gpux_core::{Dim, ElementSet, ElementType, Kind, Port, Signature, StepFailure, Tensor, TensorKind, Value};
+use gpux_core::{
+    Dim, ElementSet, ElementType, JsonTree, JsonTreeError, Kind, Port, Signature, StepFailure, TensorKind, Value,
+    decoded_size, encoded_size,
+};
 
 /// Bytes of a description or an error's text.
 const TEXT: usize = 4 << 10;
@@ -94,26 +96,28 @@ pub(super) fn results(
 
 /// Counts a value that leaves the guest against `result`.
 fn count(total: &mut usize, value: &Value, limits: &Limits) -> Result<(), StopReason> {
-    *total = total.saturating_add(weight(value));
+    *total = total.saturating_add(encoded_size::memory(value));
     if *total > limits.result { Err(StopReason::limit(exceeded("result", bytes(limits.result)))) } else { Ok(()) }
-}
-
-/// Bytes that a value counts as it goes in or comes out: an empty text is not free.
-pub(super) fn weight(value: &Value) -> usize {
-    let texts = value.as_tensor().and_then(Tensor::as_slice::<String>).map_or(0, size_of_val);
-    value.byte_len().saturating_add(texts)
 }
 
 /// A JSON document, which must fit into `room` and the time left; what it takes is gone from `room`.
 /// The inner error says what is wrong with it.
 fn document(state: &State, text: &str, room: &mut usize) -> Result<Result<Value, String>, StopReason> {
-    let measured = match bounded_json::measure(text, state.capabilities.limits.json_depth, *room) {
-        Ok(measured) => measured,
-        Err(why) => return Ok(Err(why)),
-    };
-    *room -= measured.cost;
-    state.clock.admit(measured.cost)?;
-    Ok(measured.parse().map(Value::from))
+    state.clock.admit(decoded_size::tree(text.as_bytes()).min(*room))?;
+    // A list that grows has room for twice its values.
+    let parsed = JsonTree::parse(text, state.capabilities.limits.json_depth, *room / 2);
+    Ok(parsed.map_err(|error| json_error(&error)).map(|(json, memory)| {
+        *room -= 2 * memory;
+        Value::from(json)
+    }))
+}
+
+/// Why a text is no JSON value, for the guest's author.
+pub(super) fn json_error(error: &JsonTreeError) -> String {
+    match error {
+        JsonTreeError::TooDeep(_) => format!("{error} (limit `json_depth`)"),
+        _ => error.to_string(),
+    }
 }
 
 /// The guest's own error.
@@ -216,6 +220,7 @@ mod tests {
     use super::super::state::{Capabilities, Phase};
     use super::super::time_budget::TimeBudget;
     use super::*;
+    use gpux_core::Tensor;
 
     /// What comes of lending `tensor` so many times in one call, under the default limits.
     fn lend(tensor: Tensor, times: usize) -> Option<String> {

@@ -8,7 +8,6 @@
 #![forbid(unsafe_code)]
 
 mod bindings;
-mod bounded_json;
 mod builtin_cache;
 mod builtins;
 mod component;

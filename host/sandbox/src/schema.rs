@@ -3,10 +3,9 @@
 use jsonschema::{PatternOptions, Validator};
 use serde_json::Value;
 
-use super::bounded_json;
 use super::error::{OptionFault, SandboxError};
 use super::log::sanitize;
-use gpux_core::usable_schema;
+use gpux_core::{JsonTree, usable_schema};
 
 /// Bytes of a schema's text.
 const SIZE: usize = 64 << 10;
@@ -28,8 +27,8 @@ pub(super) fn parse(text: &str) -> Result<Value, SandboxError> {
     if text.len() > SIZE {
         return Err(contract(format!("an options schema of {} bytes; at most {SIZE} are read", text.len())));
     }
-    let schema = bounded_json::parse(text, DEPTH, 64 * SIZE)
-        .map_err(|why| contract(format!("an options schema that is {why}")))?;
+    let (schema, _) = JsonTree::parse(text, DEPTH, 32 * SIZE)
+        .map_err(|error| contract(format!("an options schema that is {error}")))?;
     usable_schema(&schema)
         .map_err(|why| contract(format!("an options schema that cannot be used: {}", sanitize(&why, MESSAGE))))?;
     Ok(schema)

@@ -14,11 +14,11 @@ use hyper::body::{Body as _, Frame, SizeHint};
 use super::rejection;
 use crate::engine::error::ServeError;
 use crate::engine::memory_budget::RequestBudget;
-use crate::engine::memory_permit::MemoryPermit;
 use crate::engine::metrics::Protocol;
 use crate::engine::request_context::RequestContext;
 use crate::engine::server::Server;
 use crate::protocol::http::compression::Uncompressed;
+use gpux_core::MemoryPermit;
 
 /// An answer of so many bytes is not worth the counting: a connection may take more for itself.
 const SMALL: usize = 4 << 10;

@@ -11,15 +11,15 @@ use tokio::sync::{OwnedSemaphorePermit, oneshot};
 use tokio::task::JoinSet;
 use tokio::time::timeout_at;
 
-use super::encoded_size;
 use super::error::ServeError;
 use super::loaded_pipeline::LoadedPipeline;
-use super::memory_permit::MemoryPermit;
 use super::metrics::{StageTimings, StepTimer};
 use super::request_context::RequestContext;
 use super::scheduler::{Client, Lane, QueuePosition, Rejection};
 use super::tenant::ConcurrencySlots;
+use gpux_core::MemoryPermit;
 use gpux_core::catch_panic::catch_panic;
+use gpux_core::encoded_size;
 use gpux_core::{
     Observer, Observers, Outputs, Request, RunError, RunOptions, StepError, StepFailure, Value, WaitObserver,
 };

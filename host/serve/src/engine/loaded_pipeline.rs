@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::background_drop::BackgroundDrop;
 use super::inline_execution;
-use super::memory_budget::MemoryBudget;
+use super::memory_budget::BodyBudget;
 use super::metrics::{Inferences, Metrics, PipelineMetrics, StepMetrics, Steps};
 use super::scheduler::{Lane, Load, Scheduler};
 use super::warm_up;
@@ -28,7 +28,7 @@ pub struct LoadedPipeline {
     /// whether requests with small bodies run on the I/O thread
     is_cheap: bool,
     /// the memory budget of responses
-    answers: MemoryBudget,
+    answers: BodyBudget,
 }
 
 impl LoadedPipeline {
@@ -38,7 +38,7 @@ impl LoadedPipeline {
         scheduler: &Scheduler,
         settings: &Settings,
         metrics: &Metrics,
-        answers: MemoryBudget,
+        answers: BodyBudget,
     ) -> Result<Self, GpuxError> {
         let warm_up_report = warm_up::warm_up(&pipeline)?;
         let lane = scheduler.lane(lane_options(settings, &pipeline));
@@ -101,7 +101,7 @@ impl LoadedPipeline {
     }
 
     /// The server's memory budget of responses.
-    pub(crate) const fn response_budget(&self) -> &MemoryBudget {
+    pub(crate) const fn response_budget(&self) -> &BodyBudget {
         &self.answers
     }
 

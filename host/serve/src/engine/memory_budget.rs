@@ -1,38 +1,36 @@
-//! Memory budget of request or response bodies: a limit for all, and a share of it for one key.
+//! The memory budgets of request and response bodies: a limit for all, and a share of it for one key.
 
-use super::memory_permit::{GRAIN, MemoryPermit};
 use std::sync::Arc;
 
-use tokio::sync::Semaphore;
+use gpux_core::{BudgetExhausted, ElementType, Kind, MemoryBudget, MemoryPermit, Plan, decoded_size};
 
 use crate::engine::metrics::{Metrics, PipelineMetrics, RejectionReason};
 use crate::engine::request_context::RequestContext;
-use crate::engine::tenant::{LimitExceeded, Tenant, TenantMemory};
+use crate::engine::tenant::{LimitExceeded, Tenant};
 use crate::{Rejection, ServeError, Settings};
 
-/// Limit of the memory that the bodies of all requests hold together, from the first byte that is read to the end of
-/// the execution.
+/// Bodies up to this size, in bytes, are not charged for what they decode to: only executing requests hold that.
+const UNCHARGED_DECODED: usize = 64 << 10;
+
+/// The budget of the bodies of all requests, or of all responses.
 #[derive(Clone, Debug)]
-pub(crate) struct MemoryBudget(Arc<Limits>);
+pub(crate) struct BodyBudget(Arc<Limits>);
 
 #[derive(Debug)]
 struct Limits {
-    all: Arc<Semaphore>,
-    /// permits of the semaphore
-    limit: usize,
-    /// permits that requests of one key may hold
+    all: MemoryBudget,
+    /// bytes that requests of one key may hold
     per_key: usize,
     /// counts rejections of requests without a pipeline
     none: Arc<PipelineMetrics>,
 }
 
-impl MemoryBudget {
+impl BodyBudget {
     pub(crate) fn new(settings: &Settings, metrics: &Metrics) -> Self {
-        let all = (settings.body_memory / GRAIN).clamp(1, Semaphore::MAX_PERMITS);
-        // Half of it leaves room for others, but one body must find room.
-        let per_key = (all / 2).max(settings.max_body.div_ceil(GRAIN));
-        let semaphore = Arc::new(Semaphore::new(all));
-        Self(Arc::new(Limits { all: semaphore, limit: all, per_key, none: metrics.none().clone() }))
+        let all = settings.body_memory;
+        // Half of it leaves room for others, but one body must fit.
+        let per_key = (all / 2).max(settings.max_body);
+        Self(Arc::new(Limits { all: MemoryBudget::new(all), per_key, none: metrics.none().clone() }))
     }
 
     /// The budget of the request that the calling task executes.
@@ -65,52 +63,68 @@ impl RequestBudget {
         self.context.as_ref().and_then(|context| context.tenant())
     }
 
-    /// The most bytes that one request may hold.
-    pub(crate) fn limit(&self) -> usize {
-        let limit =
-            if self.tenant().is_some() { self.limits.per_key.min(self.limits.limit) } else { self.limits.limit };
-        limit * GRAIN
+    /// The budget of the request's key.
+    fn key_budget(&self) -> Option<&MemoryBudget> {
+        self.tenant().map(|tenant| tenant.memory(self.limits.per_key))
     }
 
-    /// Permits for this many bytes. Fails if the request can never hold them.
-    fn permits(&self, bytes: usize) -> Result<usize, ServeError> {
-        let (limit, permits) = (self.limit(), bytes.div_ceil(GRAIN));
-        let all = permits.saturating_add(self.held.div_ceil(GRAIN));
-        if all > limit / GRAIN {
-            let needed = self.held.saturating_add(bytes);
-            return Err(ServeError::NeverFits { needed, limit });
-        }
-        Ok(permits)
+    /// The most bytes that one request may hold.
+    pub(crate) fn limit(&self) -> usize {
+        let all = self.limits.all.limit();
+        if self.tenant().is_some() { self.limits.per_key.min(all) } else { all }
+    }
+
+    /// Fails if the request can never hold this many bytes more.
+    fn check_limit(&self, bytes: usize) -> Result<(), ServeError> {
+        let (limit, needed) = (self.limit(), self.held.saturating_add(bytes));
+        if needed > limit { Err(ServeError::NeverFits { needed, limit }) } else { Ok(()) }
     }
 
     /// Fails if this many bytes are not free now. Reserves nothing, so that concurrent checks do not reject each other.
     pub(crate) fn check(&self, bytes: usize) -> Result<(), ServeError> {
-        let permits = self.permits(bytes)?;
-        let fits = self.tenant().map(|tenant| tenant.fits(permits, self.limits.per_key)).transpose();
-        fits.map_err(|key_limit_error| self.key_limit_error(&key_limit_error))?;
-        if permits > self.limits.all.available_permits() { Err(self.full_error()) } else { Ok(()) }
+        self.check_limit(bytes)?;
+        let key = self.key_budget().map_or(Ok(()), |key| key.check(bytes));
+        key.map_err(|BudgetExhausted| self.key_exhausted())?;
+        self.limits.all.check(bytes).map_err(|BudgetExhausted| self.exhausted())
     }
 
     /// Reserves bytes, or fails at once.
     pub(crate) fn reserve(&self, bytes: usize) -> Result<MemoryPermit, ServeError> {
-        let permits = self.permits(bytes)?;
-        let per_key = self.reserve_for_tenant(permits)?;
-        let permits = u32::try_from(permits).unwrap_or(u32::MAX);
-        let permit = self.limits.all.clone().try_acquire_many_owned(permits).map_err(|_| self.full_error())?;
-        Ok(MemoryPermit::new(permit, per_key))
+        self.check_limit(bytes)?;
+        let key = self.key_budget().map(|key| key.reserve(bytes)).transpose();
+        let key = key.map_err(|BudgetExhausted| self.key_exhausted())?;
+        let permit = self.limits.all.reserve(bytes).map_err(|BudgetExhausted| self.exhausted())?;
+        Ok(permit.and(key))
     }
 
-    fn reserve_for_tenant(&self, permits: usize) -> Result<Option<TenantMemory>, ServeError> {
-        let hold = self.tenant().map(|tenant| tenant.reserve_memory(permits, self.limits.per_key)).transpose();
-        hold.map_err(|key_limit_error| self.key_limit_error(&key_limit_error))
+    /// Reserves memory for the tree that a JSON text is parsed into.
+    pub(crate) fn reserve_tree(&self, json: &[u8]) -> Result<MemoryPermit, ServeError> {
+        self.reserve(decoded_size::tree(json))
     }
 
-    fn key_limit_error(&self, key_limit_error: &LimitExceeded) -> ServeError {
-        self.count(key_limit_error.into());
-        key_limit_error.clone().into()
+    /// Reserves memory for tensors: of a text whose widest numbers take `widest` bytes, and of `raw` bytes, which are
+    /// copied.
+    pub(crate) fn reserve_tensors(&self, json: &[u8], widest: usize, raw: usize) -> Result<MemoryPermit, ServeError> {
+        let text = if is_charged(json.len()) { decoded_size::tensors(json, widest) } else { 0 };
+        self.reserve(text.saturating_add(raw))
     }
 
-    fn full_error(&self) -> ServeError {
+    /// Reserves memory for requests of a pipeline: tensors where an input has one element type, trees for all others.
+    pub(crate) fn reserve_requests(&self, json: &[u8], plan: &Plan) -> Result<MemoryPermit, ServeError> {
+        let element = |kind: &Kind| if let Kind::Tensor(kind) = kind { kind.element() } else { None };
+        let elements = || plan.inputs().iter().map(|input| element(&input.port.kind));
+        let widest = elements().flatten().filter_map(ElementType::size).max();
+        let trees = if elements().any(|element| element.is_none()) { decoded_size::tree(json) } else { 0 };
+        self.reserve(decoded_size::tensors(json, widest.unwrap_or(0)) + trees)
+    }
+
+    fn key_exhausted(&self) -> ServeError {
+        let exceeded = LimitExceeded::Memory;
+        self.count((&exceeded).into());
+        exceeded.into()
+    }
+
+    fn exhausted(&self) -> ServeError {
         let rejection = Rejection::Memory;
         self.count((&rejection).into());
         rejection.into()
@@ -121,6 +135,11 @@ impl RequestBudget {
             context.pipeline().unwrap_or(&self.limits.none).note_rejection(reason);
         }
     }
+}
+
+/// Whether a body is large enough to be charged for what it decodes to.
+pub(crate) const fn is_charged(bytes: usize) -> bool {
+    bytes > UNCHARGED_DECODED
 }
 
 #[cfg(test)]
@@ -135,7 +154,7 @@ mod tests {
     }
 
     /// The room that requests with a key of this name have.
-    fn budgets(request_budget: &MemoryBudget) -> impl Fn(&str) -> RequestBudget {
+    fn budgets(request_budget: &BodyBudget) -> impl Fn(&str) -> RequestBudget {
         let tenant = |name: &str| {
             let options = TenantOptions {
                 name: name.to_owned(),
@@ -156,26 +175,9 @@ mod tests {
     }
 
     #[test]
-    fn concurrent_checks_do_not_reject_each_other() {
-        let request_budget = MemoryBudget::new(
-            &Settings { max_body: 1 << 20, body_memory: 2 << 20, ..Settings::default() },
-            &Metrics::new(),
-        );
-        let budget = budgets(&request_budget)("alice");
-        let begin = std::sync::Barrier::new(2);
-        let ask = || {
-            begin.wait();
-            (0..200_000).filter(|_| budget.check(1 << 20).is_err()).count()
-        };
-        let others = std::thread::scope(|scope| [scope.spawn(ask), scope.spawn(ask)].map(|one| one.join().unwrap()));
-        assert_eq!(others, [0, 0]);
-        assert_eq!(refused(budget.reserve((1 << 20) + 1)), 413);
-    }
-
-    #[test]
     fn rejects_bodies_that_never_fit() {
         let settings = Settings { max_body: 1 << 20, body_memory: 2 << 20, ..Settings::default() };
-        let request_budget = MemoryBudget::new(&settings, &Metrics::new());
+        let request_budget = BodyBudget::new(&settings, &Metrics::new());
         let held = request_budget.for_request().reserve(1 << 20).unwrap();
         assert_eq!(refused(request_budget.for_request().reserve(2 << 20)), 503, "it would fit alone");
         assert_eq!(refused(request_budget.for_request().reserve((2 << 20) + 1)), 413);
@@ -194,7 +196,7 @@ mod tests {
     #[test]
     fn shrinking_a_permit_releases_memory() {
         let settings = Settings { max_body: 1 << 20, body_memory: 4 << 20, ..Settings::default() };
-        let request_budget = MemoryBudget::new(&settings, &Metrics::new());
+        let request_budget = BodyBudget::new(&settings, &Metrics::new());
         let budget = budgets(&request_budget)("alice");
         let mut reserve = budget.reserve(2 << 20).unwrap();
         assert_eq!(refused(budget.reserve(1)), 429);
@@ -210,7 +212,7 @@ mod tests {
 
     #[test]
     fn one_key_leaves_memory_for_others() {
-        let request_budget = MemoryBudget::new(
+        let request_budget = BodyBudget::new(
             &Settings { max_body: 1 << 20, body_memory: 10 << 20, ..Settings::default() },
             &Metrics::new(),
         );
@@ -228,10 +230,10 @@ mod tests {
         drop((other, again));
         request_budget.for_request().reserve(10 << 20).unwrap();
         // A key may always have one body.
-        let small = MemoryBudget::new(
+        let small = BodyBudget::new(
             &Settings { max_body: 1 << 20, body_memory: 1 << 20, ..Settings::default() },
             &Metrics::new(),
         );
-        assert_eq!(small.0.per_key, 1 << 10);
+        assert_eq!(small.0.per_key, 1 << 20);
     }
 }

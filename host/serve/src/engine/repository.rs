@@ -9,7 +9,7 @@ use arc_swap::ArcSwap;
 
 use super::error::ServeError;
 use super::loaded_pipeline::LoadedPipeline;
-use super::memory_budget::MemoryBudget;
+use super::memory_budget::BodyBudget;
 use super::metrics::Metrics;
 use super::pipeline_slot::{PipelineSlot, PipelineState, PipelineUpdate};
 use super::request_context::RequestContext;
@@ -48,7 +48,7 @@ pub struct Repository {
     settings: Settings,
     metrics: Arc<Metrics>,
     /// as much again as for bodies is for answers
-    answers: MemoryBudget,
+    answers: BodyBudget,
 }
 
 impl Repository {
@@ -59,12 +59,12 @@ impl Repository {
         settings: Settings,
         metrics: Arc<Metrics>,
     ) -> Self {
-        let answers = MemoryBudget::new(&settings, &metrics);
+        let answers = BodyBudget::new(&settings, &metrics);
         Self { slots: ArcSwap::default(), load_options, scheduler, settings, metrics, answers }
     }
 
     /// The room for answers.
-    pub(crate) const fn response_budget(&self) -> &MemoryBudget {
+    pub(crate) const fn response_budget(&self) -> &BodyBudget {
         &self.answers
     }
 

@@ -10,12 +10,12 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use super::error::ServeError;
-use super::memory_permit::MemoryPermit;
 use super::metrics::{Metrics, PipelineMetrics, RejectionReason};
 use super::request_options::Priority;
 use super::scheduler::Client;
 use super::step_spans::StepSpans;
 use super::tenant::{ConcurrencySlots, LimitExceeded, Tenant, TenantPermit};
+use gpux_core::MemoryPermit;
 
 tokio::task_local! {
     static CURRENT: Arc<RequestContext>;

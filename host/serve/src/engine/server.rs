@@ -9,7 +9,7 @@ use super::error::ServeError;
 use super::execution;
 use super::execution::Execution;
 use super::loaded_pipeline::LoadedPipeline;
-use super::memory_budget::MemoryBudget;
+use super::memory_budget::BodyBudget;
 use super::metrics::Metrics;
 use super::repository::{Repository, RepositoryError};
 use super::request_options::RequestOptions;
@@ -26,7 +26,7 @@ pub struct Server {
     metrics: Arc<Metrics>,
     /// environment variables that files of the operator may read beside `GPUX_*`
     env: Vec<String>,
-    request_budget: MemoryBudget,
+    request_budget: BodyBudget,
     documents: SingleFlight,
     scrapes: SingleFlight,
     closing: AtomicBool,
@@ -47,7 +47,7 @@ impl Server {
         let metrics = Arc::new(Metrics::new());
         let repository =
             Repository::new(load_options, Scheduler::new(settings.workers), settings.clone(), metrics.clone());
-        let request_budget = MemoryBudget::new(&settings, &metrics);
+        let request_budget = BodyBudget::new(&settings, &metrics);
         let (closing, stopping) = (AtomicBool::new(false), watch::Sender::new(false));
         Self {
             settings,
@@ -72,12 +72,12 @@ impl Server {
         &self.repository
     }
 
-    pub(crate) const fn request_budget(&self) -> &MemoryBudget {
+    pub(crate) const fn request_budget(&self) -> &BodyBudget {
         &self.request_budget
     }
 
     /// The memory budget of responses.
-    pub(crate) const fn response_budget(&self) -> &MemoryBudget {
+    pub(crate) const fn response_budget(&self) -> &BodyBudget {
         self.repository.response_budget()
     }
 

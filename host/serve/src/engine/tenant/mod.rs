@@ -5,10 +5,11 @@ pub(crate) mod token_bucket;
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
+use gpux_core::MemoryBudget;
 use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore};
 
 use self::known_addresses::KnownAddresses;
@@ -53,8 +54,8 @@ pub(crate) struct TenantOptions {
 struct Usage {
     bucket: Option<Arc<TokenBucket>>,
     at_once: Option<ConcurrencyLimit>,
-    /// of the room for bodies
-    holds: Arc<AtomicUsize>,
+    /// memory of the bodies of its requests
+    memory: Arc<OnceLock<MemoryBudget>>,
     /// from where its key was used
     addresses: Arc<KnownAddresses>,
 }
@@ -115,42 +116,19 @@ impl ConcurrencySlots {
     }
 }
 
-/// Memory that a tenant's requests hold, released on drop.
-#[derive(Debug)]
-pub(crate) struct TenantMemory(Arc<AtomicUsize>, usize);
-
-impl TenantMemory {
-    /// Adds another one of the same tenant.
-    pub(crate) fn merge(&mut self, mut more: Self) {
-        self.1 += std::mem::take(&mut more.1);
-    }
-
-    /// Gives back so much of it.
-    pub(crate) fn shrink(&mut self, less: usize) {
-        let less = less.min(self.1);
-        self.1 -= less;
-        self.0.fetch_sub(less, Ordering::AcqRel);
-    }
-}
-
-impl Drop for TenantMemory {
-    fn drop(&mut self) {
-        self.0.fetch_sub(self.1, Ordering::AcqRel);
-    }
-}
-
 impl Tenant {
     /// A tenant with these rights. What it has used so far is that of `before`, where the limit is the same.
     pub(crate) fn new(options: TenantOptions, before: Option<&Self>) -> Self {
         let TenantOptions { name, pipelines, priority, admin, rate, concurrency } = options;
-        let Usage { bucket, at_once, holds, addresses } = before.map(|before| before.usage.clone()).unwrap_or_default();
+        let Usage { bucket, at_once, memory, addresses } =
+            before.map(|before| before.usage.clone()).unwrap_or_default();
         let bucket = bucket.filter(|bucket| Some((bucket.rate, bucket.burst)) == rate);
         let at_once = at_once.filter(|at_once| Some(at_once.most) == concurrency);
         let usage = Usage {
             bucket: bucket.or_else(|| rate.map(|(rate, burst)| Arc::new(TokenBucket::new(rate, burst)))),
             at_once: at_once
                 .or_else(|| concurrency.map(|most| ConcurrencyLimit { most, left: Arc::new(Semaphore::new(most)) })),
-            holds,
+            memory,
             addresses,
         };
         Self { name, pipelines, priority, admin, usage, revoked: AtomicBool::new(false) }
@@ -231,19 +209,9 @@ impl Tenant {
         self.usage.at_once.as_ref().map(|at_once| at_once.left.available_permits())
     }
 
-    /// So much more of the room for bodies, of which it may have `most`.
-    pub(crate) fn reserve_memory(&self, more: usize, most: usize) -> Result<TenantMemory, LimitExceeded> {
-        let held = |held: usize| held.checked_add(more).filter(|held| *held <= most);
-        match self.usage.holds.fetch_update(Ordering::AcqRel, Ordering::Acquire, held) {
-            Ok(_) => Ok(TenantMemory(self.usage.holds.clone(), more)),
-            Err(_) => Err(LimitExceeded::Memory),
-        }
-    }
-
-    /// Whether so much more of the room for bodies would be within `most`, now.
-    pub(crate) fn fits(&self, more: usize, most: usize) -> Result<(), LimitExceeded> {
-        let held = self.usage.holds.load(Ordering::Acquire).checked_add(more);
-        held.filter(|held| *held <= most).map(drop).ok_or(LimitExceeded::Memory)
+    /// The budget of the bodies of its requests: `limit` bytes, whatever later calls say.
+    pub(crate) fn memory(&self, limit: usize) -> &MemoryBudget {
+        self.usage.memory.get_or_init(|| MemoryBudget::new(limit))
     }
 
     /// One more item of a request that holds several: its rate counts items.

@@ -13,8 +13,8 @@ use http_body_util::BodyExt as _;
 
 use super::accept::joined;
 use crate::engine::memory_budget::RequestBudget;
-use crate::engine::memory_permit::MemoryPermit;
 use crate::{LoadedPipeline, Priority, RequestOptions, ServeError, Server};
+use gpux_core::MemoryPermit;
 
 /// A body of so many bytes, the size of a packet, is not worth the counting.
 const SMALLEST: usize = 1 << 10;

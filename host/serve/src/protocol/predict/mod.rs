@@ -21,13 +21,12 @@ use super::http::accept::Accept;
 use super::http::body;
 use super::http::path_name::PathName;
 use super::http::response;
-use crate::engine::decoded_size;
-use crate::engine::memory_budget::RequestBudget;
-use crate::engine::memory_permit::MemoryPermit;
+use crate::engine::memory_budget::{RequestBudget, is_charged};
 use crate::engine::request_context::RequestContext;
 use crate::protocol::predict::trace::Trace;
 use crate::{Execution, LoadedPipeline, Priority, Rejection, RequestOptions, ServeError, Server};
 use gpux::GpuxError;
+use gpux_core::MemoryPermit;
 use gpux_core::{Outputs, Request, ValidationError, Value};
 use input::{MediaType, Requests};
 use output::EncodedOutput;
@@ -163,14 +162,14 @@ async fn predict(
     // A trace reads every value, which takes long: a traced request never runs inline.
     let body_bytes = (!is_traced).then_some(body.len());
     let options = RequestOptions { timeout, priority, body_bytes };
-    let budget = decoded_size::is_counted(&body).then(|| server.request_budget().for_request().holding(body.len()));
+    let budget = is_charged(body.len()).then(|| server.request_budget().for_request().holding(body.len()));
     let turned = server.run(loaded, options, {
         let write = write.clone();
         move |execution| {
             let start = is_traced.then(Instant::now);
             let plan = execution.loaded().plan();
             let becomes = |budget: &RequestBudget| match media_type {
-                MediaType::Json => decoded_size::requests(&body, budget, plan),
+                MediaType::Json => budget.reserve_requests(&body, plan),
                 // All others are copied.
                 MediaType::Form(_) | MediaType::Npy | MediaType::File => budget.reserve(body.len()),
             };

@@ -9,9 +9,9 @@ use smallvec::SmallVec;
 use super::image_type::image_type;
 use super::trace::Trace;
 use crate::ServeError;
-use crate::engine::encoded_size;
 use crate::protocol::http::accept::{Accept, Preference};
 use crate::protocol::http::response;
+use gpux_core::encoded_size;
 use gpux_core::{Kind, Outputs, PlanOutput, Tensor, Value, to_npy, write_json, write_json_text};
 
 /// A response format.

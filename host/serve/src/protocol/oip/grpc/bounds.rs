@@ -11,9 +11,9 @@ use prost::bytes::Bytes;
 use super::fields::Fields;
 use crate::ServeError;
 use crate::engine::memory_budget::RequestBudget;
-use crate::engine::memory_permit::MemoryPermit;
 use crate::protocol::oip::grpc::proto::{InferParameter, ModelInferRequest};
 use crate::protocol::oip::parameters::{MAX_NAME, MAX_PARTS, MAX_TEXT, too_long};
+use gpux_core::MemoryPermit;
 use gpux_core::{MAX_AXES, MAX_STRINGS};
 
 /// Fields of one message, but those in contents: as many parts as there may be, each with all that it

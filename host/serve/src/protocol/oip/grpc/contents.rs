@@ -4,7 +4,6 @@ use bytes::Bytes;
 use serde_json::Value as Json;
 
 use crate::ServeError;
-use crate::engine::encoded_size;
 use crate::protocol::oip::datatype;
 use crate::protocol::oip::grpc::proto::infer_parameter::ParameterChoice;
 use crate::protocol::oip::grpc::proto::model_infer_request::InferInputTensor;
@@ -14,6 +13,7 @@ use crate::protocol::oip::infer::SelectedOutput;
 use crate::protocol::oip::parameters;
 use crate::protocol::oip::parameters::Parameters;
 use crate::protocol::oip::tensors::{Data, InputTensor, OutputTensor};
+use gpux_core::encoded_size;
 use gpux_core::{ElementType, Tensor, TensorData, TensorElement};
 
 /// The parameters of a message, as those of REST are.

@@ -12,8 +12,7 @@ use http::{HeaderValue, Request as HttpRequest};
 use serde_json::Value as Json;
 
 use super::{PathParameters, answered, early_parameters};
-use crate::engine::decoded_size;
-use crate::engine::encoded_size;
+use crate::engine::memory_budget::is_charged;
 use crate::protocol::http::compression::AcceptedEncodings;
 use crate::protocol::http::{body, response};
 use crate::protocol::oip::lookup;
@@ -21,6 +20,7 @@ use crate::protocol::oip::lookup::Model;
 use crate::protocol::oip::parameters;
 use crate::protocol::predict::output::write_fields;
 use crate::{Execution, Priority, ServeError, Server};
+use gpux_core::encoded_size;
 use gpux_core::{JsonTree, Value, write_json_text};
 
 /// `POST /v2/models/NAME/generate`.
@@ -53,9 +53,9 @@ async fn generated(server: &Server, named: &PathParameters, request: HttpRequest
     let body = body::read_for(&model.loaded, None, Priority::High, &head.headers, body, server).await?;
     let loaded = model.loaded.clone();
     let options = early_parameters::options(&body, body.len())?;
-    let budget = decoded_size::is_counted(&body).then(|| server.request_budget().for_request().holding(body.len()));
+    let budget = is_charged(body.len()).then(|| server.request_budget().for_request().holding(body.len()));
     let run = move |execution: &Execution| {
-        let _permit = budget.as_ref().map(|budget| decoded_size::tree(&body, budget)).transpose()?;
+        let _permit = budget.as_ref().map(|budget| budget.reserve_tree(&body)).transpose()?;
         run(execution, &model, &body)
     };
     server.run(&loaded, options, run).await

@@ -11,8 +11,7 @@ use super::framing::Framing;
 use super::response::{EncodedResponse, ResponseEncoding, ResponseHeading};
 use super::{PathParameters, answered};
 use super::{early_parameters, request, response};
-use crate::engine::decoded_size;
-use crate::engine::memory_budget::RequestBudget;
+use crate::engine::memory_budget::{RequestBudget, is_charged};
 use crate::protocol::http::body;
 use crate::protocol::http::compression::AcceptedEncodings;
 use crate::protocol::oip::{infer as inference, lookup, metadata, parameters};
@@ -61,8 +60,8 @@ fn run(
     // Held until the execution ends, as the tensors are.
     let json = framing.json();
     let raw = framing.raw().len();
-    let is_large = decoded_size::is_large(json.len() + raw);
-    let _permit = is_large.then(|| decoded_size::tensors(json, request::widest(json), raw, budget)).transpose()?;
+    let reserve = || budget.reserve_tensors(json, request::widest(json), raw);
+    let _permit = is_charged(json.len() + raw).then(reserve).transpose()?;
     let (request, has_literals) = request::read(framing, &inputs, budget)?;
     execution.shorten_deadline(parameters::options(&request.parameters, 0)?.timeout)?;
     let binary = parameters::flag(&request.parameters, "binary_data_output")?.unwrap_or(false);

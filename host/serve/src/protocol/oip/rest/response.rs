@@ -4,10 +4,10 @@ use axum::response::Response;
 
 use super::framing::JSON_LENGTH;
 use crate::ServeError;
-use crate::engine::encoded_size;
 use crate::protocol::http::response;
 use crate::protocol::oip::infer::{RequestedOutput, SelectedOutput};
 use crate::protocol::oip::{datatype, tensors};
+use gpux_core::encoded_size;
 use gpux_core::{Kind, Plan, Value, write_json_text};
 
 /// A result in bytes.

@@ -1,16 +1,18 @@
-//! Upper bounds of a response's size before it is encoded.
+//! Sizes of values in memory, and upper bounds of their sizes once they are encoded.
 
 use std::io::{self, Write};
 
-use gpux_core::{ElementType, Tensor, Value};
+use super::element::ElementType;
+use super::tensor::Tensor;
+use super::value::Value;
 
-/// The memory that values take, in bytes.
-pub(crate) fn of_all<'a>(values: impl Iterator<Item = &'a Value>) -> usize {
+/// The memory that values take together, in bytes.
+pub fn of_all<'a>(values: impl Iterator<Item = &'a Value>) -> usize {
     values.map(memory).sum()
 }
 
 /// The memory that a value takes, in bytes; of an empty tensor, as much as its lists in JSON.
-pub(crate) fn memory(value: &Value) -> usize {
+pub fn memory(value: &Value) -> usize {
     match value {
         Value::Tensor(tensor) if tensor.is_empty() => lists(tensor),
         Value::Tensor(tensor) if tensor.element() == ElementType::String => {
@@ -21,7 +23,7 @@ pub(crate) fn memory(value: &Value) -> usize {
 }
 
 /// The raw bytes of a value, at most: each text with its length before it.
-pub(crate) fn raw(value: &Value) -> usize {
+pub fn raw(value: &Value) -> usize {
     match value {
         Value::Tensor(tensor) if tensor.element() != ElementType::String => tensor.byte_len(),
         Value::Tensor(tensor) => tensor.byte_len().saturating_add(tensor.len().saturating_mul(size_of::<u32>())),
@@ -31,7 +33,7 @@ pub(crate) fn raw(value: &Value) -> usize {
 }
 
 /// The bytes of a value's JSON, at most.
-pub(crate) fn json(value: &Value) -> usize {
+pub fn json(value: &Value) -> usize {
     match value {
         Value::Tensor(tensor) => lists(tensor).saturating_add(elements(tensor)),
         Value::Json(json) => written(&**json),
@@ -101,7 +103,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use gpux_core::{TensorElement, write_json};
+    use crate::{TensorElement, write_json};
 
     fn text(value: &Value) -> usize {
         let mut text = Vec::new();

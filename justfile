@@ -38,7 +38,7 @@ compare GROUP *WHAT:
 # they follow; the file says what it needs installed
 random-parity CASES="3000" SEED="2":
     python3 tests/reference/builtin/make_random.py --cases {{CASES}} --seed {{SEED}} --out target/random
-    GPUX_RANDOM_CASES=$PWD/target/random cargo test -p gpux-steps reference::random -- --nocapture
+    GPUX_RANDOM_CASES=$PWD/target/random cargo test --lib reference::random -- --nocapture
 
 # the ONNX project's backend test cases, through gpux and through Python's ONNX Runtime; needs
 # tests/onnx/requirements.txt. With `--engine embedded`, thousands of models of one operator as well. With
@@ -68,8 +68,8 @@ corrupted:
 
 # many more cases of the seeded fuzzing, from the seed on
 fuzz ITERATIONS="20000" SEED="1":
-    GPUX_FUZZ_ITERATIONS={{ITERATIONS}} GPUX_FUZZ_SEED={{SEED}} cargo test -p gpux-sandbox tests::fuzz
-    GPUX_FUZZ_ITERATIONS={{ITERATIONS}} GPUX_FUZZ_SEED={{SEED}} cargo test --test hostile -- --nocapture no_call damaged
+    GPUX_FUZZ_ITERATIONS={{ITERATIONS}} GPUX_FUZZ_SEED={{SEED}} cargo test --lib tests::fuzz
+    GPUX_FUZZ_ITERATIONS={{ITERATIONS}} GPUX_FUZZ_SEED={{SEED}} cargo test --test hostile -- --nocapture random_calls damaged
 
 # what the checks of the server in tests/serve are run with
 _serve-tools:
@@ -119,15 +119,15 @@ start-up:
 
 # clients that hang up mid-body, ten thousand of them
 hang-ups:
-    GPUX_HANG_UPS=10000 cargo test --test program clients_that_hang_up
+    GPUX_HANG_UPS=10000 cargo test --test program releases_resources_of_disconnected_clients
 
 # clients that make the server hold as much as it will, in control groups of 1 and 2 GiB; needs leave to make those
 memory-attacks:
-    GPUX_MEMORY_ATTACKS=20 cargo test --test program small_container
+    GPUX_MEMORY_ATTACKS=20 cargo test --test program container_memory
 
 # reloads in the middle of a hundred thousand requests
 reloads:
-    GPUX_RELOAD_REQUESTS=20000 cargo test --test program reloads_under_load
+    GPUX_RELOAD_REQUESTS=20000 cargo test --test program reload_under_load
 
 # what is in deploy/, held against what checks such files
 deploy-check:

@@ -1,7 +1,7 @@
-//! Documents: their links lead somewhere.
+//! Documents: their links lead somewhere, and the commands of the justfile match tests.
 
 use std::collections::HashSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::digits::root;
 
@@ -62,4 +62,49 @@ fn links_resolve_to_files_and_headings() {
         }
     }
     assert!(broken.is_empty(), "links that lead nowhere:\n{}", broken.join("\n"));
+}
+
+/// The names of functions and modules in the Rust files of a folder.
+fn names(folder: &Path, found: &mut HashSet<String>) {
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        found.extend(path.file_stem().map(|stem| stem.to_string_lossy().into_owned()));
+        if path.is_dir() {
+            names(&path, found);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            let text = std::fs::read_to_string(&path).unwrap();
+            let functions = text.lines().filter_map(|line| line.split_once("fn ")?.1.split(['(', '<']).next());
+            found.extend(functions.map(str::to_owned));
+        }
+    }
+}
+
+/// A filter that matches no test makes a run that cannot fail.
+#[test]
+fn test_filters_match_tests() {
+    let mut known = HashSet::new();
+    for folder in ["host", "tests/program", "tests/hostile"] {
+        names(&root().join(folder), &mut known);
+    }
+    let mut unmatched = Vec::new();
+    let mut filters = 0;
+    for line in std::fs::read_to_string(root().join("justfile")).unwrap().lines() {
+        let Some((_, arguments)) = line.split_once("cargo test ") else { continue };
+        let mut words = arguments.split_whitespace();
+        while let Some(word) = words.next() {
+            match word {
+                "--test" | "-p" => drop(words.next()),
+                option if option.starts_with('-') => {}
+                filter => {
+                    filters += 1;
+                    let matches = |part: &str| known.iter().any(|name| name.contains(part));
+                    if !filter.split("::").all(matches) {
+                        unmatched.push(filter.to_owned());
+                    }
+                }
+            }
+        }
+    }
+    assert!(filters >= 6, "{filters} filters were read");
+    assert_eq!(unmatched, Vec::<String>::new());
 }

@@ -1,9 +1,9 @@
-//! Pipelines on HTTP and gRPC.
+//! Serves pipelines over HTTP and gRPC.
 //!
-//! Three layers, each of which sees only those above it in this list:
+//! Three layers, each of which uses only those above it in this list:
 //!
 //! - `engine` holds the loaded pipelines and runs requests. It knows no protocol.
-//! - `protocol` turns bytes into requests and results into bytes: `predict`, the Open Inference Protocol, OpenAPI.
+//! - `protocol` parses requests and encodes results: `predict`, the Open Inference Protocol, OpenAPI.
 //! - `edge` owns the connections: TLS, authentication, limits, request IDs, the access log, traces.
 
 #![forbid(unsafe_code)]

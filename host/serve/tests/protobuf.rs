@@ -1,9 +1,9 @@
-//! Holds `proto/inference.rs`, the Rust of the messages, to `proto/open_inference.proto`.
+//! Checks that `proto/inference.rs` (the generated messages) matches `proto/open_inference.proto`.
 
 use std::path::Path;
 use std::{env, fs};
 
-/// `GPUX_BLESS=1` writes the file.
+/// `GPUX_BLESS=1` writes the file instead.
 #[test]
 fn generated_messages_are_current() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("proto");
@@ -12,7 +12,7 @@ fn generated_messages_are_current() {
     tonic_prost_build::configure()
         .build_transport(false)
         .bytes(".")
-        // Only tests call the server.
+        // Only tests use the client.
         .client_mod_attribute(".", "#[cfg(test)]")
         .emit_rerun_if_changed(false)
         .out_dir(out.path())

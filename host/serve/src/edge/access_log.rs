@@ -1,4 +1,4 @@
-//! Counts, logs and traces each response once it was sent, or the client has gone.
+//! Counts, logs and traces each response once it is sent or its client has disconnected.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -26,12 +26,12 @@ pub(crate) struct ResponseRecord {
     context: Arc<RequestContext>,
     protocol: Protocol,
     started: Instant,
-    /// of HTTP, or the code of gRPC; `None` until it is known
+    /// HTTP status or gRPC code; `None` until it is known
     status: Option<u16>,
     bytes: Option<u64>,
-    /// how long it took to the head of the answer
+    /// time from the request to the head of the response
     to_head: Option<Duration>,
-    /// what only the log wants
+    /// fields that only the log needs
     line: Option<LogFields>,
     span: Option<RequestSpan>,
 }
@@ -45,7 +45,7 @@ pub(crate) struct LogFields {
 
 impl LogFields {
     pub(crate) fn new(head: &Parts, peer: Option<Peer>) -> Self {
-        // Without what follows `?`: that may be a secret.
+        // The query may hold a secret and is left out.
         Self { method: truncated(head.method.as_str()).to_owned(), path: truncated(head.uri.path()).to_owned(), peer }
     }
 }
@@ -63,7 +63,7 @@ impl ResponseRecord {
         Self { server, context, protocol, started, status: None, bytes: None, to_head: None, line, span }
     }
 
-    /// The head of the answer is there. Of gRPC it holds the status only where there is no message.
+    /// Records the head of the response. For gRPC it has the status only if there is no message.
     pub(crate) fn head(&mut self, response: &Response) {
         self.bytes = response.body().size_hint().exact();
         self.to_head = Some(self.started.elapsed());
@@ -84,7 +84,7 @@ impl ResponseRecord {
     }
 }
 
-/// A head that could not be read was answered with this status: counted and logged as answers are.
+/// Counts and logs a request whose head hyper could not parse and answered with this status.
 pub(crate) fn note_unread(server: &Server, status: u16, peer: Peer) {
     let protocol = Protocol::Http;
     server.metrics().none().answered(protocol, status, Duration::ZERO);
@@ -139,7 +139,7 @@ impl Drop for ResponseRecord {
     }
 }
 
-/// A body that ends with its status, read in the request's context.
+/// A response body that takes its gRPC status from the trailers, polled within the request's context.
 pub(crate) struct RecordedBody {
     body: Body,
     answered: ResponseRecord,

@@ -5,8 +5,8 @@ use http::request::Parts;
 use http::{HeaderValue, Method};
 use tower_http::cors::{AllowHeaders, Any, CorsLayer, ExposeHeaders};
 
-/// What lets pages of these origins read answers; `None` for no origin. Browsers' questions before a
-/// request are answered before any key is asked for: they carry none.
+/// The CORS layer for these origins; `None` without origins. It answers preflight requests before authentication:
+/// browsers send them without a key.
 pub(crate) fn layer(origins: &[String]) -> Option<CorsLayer> {
     if origins.is_empty() {
         return None;
@@ -14,7 +14,7 @@ pub(crate) fn layer(origins: &[String]) -> Option<CorsLayer> {
     let exposed = ["x-request-id", "x-tensor-type", "x-tensor-shape", "retry-after", "inference-header-content-length"];
     let layer = CorsLayer::new()
         .allow_methods([Method::GET, Method::POST])
-        // `*` would leave out `Authorization`.
+        // `*` would exclude `Authorization`.
         .allow_headers(AllowHeaders::mirror_request())
         .expose_headers(ExposeHeaders::list(exposed.map(http::HeaderName::from_static)))
         .max_age(std::time::Duration::from_hours(1));
@@ -25,7 +25,7 @@ pub(crate) fn layer(origins: &[String]) -> Option<CorsLayer> {
     })
 }
 
-/// Whether it is a browser's question before a request.
+/// Whether the request is a CORS preflight.
 pub(crate) fn is_preflight(head: &Parts) -> bool {
     head.method == Method::OPTIONS
         && head.headers.contains_key(ORIGIN)

@@ -1,7 +1,7 @@
-//! Calls that change the server, which no page of another site may make its readers' browsers send.
+//! Rejects cross-site requests that change the server (CSRF).
 //!
-//! A browser sends what a form or a script of any page asks for, and says where it came from: `Sec-Fetch-Site`, or
-//! `Origin` alone over plain HTTP from elsewhere than the machine itself. Other programs say neither.
+//! A browser sends requests for forms and scripts of any page. It names their origin in `Sec-Fetch-Site`; over plain
+//! HTTP to another machine, in `Origin` alone. Other programs send neither.
 
 use http::header::ORIGIN;
 use http::request::Parts;
@@ -11,7 +11,7 @@ use super::host_check;
 use crate::engine::error::ServeError;
 use crate::protocol::route;
 
-/// Last path segments of calls that change something: the Open Inference Protocol on HTTP and gRPC.
+/// Last path segments of calls that change the server: the Open Inference Protocol on HTTP and gRPC.
 const CHANGES: [&str; 14] = [
     "load",
     "unload",
@@ -29,7 +29,7 @@ const CHANGES: [&str; 14] = [
     "LogSettings",
 ];
 
-/// Fails where a page of another origin than the server's own or one of `trusted` asks for a change (403).
+/// Fails with 403 if a page asks for a change and its origin is neither the server's own nor in `trusted`.
 pub(crate) fn check(head: &Parts, trusted: &[String]) -> Result<(), ServeError> {
     let site = head.headers.get("sec-fetch-site").map(HeaderValue::as_bytes);
     let origin = head.headers.get(ORIGIN).map(HeaderValue::as_bytes);
@@ -38,7 +38,7 @@ pub(crate) fn check(head: &Parts, trusted: &[String]) -> Result<(), ServeError> 
         (Some(site), _) => matches!(site, b"same-origin" | b"none"),
         (None, Some(origin)) => is_same_origin(head, origin),
     };
-    // `*` is about reading answers: it makes nobody an operator.
+    // `*` lets any page read responses; it does not permit changes.
     let is_trusted = || trusted.iter().any(|known| known != "*" && origin == Some(known.as_bytes()));
     if is_own || !changes(head) || is_trusted() {
         return Ok(());
@@ -47,14 +47,14 @@ pub(crate) fn check(head: &Parts, trusted: &[String]) -> Result<(), ServeError> 
     Err(ServeError::Forbidden(message.to_owned()))
 }
 
-/// Whether the request asks for more than an answer.
+/// Whether the request changes the server.
 fn changes(head: &Parts) -> bool {
     let is_read = matches!(head.method, Method::GET | Method::HEAD | Method::OPTIONS);
     let last = route::template(head.uri.path()).and_then(|route| route.rsplit('/').next());
     !is_read && last.is_some_and(|last| CHANGES.contains(&last))
 }
 
-/// Whether a page of this origin is of the host that the request names.
+/// Whether the origin is the host that the request names.
 fn is_same_origin(head: &Parts, origin: &[u8]) -> bool {
     let own = host_check::authorities(head).ok().and_then(|[target, line]| target.or(line));
     let of = |scheme: &[u8]| origin.strip_prefix(scheme).zip(own);
@@ -126,7 +126,7 @@ mod tests {
         }
     }
 
-    /// Each call whose name says that it changes something is held to it.
+    /// `CHANGES` lists each call whose name says that it changes something.
     #[test]
     fn recognizes_every_changing_call() {
         let service = include_str!("../../proto/open_inference.proto");

@@ -1,8 +1,9 @@
 //! Reads and drops the body of a request that is rejected by its head.
 //!
-//! Most clients send all of a request before they look at the answer. Over HTTP/1 the connection would be
-//! closed under them, and what lies unread in it takes the answer along; over HTTP/2 some lose an answer
-//! that came with the word to stop sending. So the rest is read and dropped, as far as that is little.
+//! Most clients send the whole request before they read the response. Over HTTP/1 the server would close the connection
+//! early, and unread data in its receive buffer makes the kernel reset it, which discards the response. Over HTTP/2
+//! some clients lose a response that arrives with a stream reset (`NO_ERROR`). So the rest is read and dropped, within
+//! the limits below.
 
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -21,10 +22,10 @@ use crate::protocol::route::is_grpc;
 
 /// The most that is read and dropped, in bytes.
 const MOST: u64 = 8 << 20;
-/// The longest time for that.
+/// The longest time that the drain takes.
 const LONGEST: Duration = Duration::from_secs(1);
 
-/// A body as it comes from a connection.
+/// A request body as it arrives from a connection.
 pub(crate) trait RequestBody:
     hyper::body::Body<Data = Bytes, Error: Into<BoxError>> + Send + Unpin + 'static
 {
@@ -32,16 +33,16 @@ pub(crate) trait RequestBody:
 
 impl<B: hyper::body::Body<Data = Bytes, Error: Into<BoxError>> + Send + Unpin + 'static> RequestBody for B {}
 
-/// Where a body is put that is dropped before its end.
+/// Takes back the body if it is dropped before its end.
 type SharedBody<B> = Arc<Mutex<Option<B>>>;
 
 /// The unread rest of a request's body.
 pub(crate) struct UnreadBody<B>(Option<SharedBody<B>>);
 
-/// Lends the body of a request.
+/// Wraps the body so that its unread rest can be drained after the response is ready.
 pub(crate) fn lend<B: RequestBody>(request: Request<B>) -> (Request<Body>, UnreadBody<B>) {
     let headers = request.headers();
-    // Clients of gRPC listen while they send, and a stream may never end.
+    // gRPC clients read while they send, and a stream may never end.
     if is_grpc(headers) || request.body().is_end_stream() {
         return (request.map(Body::new), UnreadBody(None));
     }
@@ -60,7 +61,7 @@ impl<B: RequestBody> UnreadBody<B> {
     }
 }
 
-/// Reads what is left and drops it. If that is much, or is slow to come, it is given up.
+/// Reads the rest of the body and drops it. Stops after [`MOST`] bytes or [`LONGEST`].
 pub(crate) async fn drain<B: RequestBody>(mut body: B) {
     let read = async {
         let mut come = 0;
@@ -71,14 +72,14 @@ pub(crate) async fn drain<B: RequestBody>(mut body: B) {
             }
         }
     };
-    // Given up or not, the request has its answer.
+    // The result does not matter: the response is ready.
     let _ = tokio::time::timeout(LONGEST, read).await;
 }
 
-/// A body that comes back if it is not read to its end.
+/// A body that goes back to `shared` if it is dropped before its end.
 struct LentBody<B: RequestBody> {
     body: Option<B>,
-    /// whether its client sends it: at once, or since it was asked to
+    /// whether the client sends the body: without `Expect`, or since the first poll sent `100 Continue`
     comes: bool,
     shared: SharedBody<B>,
 }
@@ -132,7 +133,7 @@ mod tests {
         }
     }
 
-    /// A body of so many parts, and how many were read.
+    /// A body of `count` parts, and the number of parts that were read.
     fn parts(count: usize) -> (Body, Arc<AtomicUsize>) {
         let read = Arc::new(AtomicUsize::new(0));
         let given = read.clone();

@@ -1,8 +1,8 @@
-//! The host that a request names: well-formed, and one of this server's.
+//! Checks the host that a request names: it must be well-formed, and one of this server's names.
 //!
-//! Where no keys are asked for, who reaches the server may use it. A page on the web reaches a server on its
-//! reader's machine under a name of its own that leads there (DNS rebinding): for the browser the two are one
-//! origin. Its requests come from this machine and name the page's host, which is how they are told.
+//! Without keys, every client that reaches the server may use it. A web page can reach a server on its reader's machine
+//! through a domain of its own that resolves there (DNS rebinding): the browser then sees a single origin. Such
+//! requests come from this machine but name the page's host.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -18,31 +18,31 @@ use crate::settings::Settings;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Peer {
     pub(crate) address: SocketAddr,
-    /// whether its connection comes from this machine
+    /// whether the connection comes from this machine
     is_local: bool,
 }
 
 impl Peer {
-    /// The other end of a connection whose end here is `local`.
+    /// The remote end of a connection; `local` is the address of its local end.
     pub(crate) fn new(address: SocketAddr, local: Option<SocketAddr>) -> Self {
         let ip = address.ip().to_canonical();
-        // A name may lead to any address of the machine, not only to 127.0.0.1.
+        // A name may resolve to any address of the machine, not only to 127.0.0.1.
         let is_local = ip.is_loopback() || local.is_some_and(|local| local.ip().to_canonical() == ip);
         Self { address, is_local }
     }
 }
 
-/// The names under which this server is asked from its own machine.
+/// The host names that requests from this machine may use.
 #[derive(Debug)]
 pub(crate) struct HostCheck {
     names: Vec<String>,
-    /// whether any name is one of them
+    /// whether every name is allowed
     any: bool,
 }
 
 impl HostCheck {
-    /// Any name where keys are asked for: a page has none. Else `localhost`, the machine's name, and what the
-    /// operator named.
+    /// Allows any name if keys are required, since a page has no key. Else allows `localhost`, the machine's name and
+    /// the names that the operator configured.
     pub(crate) fn new(settings: &Settings) -> Self {
         let said = settings.allow_hosts.iter().chain([&settings.host]).cloned();
         let names = said.chain(["localhost".to_owned()]).chain(machine_name().into_iter().flat_map(own_names));
@@ -50,8 +50,8 @@ impl HostCheck {
         Self { names: names.map(|name| plain(&name).to_owned()).collect(), any }
     }
 
-    /// Fails where the head names no host, several, or something else (400), and where it comes from this machine
-    /// and names a host that is another's (421).
+    /// Fails with 400 if the head names no host, several hosts or a malformed one, and with 421 if the request comes
+    /// from this machine and names an unknown host.
     pub(crate) fn check(&self, head: &Parts, peer: Peer) -> Result<(), ServeError> {
         for authority in authorities(head)?.into_iter().flatten() {
             let host = host_of(authority).ok_or_else(|| {
@@ -79,12 +79,12 @@ impl HostCheck {
     }
 }
 
-/// Without the dot that ends a name which is written out.
+/// The name without the final dot of an absolute domain name.
 fn plain(name: &str) -> &str {
     name.strip_suffix('.').unwrap_or(name)
 }
 
-/// The machine's name, whole and short, and as its own network finds it (mDNS): no page has one of those.
+/// The machine's full name, its short name and its mDNS name: a web page can have none of them.
 fn own_names(name: String) -> [String; 3] {
     let short = name.split('.').next().unwrap_or_default().to_owned();
     [format!("{short}.local"), short, name]
@@ -101,8 +101,8 @@ fn machine_name() -> Option<String> {
     Some(name.trim().to_owned()).filter(|name| !name.is_empty())
 }
 
-/// The host and port that a request is for: of its target and of its `Host`, where there are two. Over HTTP/1.1 it
-/// must have just one `Host`; over HTTP/2 `:authority` stands for it.
+/// The authorities of the request's target and of its `Host`. HTTP/1.1 requires exactly one `Host`; HTTP/2 may use
+/// `:authority` instead.
 pub(crate) fn authorities(head: &Parts) -> Result<[Option<&str>; 2], ServeError> {
     let mut lines = head.headers.get_all(HOST).iter();
     let (line, second) = (lines.next(), lines.next());
@@ -134,7 +134,7 @@ enum Host<'a> {
     Name(&'a str),
 }
 
-/// The host of `HOST` or `HOST:PORT`; `None` of anything else.
+/// The host of `HOST` or `HOST:PORT`; `None` if malformed.
 fn host_of(authority: &str) -> Option<Host<'_>> {
     let (host, port) = if let Some(rest) = authority.strip_prefix('[') {
         let (address, rest) = rest.split_once(']')?;
@@ -170,7 +170,7 @@ mod tests {
         from("127.0.0.1:40000", "127.0.0.1:8080")
     }
 
-    /// A head of HTTP/1.1, or of HTTP/2 where `uri` has an authority.
+    /// A request head; over HTTP/2, the authority of `uri` becomes `:authority`.
     fn head(version: Version, uri: &str, hosts: &[&str]) -> Parts {
         let request = Request::builder().version(version).uri(uri);
         let request = hosts.iter().fold(request, |request, host| request.header(HOST, *host));
@@ -261,7 +261,7 @@ mod tests {
     proptest! {
         #[test]
         fn parses_hosts_like_urls(authority in "[a-z0-9:@/?\\[\\].%-]{0,12}") {
-            // What another parser takes for a host of another name must not be taken for one of ours.
+            // A host must not parse as one of ours here and as another name in a URL parser.
             if let (Some(host), Ok(url)) = (host_of(&authority), format!("http://{authority}/").parse::<http::Uri>()) {
                 let read = url.host().unwrap_or_default().trim_matches(['[', ']']).to_owned();
                 match host {

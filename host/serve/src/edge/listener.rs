@@ -32,38 +32,38 @@ use gpux_core::threads;
 /// Keep-alive of the thread for blocking work: longer than any server runs.
 const FOR_EVER: Duration = Duration::from_hours(1_000_000);
 
-/// Why there is no server.
+/// The reason that the server did not start, or stopped.
 #[derive(Debug, thiserror::Error)]
 pub enum ListenError {
-    /// the address cannot be listened on
+    /// cannot listen on the address
     #[error("cannot listen on {address}: {source}{}", bind_hint(source, flag))]
     Bind {
         /// the address
         address: String,
-        /// what says its port
+        /// the flag that sets its port
         flag: &'static str,
-        /// why
+        /// the operating system's error
         source: std::io::Error,
     },
-    /// threads cannot be made
+    /// threads or the runtime cannot be started
     #[error("cannot start: {0}")]
     Start(std::io::Error),
-    /// a pipeline cannot be served
+    /// a pipeline cannot be loaded
     #[error(transparent)]
     Repository(#[from] RepositoryError),
-    /// everybody could load and unload pipelines
+    /// `--model-control` without keys on an address that other machines reach
     #[error(
         "`--model-control` without `--keys` lets everybody who reaches {0} load and unload pipelines; name a file of \
          keys with `--keys`, or listen on this machine alone with `--host 127.0.0.1`"
     )]
     ModelControl(SocketAddr),
-    /// the file of keys cannot be used
+    /// the keys file cannot be read or is invalid
     #[error(transparent)]
     Keys(#[from] LoadError),
-    /// certificate or key cannot be used
+    /// the certificate or its key cannot be used
     #[error(transparent)]
     Tls(#[from] TlsError),
-    /// traces cannot be sent
+    /// the trace exporter cannot be started
     #[error("{0}")]
     Telemetry(String),
 }
@@ -84,55 +84,55 @@ fn bind_hint(error: &std::io::Error, flag: &str) -> String {
 /// Events that the caller of [`serve`] receives.
 #[derive(Clone, Debug)]
 pub enum Event {
-    /// connections are taken at this address; pipelines are not ready yet
+    /// the server accepts connections at this address; pipelines are not ready yet
     Listening(SocketAddr),
-    /// connections are taken at this second address, too
+    /// the server accepts connections at this second address, too
     Grpc(SocketAddr),
-    /// every pipeline is warm
+    /// every pipeline is loaded and warmed up
     Ready(SocketAddr),
-    /// the pipeline of this name was loaded again, and answers
+    /// the pipeline of this name was reloaded and serves requests
     Reloaded(String),
-    /// it could not be; the one before answers
+    /// the reload failed; the previous version keeps serving
     NotReloaded {
         /// the pipeline
         name: String,
-        /// why
+        /// the error
         reason: String,
     },
-    /// something is not as asked, though the server goes on
+    /// a setting could not be honored; the server continues
     Warning(String),
-    /// readiness ends, then no new connections are taken; requests under way end
+    /// readiness fails, then the server stops accepting connections; requests under way finish
     Draining,
 }
 
 /// How the server shut down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ShutdownOutcome {
-    /// everything that was accepted was answered
+    /// every accepted request was answered
     Drained,
-    /// some of it took longer than the server waits for
+    /// some requests took longer than the drain timeout
     TimedOut,
-    /// somebody asked a second time
+    /// a second signal ended the drain
     Cut,
 }
 
-/// The server without connections. For benchmarks.
+/// The server without connections, for benchmarks.
 #[doc(hidden)]
 pub struct InMemoryServer(Arc<EdgeService>);
 
 impl InMemoryServer {
-    /// A server that answers requests in this process.
+    /// Creates the server; reads its keys.
     pub fn new(server: &Arc<Server>) -> Result<Self, LoadError> {
         Ok(Self(Arc::new(EdgeService::without_telemetry(server)?)))
     }
 
-    /// Answers a request; `front` is whether everything stands before it that does in [`serve`].
+    /// Answers a request: through the whole `EdgeService` as in [`serve`] if `front`, else by the routes alone.
     pub async fn answer(&self, request: Request<Body>, front: bool) -> Response {
         if front { self.0.answer(request, None).await } else { self.0.routes().answer(request).await }
     }
 }
 
-/// Serves the pipelines of `sources` until somebody asks the process to end. `tell` hears how it goes.
+/// Serves the pipelines of `sources` until a signal ends the process. Reports its progress by `tell`.
 pub fn serve(
     server: &Arc<Server>,
     sources: Vec<Source>,
@@ -167,19 +167,19 @@ pub fn serve(
     let runtime = runtime(settings.workers).map_err(ListenError::Start)?;
     server.start_workers().map_err(ListenError::Start)?;
     let result = runtime.block_on(lifecycle.run(listener, grpc, sources));
-    // A step that is still at work does not keep the process.
+    // A step that is still running must not delay the exit.
     runtime.shutdown_background();
     result
 }
 
-/// Threads that a server has from its start on: those that read connections, those that run requests, one for what
-/// blocks, and one that loads pipelines again.
+/// The number of threads that a server starts at once: `workers` for connections, `workers` for requests, one for
+/// blocking work, one for reloads.
 const fn needed_threads(workers: usize) -> usize {
     2 * workers + 2
 }
 
-/// The runtime that reads connections. Every thread that tokio cannot do without is started here: it panics where it
-/// needs one that the system refuses.
+/// The runtime that reads connections. It starts every thread that tokio needs now: tokio panics later if the system
+/// refuses one.
 fn runtime(workers: usize) -> std::io::Result<Runtime> {
     let start = || {
         let runtime = Builder::new_multi_thread()
@@ -188,7 +188,7 @@ fn runtime(workers: usize) -> std::io::Result<Runtime> {
             .thread_keep_alive(FOR_EVER)
             .enable_all()
             .build()?;
-        // Blocking work waits for this thread, which never ends, where no other can be started.
+        // This thread never ends. Blocking work queues for it if no other thread can be started.
         runtime.spawn_blocking(|| ());
         Ok(runtime)
     };
@@ -199,7 +199,7 @@ fn warn(tell: &dyn Fn(Event), warnings: Vec<String>) {
     warnings.into_iter().map(Event::Warning).for_each(tell);
 }
 
-/// A server that listens, from its first connection to its last.
+/// A listening server, from its first connection to its last.
 struct ServerLifecycle<'a> {
     server: &'a Arc<Server>,
     access: Arc<Authentication>,
@@ -213,7 +213,7 @@ impl ServerLifecycle<'_> {
         (self.tell)(event);
     }
 
-    /// Tells of pipelines that were loaded again.
+    /// Reports each reloaded pipeline.
     fn notify(&self) -> Notify {
         let tell = self.tell.clone();
         Arc::new(move |name, result| {
@@ -231,7 +231,7 @@ impl ServerLifecycle<'_> {
         grpc: Option<(StdListener, SocketAddr)>,
         sources: Vec<Source>,
     ) -> Result<ShutdownOutcome, ListenError> {
-        // Before anybody hears of the server: from then on, signals are for it.
+        // Signal handlers are installed before the first event: a caller may signal as soon as it receives it.
         let mut signals = Signals::new();
         self.tell(Event::Listening(self.local));
         let telemetry = self.telemetry()?;
@@ -245,16 +245,16 @@ impl ServerLifecycle<'_> {
             () = second => return Ok(ShutdownOutcome::Cut),
         };
         if let Some(telemetry) = telemetry {
-            // Sends the traces that wait to be sent.
+            // Exports the remaining spans.
             let _ = tokio::task::spawn_blocking(move || telemetry.flush()).await;
         }
         Ok(ended)
     }
 
-    /// Where traces go, if anywhere.
+    /// The trace exporter, if one is configured.
     fn telemetry(&self) -> Result<Option<Arc<Telemetry>>, ListenError> {
         let Some(Otlp { endpoint, must }) = &self.server.settings().otlp else { return Ok(None) };
-        // It starts a thread, and panics where there can be none.
+        // It starts a thread, and panics if the system refuses one.
         match catch_panic(|| Telemetry::new(endpoint, self.server.metrics())).unwrap_or_else(Err) {
             Ok(telemetry) => Ok(Some(Arc::new(telemetry))),
             Err(why) if *must => Err(ListenError::Telemetry(why)),
@@ -265,7 +265,7 @@ impl ServerLifecycle<'_> {
         }
     }
 
-    /// Takes connections, which are answered from now on: until pipelines are loaded, with that.
+    /// Accepts and answers connections from now on. Until pipelines are loaded, requests are answered as not ready.
     fn accept(
         &self,
         listener: StdListener,
@@ -295,7 +295,7 @@ impl ServerLifecycle<'_> {
         Ok(accepting)
     }
 
-    /// Loads the pipelines, and again what has changed when it is told to, until it is told to end.
+    /// Loads the pipelines, then reloads on SIGHUP, until a signal asks to end.
     async fn run_until_signal(&self, sources: Vec<Source>, signals: &mut Signals) -> Result<(), ListenError> {
         let server = self.server.clone();
         let mut loading = tokio::task::spawn_blocking(move || server.add(&sources));
@@ -317,8 +317,7 @@ impl ServerLifecycle<'_> {
         }
     }
 
-    /// Has keys and certificate read again, then the pipelines loaded. Nobody waits for it: a file may lie on a disk
-    /// that does not answer.
+    /// Reloads keys and certificate, then the pipelines. Runs in the background: a file may lie on a disk that hangs.
     fn reload(&self, reloader: &Reloader) {
         let (access, tls, tell) = (self.access.clone(), self.tls.clone(), self.tell.clone());
         let reloader = reloader.clone();
@@ -336,8 +335,7 @@ impl ServerLifecycle<'_> {
         });
     }
 
-    /// Takes no new connections, and waits for requests under way: they may take their time, but not
-    /// for ever.
+    /// Stops accepting connections and waits for requests under way, up to the drain timeout.
     async fn drain(&self, accepting: Vec<JoinHandle<()>>) -> ShutdownOutcome {
         let settings = self.server.settings();
         tokio::time::sleep(settings.drain_delay).await;
@@ -350,7 +348,7 @@ impl ServerLifecycle<'_> {
 fn bind(host: &str, port: u16, flag: &'static str) -> Result<(StdListener, SocketAddr), ListenError> {
     let fault = |source| ListenError::Bind { address: format!("{host}:{port}"), flag, source };
     let listener = StdListener::bind((host, port)).map_err(fault)?;
-    // The standard library asks for a queue of 128 connections; the kernel lowers this to its own limit (`somaxconn`).
+    // The standard library sets a backlog of 128 connections; the kernel lowers this value to `somaxconn`.
     SockRef::from(&listener).listen(i32::MAX).map_err(fault)?;
     listener.set_nonblocking(true).map_err(fault)?;
     let local = listener.local_addr().map_err(fault)?;

@@ -10,7 +10,7 @@ pub(crate) struct LoadGeneration {
     committed: Mutex<Option<u64>>,
 }
 
-/// One of them.
+/// One load.
 pub(crate) struct LoadAttempt<'a> {
     of: &'a LoadGeneration,
     number: u64,

@@ -1,4 +1,4 @@
-//! In the place of `telemetry`, where gpux is built without the feature `otlp`: no traces are sent.
+//! Replaces `telemetry` in builds without the feature `otlp`: no traces are exported.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -9,10 +9,10 @@ use http::request::Parts;
 use crate::engine::metrics::{Metrics, Protocol};
 use crate::engine::step_spans::StepSpans;
 
-/// There is none.
+/// Cannot be constructed.
 pub(crate) struct Telemetry(Infallible);
 
-/// There is none.
+/// Cannot be constructed.
 pub(crate) struct RequestSpan(Infallible);
 
 /// The outcome of a request.
@@ -26,7 +26,7 @@ pub(crate) struct Outcome<'a> {
 }
 
 impl Telemetry {
-    /// Fails: traces cannot be sent.
+    /// Always fails.
     pub(crate) fn new(endpoint: &str, _metrics: &Arc<Metrics>) -> Result<Self, String> {
         Err(format!("traces cannot be sent to `{endpoint}`: this gpux was built without the feature `otlp`"))
     }

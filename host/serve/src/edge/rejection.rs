@@ -27,7 +27,7 @@ pub(crate) fn answer(error: &ServeError, protocol: Protocol) -> Response {
     response
 }
 
-/// A status without a message: the head carries what would follow the body.
+/// A response with trailers only: the head carries the status.
 fn grpc(error: &ServeError) -> Response {
     let mut response = Response::new(Body::empty());
     let headers = response.headers_mut();
@@ -42,7 +42,7 @@ fn grpc(error: &ServeError) -> Response {
     response
 }
 
-/// As gRPC wants its messages: printable ASCII but `%` as it is.
+/// Percent-encodes a gRPC message: all bytes but printable ASCII, and `%` itself.
 fn percent_encoded(text: &str) -> String {
     let mut encoded = String::with_capacity(text.len());
     for byte in text.bytes() {

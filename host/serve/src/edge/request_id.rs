@@ -7,13 +7,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 
-/// The header that carries it, both ways.
+/// The request and response header that carries the ID.
 pub(crate) const HEADER: HeaderName = HeaderName::from_static("x-request-id");
 
-/// The longest that is taken from a client.
+/// The maximum length of a client's ID, in bytes.
 const LONGEST: usize = 128;
 
-/// The client's `X-Request-Id`, if it can stand in a log, else a new one.
+/// The client's `X-Request-Id` if it is short and safe to log, else a new ID.
 pub(crate) fn from_headers(headers: &HeaderMap) -> HeaderValue {
     let sane = |value: &&HeaderValue| {
         let bytes = value.as_bytes();
@@ -23,11 +23,11 @@ pub(crate) fn from_headers(headers: &HeaderMap) -> HeaderValue {
     headers.get(HEADER).filter(sane).cloned().unwrap_or_else(new)
 }
 
-/// 16 hexadecimal digits that no other request of this process has, and hardly one of another.
+/// 16 hexadecimal digits: unique within this process, and almost certainly unique across processes.
 fn new() -> HeaderValue {
     static FIRST: LazyLock<u64> = LazyLock::new(|| RandomState::new().build_hasher().finish());
     static NEXT: AtomicU64 = AtomicU64::new(0);
-    // An odd factor keeps different numbers different.
+    // Multiplication by an odd factor is a bijection: different numbers stay different.
     let number = NEXT.fetch_add(1, Ordering::Relaxed).wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(*FIRST);
     let digit = |place: u32| b"0123456789abcdef"[(number >> (60 - 4 * place)) as usize & 15];
     let digits: [u8; 16] = std::array::from_fn(|place| digit(place as u32));

@@ -20,25 +20,24 @@ use crate::engine::server::Server;
 use crate::protocol::http::compression::Uncompressed;
 use gpux_core::MemoryPermit;
 
-/// An answer of so many bytes is not worth the counting: a connection may take more for itself.
+/// Responses up to this size, in bytes, are not charged to the budget: a connection itself may use more.
 const SMALL: usize = 4 << 10;
 
-/// A head that takes so many bytes of memory is not worth the counting.
+/// Request heads up to this size, in bytes, are not charged to the budget.
 const SMALL_HEAD: usize = 4 << 10;
 
 /// Overhead of one header, in bytes.
 const HEADER: usize = 128;
 
-/// The share of bodies that the head of a request has, where it is large: over HTTP/2 a connection may have as many
-/// heads as streams.
+/// Charges a large request head to the request budget: over HTTP/2 a connection may have as many heads as streams.
 pub(crate) fn head(head: &Parts, server: &Server) -> Result<Option<MemoryPermit>, ServeError> {
     let headers = head.headers.iter().map(|(name, value)| name.as_str().len() + value.len() + HEADER);
     let bytes = headers.sum::<usize>() + head.uri.path_and_query().map_or(0, |path| path.as_str().len());
     (bytes > SMALL_HEAD).then(|| server.request_budget().for_context(None).reserve(bytes)).transpose()
 }
 
-/// Counts an answer if it is large, or has one in its place that says that there is no room for it. One whose
-/// length is not known is counted as it comes.
+/// Charges a large response to the budget; if it does not fit, replaces it by an error. A response of unknown length is
+/// charged part by part.
 pub(crate) fn apply(
     response: Response,
     server: &Server,
@@ -62,7 +61,7 @@ pub(crate) fn apply(
     response.map(|body| Body::new(BudgetedBody { body, reservation }))
 }
 
-/// The share of an answer of so many bytes, some of which may be held already.
+/// A permit for a response of this many bytes; `before` may cover some of them already.
 fn permit(budget: &RequestBudget, before: Option<MemoryPermit>, bytes: usize) -> Result<MemoryPermit, ServeError> {
     let limit = budget.limit();
     if bytes > limit {
@@ -78,21 +77,21 @@ fn permit(budget: &RequestBudget, before: Option<MemoryPermit>, bytes: usize) ->
 }
 
 enum Reservation {
-    /// all of it is in memory
+    /// a permit for the whole response
     Whole(Arc<MemoryPermit>),
-    /// its parts come one by one
+    /// each part gets its own permit
     Parts(RequestBudget, Protocol),
-    /// there was no room for the last of them
+    /// the last part did not fit
     Over,
 }
 
-/// A body whose bytes are counted until the last of them is dropped.
+/// A body whose bytes hold their permit until they are dropped.
 struct BudgetedBody {
     body: Body,
     reservation: Reservation,
 }
 
-/// Bytes with their share.
+/// Bytes with their permit.
 struct BudgetedBytes {
     bytes: Bytes,
     _permit: Arc<MemoryPermit>,
@@ -105,7 +104,7 @@ impl AsRef<[u8]> for BudgetedBytes {
 }
 
 impl BudgetedBody {
-    /// The bytes with what they hold, or the end of the answer.
+    /// The bytes with their permit, or the end of the response if they do not fit.
     fn counted(&mut self, bytes: Bytes) -> Result<Frame<Bytes>, axum::Error> {
         let permit = match &self.reservation {
             Reservation::Whole(permit) => permit.clone(),
@@ -120,7 +119,7 @@ impl BudgetedBody {
 
     fn end(&mut self, error: &ServeError) -> Result<Frame<Bytes>, axum::Error> {
         let last = match std::mem::replace(&mut self.reservation, Reservation::Over) {
-            // Over gRPC the status follows the messages.
+            // Over gRPC, the status follows the messages.
             Reservation::Parts(_, Protocol::Grpc) => Ok(Frame::trailers(trailers(error))),
             _ => Err(axum::Error::new(error.public_message())),
         };
@@ -193,7 +192,7 @@ mod tests {
         sent(server, Body::from(vec![7; size]), Protocol::Http)
     }
 
-    /// As gRPC's answers are: nobody says how long they become.
+    /// A body of unknown length, as gRPC responses are.
     fn message(server: &Server, size: usize, protocol: Protocol) -> Response {
         let message = futures_util::stream::iter([Ok::<_, std::convert::Infallible>(vec![7; size])]);
         sent(server, Body::from_stream(message), protocol)

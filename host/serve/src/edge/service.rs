@@ -31,12 +31,12 @@ use crate::engine::tenant::{Tenant, TenantPermit};
 use crate::protocol::oip;
 use crate::protocol::router::Routes;
 
-/// Of a request that says in two ways where it ends.
+/// Extension of a request that has both `Transfer-Encoding` and `Content-Length`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct AmbiguousLength;
 
-/// The way of every request, whatever its protocol. Each connection has one of its own, as counting who holds one
-/// that all have would pass from core to core with each request.
+/// Handles every request, whatever its protocol. Each connection has its own copy: reference counts shared by all
+/// connections would move between CPU cores with each request.
 #[derive(Clone)]
 pub(crate) struct EdgeService {
     server: Arc<Server>,
@@ -54,26 +54,26 @@ impl EdgeService {
         Self { server: server.clone(), routes: Arc::new(Routes::new(server)), cors, hosts, access, telemetry }
     }
 
-    /// The same without traces, once the keys are read.
+    /// Creates the service without traces and reads the keys.
     pub(crate) fn without_telemetry(server: &Arc<Server>) -> Result<Self, LoadError> {
         let access = Authentication::new(server);
         access.load()?;
         Ok(Self::new(server, Arc::new(access), None))
     }
 
-    /// A connection has ended so: a head that cannot be read was answered before anybody here saw it.
+    /// Records a request whose head hyper rejected: no service saw it.
     pub(crate) fn note_refused_head(&self, error: &(dyn Error + 'static), peer: Peer) {
         if let Some(status) = error.downcast_ref().and_then(refused_head) {
             access_log::note_unread(&self.server, status, peer);
         }
     }
 
-    /// Without what stands before the protocols.
+    /// The routes without authentication, limits and logging.
     pub(crate) fn routes(&self) -> &Routes {
         &self.routes
     }
 
-    /// Answers a request that came from `peer`; `None` where it came over no connection.
+    /// Answers a request that came from `peer`; `None` if it came over no connection.
     pub(crate) async fn answer<B: RequestBody>(self: &Arc<Self>, request: Request<B>, peer: Option<Peer>) -> Response {
         let (request, unread) = drain_body::lend(request);
         let response = self.pass(request, peer).await;
@@ -83,8 +83,8 @@ impl EdgeService {
         response
     }
 
-    /// Fails where it is not clear where the request ends, where it is for another server, or where a page of another
-    /// site may not send it: whatever its protocol and its key.
+    /// Fails if the length of the request is ambiguous, if it is for another server, or if it is a forbidden cross-site
+    /// request. Applies to every protocol and key.
     fn check_site(&self, head: &Parts, peer: Option<Peer>) -> Result<(), ServeError> {
         if head.extensions.get::<AmbiguousLength>().is_some() {
             return Err(ServeError::invalid("the request has both `Transfer-Encoding` and `Content-Length`"));
@@ -105,7 +105,7 @@ impl EdgeService {
         Ok(permit.inspect_err(|exceeded| self.server.metrics().none().note_rejection(exceeded.into()))?)
     }
 
-    /// Waits before a guess is answered, as long as the server goes on.
+    /// Delays the response to a wrong key, until the server stops.
     async fn hold_back(&self, wait: Duration) {
         if !wait.is_zero() {
             let mut stopping = self.server.stopping();
@@ -120,7 +120,7 @@ impl EdgeService {
         let id = request_id::from_headers(&head.headers);
         let version = head.version;
         let misplaced = self.check_site(&head, peer).err();
-        // Browsers send no key with what they ask before a request.
+        // Browsers send preflight requests without a key.
         let preflight = misplaced.is_none() && self.cors.is_some() && cors::is_preflight(&head);
         let cors = self.cors.as_ref().filter(|_| misplaced.is_none());
         let admitted = match misplaced {
@@ -128,7 +128,7 @@ impl EdgeService {
             None if preflight => Ok(None),
             None => self.admit(&head, peer),
         };
-        // Where keys are asked for, strangers may send as much as they like, and leave no traces.
+        // With keys required, unauthenticated requests leave no traces: clients without a key may send any number.
         let may_leave = |permit: &Option<TenantPermit>| permit.is_some() || server.settings().keys.is_none();
         let telemetry = self.telemetry.as_ref().filter(|_| admitted.as_ref().is_ok_and(may_leave));
         let span = telemetry.map(|telemetry| telemetry.begin(&head));
@@ -172,22 +172,22 @@ impl EdgeService {
         headers.entry(X_FRAME_OPTIONS).or_insert(HeaderValue::from_static("DENY"));
         headers.entry(REFERRER_POLICY).or_insert(HeaderValue::from_static("no-referrer"));
         if version <= Version::HTTP_11 && server.is_closing() {
-            // Clients then open no request on a connection that is about to close.
+            // Clients then send no further request on a connection that is about to close.
             headers.insert(CONNECTION, HeaderValue::from_static("close"));
         }
         answered.head(&response);
         if protocol == Protocol::Grpc && !answered.is_complete() {
-            // Its status follows the body, and a stream runs as long as its body is read.
+            // The status follows the body, and a stream lasts as long as its body is read.
             return response.map(|body| Body::new(RecordedBody::new(body, answered)));
         }
         response
     }
 }
 
-/// The status with which hyper answers a head that it cannot read.
+/// The status with which hyper answers a head that it cannot parse.
 fn refused_head(error: &hyper::Error) -> Option<u16> {
     if error.is_parse_too_large() {
-        // It does not say which in another way.
+        // Only the message tells the two apart.
         return Some(if error.to_string().contains("URI") { 414 } else { 431 });
     }
     (error.is_parse() && !error.is_parse_version_h2()).then_some(400)

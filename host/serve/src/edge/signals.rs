@@ -1,15 +1,15 @@
 //! Signals to the process.
 
-/// A request of the operator.
+/// A request of the operator, sent by a signal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Signal {
-    /// to end: ctrl-C, or a polite kill
+    /// shut down: SIGINT (ctrl-C) or SIGTERM
     End,
-    /// to read its files again: SIGHUP
+    /// reload files: SIGHUP
     Reload,
 }
 
-/// Signals to the process, from its beginning on.
+/// The process's signal streams.
 pub(crate) struct Signals {
     #[cfg(unix)]
     streams: Option<[tokio::signal::unix::Signal; 3]>,
@@ -29,7 +29,7 @@ impl Signals {
         Self {}
     }
 
-    /// The next one.
+    /// Waits for the next signal.
     pub(crate) async fn next(&mut self) -> Signal {
         #[cfg(unix)]
         if let Some([interrupt, terminate, hangup]) = &mut self.streams {
@@ -39,7 +39,7 @@ impl Signals {
                 _ = hangup.recv() => Signal::Reload,
             };
         }
-        // Without signals, it ends when it is killed.
+        // Without signal handlers, only a kill ends the process.
         if tokio::signal::ctrl_c().await.is_err() {
             std::future::pending::<()>().await;
         }

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use gpux_core::threads;
 use gpux_inference::PendingDrop;
 
-/// A value that a background thread drops. Closing a model may wait for sessions that are being created, which must
-/// not block threads with requests or connections; any of them may drop the last reference.
+/// A value that is dropped on a background thread. Closing a model may wait for sessions that are being created, which
+/// must not block threads with requests or connections. Any of these may drop the last reference.
 pub(crate) struct BackgroundDrop<T: Send + Sync + 'static> {
     value: Arc<T>,
     _last: LastReference<T>,
@@ -28,7 +28,7 @@ impl<T: Send + Sync + 'static> Deref for BackgroundDrop<T> {
     }
 }
 
-/// The last to hold the value: fields are dropped in order, this one after the value beside it.
+/// The last reference to the value: fields are dropped in order, and this one follows the value.
 struct LastReference<T: Send + Sync + 'static>(Option<Arc<T>>);
 
 impl<T: Send + Sync + 'static> Drop for LastReference<T> {
@@ -39,7 +39,7 @@ impl<T: Send + Sync + 'static> Drop for LastReference<T> {
             drop(value);
             drop(closing);
         };
-        // Without a thread, what was handed to it is dropped here.
+        // If no thread can be started, the value is dropped here.
         let _ = threads::spawn("gpux-let-go", drop_value);
     }
 }
@@ -56,7 +56,7 @@ mod tests {
 
     const PATIENCE: Duration = Duration::from_secs(20);
 
-    /// Says where it is dropped, once it may go.
+    /// Waits for permission to drop, then sends the ID of its thread.
     struct Slow {
         may_go: Mutex<Receiver<()>>,
         went: Sender<ThreadId>,

@@ -11,67 +11,67 @@ use gpux_core::{RunError, ValidationError};
 /// An error of a request; each protocol encodes it in its own form.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
-    /// the pipeline's own
+    /// an error of the pipeline itself
     #[error(transparent)]
     Gpux(#[from] GpuxError),
-    /// there is no time or no room for it now
+    /// rejected for lack of time or space
     #[error("{0}")]
     Overload(#[from] Rejection),
-    /// what was asked for is not served
+    /// the path, pipeline or model does not exist
     #[error("{0}")]
     NotFound(String),
-    /// the path does not take this method
+    /// the path does not support this method
     #[error("{0}")]
     Method(String),
-    /// it is served, but not now
+    /// temporarily unavailable
     #[error("{0}")]
     NotReady(String),
-    /// what the pipeline's files hold cannot be served. Lines of them, and where they lie, are for the log
+    /// the pipeline's files cannot be loaded; clients do not see paths and lines, which only the log has
     #[error("its files cannot be loaded ({kind}); the server's log and `gpux build` say why", kind = .0.kind())]
     NotLoaded(Box<ServeError>),
     /// the body is larger than allowed
     #[error("the body is larger than the {0} bytes that are allowed")]
     TooLarge(usize),
-    /// the body, or what it becomes, takes more memory than there is for it even when nobody else has any
+    /// the body, or its decoded form, exceeds the memory budget of one request
     #[error(
         "the request takes {needed} bytes with what becomes of it, and one request may hold {limit} (`--body-memory`)"
     )]
     NeverFits {
-        /// bytes that it takes
+        /// the bytes that it needs
         needed: usize,
-        /// bytes that it may hold
+        /// the limit in bytes
         limit: usize,
     },
-    /// its answer takes more memory than there is for it even when nobody else has any
+    /// the response exceeds the memory budget of one response
     #[error(
         "the answer takes up to {needed} bytes while it is made, and one answer may take {limit} (`--body-memory`); \
          ask for it in parts, or in a binary form"
     )]
     ResponseNeverFits {
-        /// bytes that it takes
+        /// the bytes that it needs
         needed: usize,
-        /// bytes that it may take
+        /// the limit in bytes
         limit: usize,
     },
-    /// the body did not come in time
+    /// the body did not arrive in time
     #[error("the request's body did not come within {0:?}")]
     SlowBody(Duration),
-    /// the client left before all of its request had come
+    /// the client disconnected before its request was complete
     #[error("the client left before all of its request had come")]
     Gone,
     /// the body's encoding is broken, or it ends within a message
     #[error("the request's body cannot be read: {0}")]
     Body(String),
-    /// no input takes a body of this type
+    /// no input accepts a body of this type
     #[error("{0}")]
     MediaType(String),
-    /// whose request it is cannot be known
+    /// the request has no valid credentials
     #[error("{0}")]
     Unauthorized(String),
-    /// nobody has the key that it carries; the answer waits for so long, for whoever tries many
+    /// the key is unknown; the response is delayed by this time, which grows with failed attempts
     #[error("the key is not known")]
     UnknownKey(Duration),
-    /// it is known whose request it is, and that it may not
+    /// the key does not permit this
     #[error("{0}")]
     Forbidden(String),
     /// it is for another server
@@ -80,26 +80,26 @@ pub enum ServeError {
     /// more than the key allows
     #[error("{message}; try again in a moment")]
     TooMany {
-        /// more than what
+        /// the exceeded limit
         message: String,
-        /// when there may be room
+        /// the time until the limit may permit it
         retry_after: Duration,
     },
-    /// no output can be given in a type that is accepted
+    /// no output has a media type that the client accepts
     #[error("{0}")]
     NotAcceptable(String),
-    /// any of these, of a request whose trace was asked for, with that trace
+    /// any of these errors with the trace that the request asked for
     #[error("{0}")]
     Traced(Box<ServeError>, Json),
 }
 
 impl ServeError {
-    /// A request that does not fit.
+    /// An invalid request (400).
     pub fn invalid(message: impl Into<String>) -> Self {
         GpuxError::from(ValidationError::request(message)).into()
     }
 
-    /// The name of its kind, as the HTTP API says it.
+    /// The name of its kind in the HTTP API.
     pub const fn kind(&self) -> &'static str {
         match self {
             Self::Gpux(error) => error.kind(),
@@ -122,7 +122,7 @@ impl ServeError {
         }
     }
 
-    /// Whether the request does not fit.
+    /// Whether the request is invalid.
     pub(crate) fn is_invalid(&self) -> bool {
         match self {
             Self::Gpux(GpuxError::Validation(_)) => true,
@@ -131,19 +131,19 @@ impl ServeError {
         }
     }
 
-    /// When the client may try again, where that would help.
+    /// When the client may retry, if that can help.
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
             Self::Overload(rejection) => Some(rejection.retry_after()),
             Self::NotReady(_) => Some(Duration::from_secs(1)),
-            // Whole seconds are the finest that HTTP can say.
+            // Whole seconds are the resolution of `Retry-After`.
             Self::TooMany { retry_after, .. } => Some(Duration::from_secs(retry_after.as_secs_f64().ceil() as u64)),
             Self::Traced(error, _) => error.retry_after(),
             _ => None,
         }
     }
 
-    /// Its message, as long as it is worth reading: it may quote what the client sent.
+    /// The message for clients: shortened, as it may quote the request, and without the server's paths.
     pub fn public_message(&self) -> String {
         match self {
             Self::Gpux(error) if error.fault() != Fault::Request => short(redact_paths(&self.to_string())),
@@ -173,19 +173,19 @@ impl ServeError {
     }
 }
 
-/// The longest that a message may be, in bytes: gRPC's clients take no more than 16 KiB of headers, where
-/// each letter may be three.
+/// The longest message, in bytes: gRPC clients accept at most 16 KiB of headers, where percent-encoding may triple each
+/// byte.
 const LONGEST: usize = 4 << 10;
 
-/// The same text with only the last part of each absolute path in it: where the server's files lie is no client's
-/// business.
+/// Shortens each absolute path in the text to its last part: clients must not learn the locations of the server's
+/// files.
 pub(crate) fn redact_paths(text: &str) -> String {
     let is_part = |c: char| c.is_alphanumeric() || "._-+@~%=".contains(c);
     let (mut out, mut rest) = (String::with_capacity(text.len()), text);
     while let Some(at) = rest.find('/') {
         let before = rest[..at].chars().next_back().or_else(|| out.chars().next_back());
         let path = &rest[at..];
-        // What stands in quotes ends with them, whatever is in it.
+        // A path in quotes ends at the closing quote.
         let end = match before {
             Some(quote @ ('`' | '"' | '\'')) => path.find(quote),
             _ => None,

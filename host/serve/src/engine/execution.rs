@@ -25,10 +25,10 @@ use gpux_core::{
 };
 use gpux_inference::SessionSet;
 
-/// Values of so many bytes make a small answer.
+/// Values up to this size, in bytes, make a small response; its encoded size is not computed.
 const SMALL: usize = 1 << 10;
 
-/// An answer of so many bytes is not worth the counting.
+/// Responses up to this size, in bytes, are not charged to the budget.
 const UNCOUNTED: usize = 32 << 10;
 
 /// One request while it is executed.
@@ -43,7 +43,7 @@ pub struct Execution {
     context: Option<Arc<RequestContext>>,
     /// start and end of the steps
     ran: Cell<Option<(Instant, Instant)>>,
-    /// memory of the response
+    /// the memory permit of the response
     answer: Cell<Option<MemoryPermit>>,
 }
 
@@ -84,7 +84,7 @@ impl Execution {
             Some(observer) => self.run(values, &mut Observers(vec![observer, &mut clock])),
         };
         if let Err(RunError::Validation(error)) = result {
-            // None of its steps has run.
+            // Validation failed before the first step.
             return Err(error.into());
         }
         let end = Instant::now();
@@ -96,8 +96,8 @@ impl Execution {
         Ok(result?)
     }
 
-    /// Takes room for an answer of these values that takes up to `size` bytes while it is made, the values among them.
-    /// A small one is not counted.
+    /// Reserves memory for a response. `size` is the peak while it is encoded, including these values. Small responses
+    /// are not charged.
     pub(crate) fn reserve_response<'a>(
         &self,
         values: impl Iterator<Item = &'a Value>,
@@ -126,7 +126,7 @@ impl Execution {
         }
     }
 
-    /// Where the time went of an execution that began then and ends now, and in which the steps ran.
+    /// The time by stage of an execution from `began` to `now`; `None` if no steps ran.
     fn timings(&self, began: Instant, now: Instant) -> Option<StageTimings> {
         let (start, end) = self.ran.get()?;
         Some(StageTimings { queued: self.queued, input: start - began, infer: end - start, output: now - end })
@@ -151,8 +151,7 @@ impl Execution {
     }
 }
 
-/// How long beyond its deadline a request that runs may still answer by itself; a step looks at the
-/// clock only now and then.
+/// How long after its deadline a running request may still complete: a step checks the deadline only now and then.
 const PATIENCE: Duration = Duration::from_millis(100);
 
 /// Rejects a request that the lane would not admit, before its body is read.
@@ -173,7 +172,7 @@ fn priority_and_client(context: Option<&RequestContext>, options: &RequestOption
     (priority as i32, context.map_or(Client::Unknown, RequestContext::client))
 }
 
-/// `None` for a time beyond all clocks.
+/// The deadline of a request; `None` if it overflows.
 fn deadline(loaded: &LoadedPipeline, options: &RequestOptions, arrived: Instant) -> Option<Instant> {
     let timeout = options.timeout.map_or(loaded.timeout(), |timeout| timeout.min(loaded.timeout()));
     arrived.checked_add(timeout)
@@ -198,10 +197,10 @@ pub(crate) async fn execute<T: Send + 'static>(
         execution.keep_response_permit();
         Ok((done, execution.timings(began, now).map(|timings| (timings, now))))
     };
-    // Who drops the future, because the client has gone, has no result either.
+    // A dropped future, because the client has gone, counts as a failure, too.
     let failure = FailureOnDrop(loaded, arrived);
     let outcome = match context.as_ref().and_then(|context| context.slots().cloned()) {
-        // A list or a stream has no more runs at once than its key allows.
+        // The items of a list or stream run within the concurrency of their key.
         Some(slots) => {
             let (deadline, loaded) = (deadline(loaded, &options, arrived), loaded.clone());
             let run = move |slot| async move {
@@ -220,7 +219,7 @@ pub(crate) async fn execute<T: Send + 'static>(
         }
         // A list is only recognized while it executes; its items are then executed one by one.
         (Ok(_), None) => std::mem::forget(failure),
-        // What does not fit, and is refused before it runs, is no inference.
+        // A request that is rejected as invalid before it runs is no inference.
         (Err(error), None) if error.is_invalid() => std::mem::forget(failure),
         // The memory budget counts its rejections itself.
         (Err(ServeError::Overload(Rejection::Memory)), _) => {}
@@ -230,8 +229,8 @@ pub(crate) async fn execute<T: Send + 'static>(
     done
 }
 
-/// What comes of `run` once it has a slot. One that others may want must not wait for whoever reads the results
-/// one by one: it is waited for, and used, in a task that goes on by itself.
+/// Runs `run` with a slot. A slot shared with other requests must not stay taken while the client reads results one by
+/// one and does not poll this future. So a separate task waits for it and uses it.
 async fn run_in_slot<T, F>(
     slots: ConcurrencySlots,
     deadline: Option<Instant>,
@@ -259,7 +258,7 @@ where
     }
 }
 
-/// `work` which holds the slot until it is dropped.
+/// Holds the slot until `work` returns or is dropped.
 fn with_slot<T>(
     slot: OwnedSemaphorePermit,
     work: impl FnOnce(&Execution) -> Result<T, ServeError> + Send + 'static,
@@ -327,7 +326,7 @@ async fn submit<T: Send + 'static>(
         let done = run_guarded(|| work(&execution));
         // Dropped before the response is sent: the client may send its next request at once.
         drop(execution);
-        // Nobody listens any more when the client has gone.
+        // The receiver is gone if the client has disconnected.
         let _ = answer.send(done);
     };
     let place = loaded.lane().submit(deadline, priority, client, cancelled.clone(), Box::new(job))?;
@@ -335,13 +334,13 @@ async fn submit<T: Send + 'static>(
     await_result(answered, deadline, &begun).await
 }
 
-/// Waits for the answer until the deadline: a little longer if the request has begun.
+/// Waits for the result until the deadline, and for [`PATIENCE`] longer if the request has started.
 async fn await_result<T>(
     mut answered: oneshot::Receiver<Result<T, ServeError>>,
     deadline: Option<Instant>,
     begun: &AtomicBool,
 ) -> Result<T, ServeError> {
-    // A job that is dropped without an answer did not start in time.
+    // A job that is dropped without a result did not start in time.
     let expired = || ServeError::from(Rejection::Expired);
     let Some(deadline) = deadline else { return answered.await.unwrap_or_else(|_| Err(expired())) };
     if let Ok(answer) = timeout_at(deadline.into(), &mut answered).await {
@@ -356,7 +355,7 @@ async fn await_result<T>(
     }
 }
 
-/// A step that has not seen the clock is left to end by itself.
+/// The error of a step that ignores its deadline; its thread continues in the background.
 fn abandoned() -> ServeError {
     let error = StepError { number: 0, name: "pipeline".to_owned(), failure: StepFailure::Timeout, log: Vec::new() };
     ServeError::Gpux(Box::new(error).into())

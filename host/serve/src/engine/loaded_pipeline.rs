@@ -32,7 +32,7 @@ pub struct LoadedPipeline {
 }
 
 impl LoadedPipeline {
-    /// Warms the pipeline up and adds a lane. Fails if a configured warm-up request fails.
+    /// Warms up the pipeline and adds a lane. Fails if a configured warm-up request fails.
     pub(crate) fn new(
         pipeline: Pipeline,
         scheduler: &Scheduler,
@@ -61,7 +61,7 @@ impl LoadedPipeline {
         &self.pipeline.spec().version.value
     }
 
-    /// Its version as the Open Inference Protocol counts versions.
+    /// Its version number in the Open Inference Protocol.
     pub(crate) fn version_number(&self) -> String {
         version_number(self.version())
     }
@@ -121,19 +121,19 @@ impl LoadedPipeline {
         self.is_cheap && body_bytes.is_some_and(|bytes| bytes <= inline_execution::MAX_BODY)
     }
 
-    /// The sessions of its models. A pipeline that is cheap has one model at most.
+    /// The sessions of its models. A cheap pipeline has at most one model.
     pub(crate) fn sessions(&self) -> impl Iterator<Item = &SessionSet> {
         self.pipeline.models().map(|(_, model)| model.sessions())
     }
 }
 
-/// As many requests run at once as there are workers, and beside those as many as the models run together, and as many
-/// again that are prepared meanwhile.
+/// Concurrency: one request per worker, plus the requests in the models' batches, plus as many that are prepared
+/// meanwhile.
 fn lane_options(settings: &Settings, pipeline: &Pipeline) -> LaneOptions {
     LaneOptions { concurrency: settings.workers + 2 * pipeline.at_once(), queue: settings.max_queue }
 }
 
-/// The protocol's versions are whole numbers: the first one in a pipeline's version, else 1.
+/// The protocol's versions are whole numbers: the first number of a pipeline's version, else 1.
 pub(crate) fn version_number(version: &str) -> String {
     let digits: String = version.trim_start_matches(['v', 'V']).chars().take_while(char::is_ascii_digit).collect();
     let trimmed = digits.trim_start_matches('0');

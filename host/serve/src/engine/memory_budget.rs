@@ -54,7 +54,7 @@ pub(crate) struct RequestBudget {
 }
 
 impl RequestBudget {
-    /// The same for a request that already holds this many bytes.
+    /// The budget of a request that already holds this many bytes.
     pub(crate) fn holding(self, bytes: usize) -> Self {
         Self { held: bytes, ..self }
     }
@@ -225,7 +225,7 @@ mod tests {
         let other = budget("bob").reserve(5 << 20).unwrap();
         drop((first, second));
         let again = budget("alice").reserve(5 << 20).unwrap();
-        // Requests without a key are bound by the common limit alone.
+        // Requests without a key have no limit of their own.
         assert_eq!(refused(request_budget.for_request().reserve(1)), 503);
         drop((other, again));
         request_budget.for_request().reserve(10 << 20).unwrap();

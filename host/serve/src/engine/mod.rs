@@ -1,4 +1,4 @@
-//! Loaded pipelines and the execution of requests, without any protocol.
+//! Loaded pipelines and the execution of requests, independent of protocols.
 //!
 //! [`scheduler`] admits a request or rejects it; one worker's [`execution`] turns the body's bytes into the bytes of
 //! the response. A request that is known to be cheaper than the hop to a worker runs on the I/O thread

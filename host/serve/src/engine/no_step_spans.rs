@@ -1,10 +1,10 @@
-//! In the place of `step_spans`, where gpux is built without the feature `otlp`.
+//! Replaces `step_spans` in builds without the feature `otlp`.
 
 use std::convert::Infallible;
 
 use super::metrics::StepTime;
 
-/// There are none.
+/// Cannot be constructed.
 #[derive(Clone, Debug)]
 pub(crate) struct StepSpans(Infallible);
 

@@ -11,7 +11,7 @@ use super::source::Source;
 /// State of a pipeline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PipelineState {
-    /// it is being loaded and nothing is served meanwhile
+    /// it is being loaded; nothing is served meanwhile
     Loading,
     /// it serves requests
     Ready,
@@ -24,7 +24,7 @@ pub struct PipelineSlot {
     name: String,
     source: Source,
     status: ArcSwap<PipelineStatus>,
-    /// held while the pipeline is loaded or unloaded, so that a later request is not overwritten by an earlier one
+    /// held while the pipeline is loaded or unloaded, so that an earlier update does not overwrite a later one
     update_lock: Arc<Mutex<()>>,
 }
 
@@ -33,11 +33,11 @@ pub struct PipelineSlot {
 struct PipelineStatus {
     loaded: Option<Arc<LoadedPipeline>>,
     loading: bool,
-    /// why its files could not be loaded
+    /// the failure of the last load, if it failed
     failure: Option<LoadFailure>,
 }
 
-/// Why a pipeline's files cannot be served.
+/// The reason that a pipeline's files cannot be loaded.
 #[derive(Clone)]
 struct LoadFailure {
     /// for the log, with lines of the files
@@ -75,23 +75,23 @@ impl PipelineSlot {
         self.status.load().loaded.clone()
     }
 
-    /// Why its files could not be loaded, with paths and lines: for the log.
+    /// The failure of the last load, with paths and lines: for the log.
     pub fn failure(&self) -> Option<String> {
         self.status.load().failure.as_ref().map(|failure| failure.details.clone())
     }
 
-    /// The same for clients, without paths and lines.
+    /// The failure of the last load without paths and lines: for clients.
     pub fn public_failure(&self) -> Option<String> {
         self.status.load().failure.as_ref().map(|failure| failure.public.clone())
     }
 
-    /// Waits for the right to update it, without blocking a thread.
+    /// Waits for the update lock, without blocking a thread.
     pub(crate) async fn lock_update(self: Arc<Self>) -> PipelineUpdate {
         let guard = self.update_lock.clone().lock_owned().await;
         PipelineUpdate { slot: self, _guard: guard }
     }
 
-    /// The same, blocking the thread.
+    /// Waits for the update lock, blocking the thread.
     pub(crate) fn blocking_lock_update(self: Arc<Self>) -> PipelineUpdate {
         let guard = self.update_lock.clone().blocking_lock_owned();
         PipelineUpdate { slot: self, _guard: guard }
@@ -109,22 +109,22 @@ impl PipelineUpdate {
         &self.slot
     }
 
-    /// Marks it as loading until this update is dropped.
+    /// Marks the pipeline as loading until this update is dropped.
     pub(crate) fn set_loading(&self) {
         self.set(|status| status.loading = true);
     }
 
-    /// Serves this one from now on.
+    /// Serves this pipeline from now on.
     pub(crate) fn set_loaded(&self, loaded: LoadedPipeline) {
         self.set(|status| *status = PipelineStatus { loaded: Some(Arc::new(loaded)), ..PipelineStatus::default() });
     }
 
-    /// Notes that its files cannot be loaded; the pipeline stays as it was.
+    /// Records that its files cannot be loaded; the pipeline stays as it was.
     pub(crate) fn set_failure(&self, details: String, public: String) {
         self.set(|status| status.failure = Some(LoadFailure { details, public }));
     }
 
-    /// Takes it out of service; requests under way complete.
+    /// Takes the pipeline out of service; requests under way complete.
     pub(crate) fn unload(&self) {
         self.set(|status| *status = PipelineStatus::default());
     }

@@ -11,19 +11,19 @@ use super::server::Server;
 use gpux::{FileVersion, FileVersions};
 use gpux_core::threads;
 
-/// How often files are looked at. Looking works wherever files come from: volumes of the network, and
-/// the links that a ConfigMap's update swaps, say nothing of their changes.
+/// Poll interval of files. Polling works everywhere: network volumes, and the symlinks that a ConfigMap update swaps,
+/// send no notifications.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// After a failure, what is missing may come without a change of what was read.
+/// Retry interval after a failure: a missing file may appear without a change of the files that were read.
 const AGAIN: Duration = Duration::from_secs(10);
 
-/// Tells the thread that loads to load everything. What is told before there is that thread it finds
-/// when it starts: a file may have changed after it was read for the first time.
+/// Asks the reload thread to reload everything. Requests before the thread starts are queued: a file may have changed
+/// after it was first read.
 #[derive(Clone)]
 pub(crate) struct Reloader(Sender<()>);
 
-/// Hears the name of each pipeline that was loaded again, and why that failed if it did.
+/// Receives the name of each reloaded pipeline, and the error if its reload failed.
 pub(crate) type Notify = Arc<dyn Fn(&str, Result<(), String>) + Send + Sync>;
 
 /// The receiving end of reload requests.
@@ -35,26 +35,26 @@ impl Reloader {
         (Self(ask), ReloadRequests(requests))
     }
 
-    /// Loads every pipeline again that is in service, whether its files have changed or not.
+    /// Reloads every pipeline that is in service, even if its files are unchanged.
     pub(crate) fn all(&self) {
-        // Where the thread could not start, the server does not, either.
+        // If the thread could not start, the server does not start, either.
         let _ = self.0.send(());
     }
 }
 
 impl ReloadRequests {
-    /// Starts the thread. It ends when nobody can ask any more.
+    /// Starts the thread. It ends when every [`Reloader`] is dropped.
     pub(crate) fn start(self, server: &Arc<Server>, notify: Notify) -> std::io::Result<()> {
         let watch = server.settings().reload;
         let watcher = ReloadWatcher { server: server.clone(), notify, seen: BTreeMap::new() };
         threads::spawn("gpux-reload", move || watcher.run(&self, watch))
     }
 
-    /// Waits: for somebody to ask, or, with `watch`, for the next look; `None` when nobody can ask any
-    /// more.
+    /// Waits for a request (`true`) or, with `watch`, for the next poll (`false`); `None` once every [`Reloader`] is
+    /// dropped.
     fn next(&self, watch: bool) -> Option<bool> {
         match if watch { self.0.recv_timeout(LOOK) } else { self.0.recv().map_err(Into::into) } {
-            // Requests since then mean the same reload.
+            // Requests queued since then mean the same reload.
             Ok(()) => {
                 self.0.try_iter().for_each(drop);
                 Some(true)
@@ -68,7 +68,7 @@ impl ReloadRequests {
 /// Observed files of one loaded pipeline.
 struct WatchedFiles {
     of: Weak<LoadedPipeline>,
-    /// those of the last look, where they differ from those that were read
+    /// the files at the last poll, if they differ from the loaded ones
     changed: Option<FileVersions>,
     failed: Option<FailedLoad>,
 }
@@ -76,7 +76,7 @@ struct WatchedFiles {
 /// Files that could not be loaded.
 struct FailedLoad {
     marks: FileVersions,
-    /// when to try them again
+    /// the time of the next attempt
     again: Instant,
 }
 
@@ -90,7 +90,7 @@ impl WatchedFiles {
     }
 }
 
-/// The files, as they are.
+/// The current versions of these files.
 fn now(files: &FileVersions) -> FileVersions {
     files.keys().map(|path| (path.clone(), FileVersion::of(path))).collect()
 }
@@ -112,13 +112,13 @@ impl ReloadWatcher {
         }
     }
 
-    /// Whether the files of the pipeline have changed, and stayed so for one look: who copies a large
-    /// file is not interrupted.
+    /// Whether the files of the pipeline have changed and then stayed the same for one poll: a large file may still be
+    /// being copied.
     fn is_due(&mut self, slot: &PipelineSlot) -> bool {
         let Some(loaded) = slot.loaded() else { return false };
         let seen = self.seen.entry(slot.name().to_owned()).or_insert_with(|| WatchedFiles::new(&loaded));
         if !seen.is_of(&loaded) {
-            // A client may have had it loaded since.
+            // A client may have reloaded it since.
             *seen = WatchedFiles::new(&loaded);
         }
         let now = now(loaded.pipeline().files());
@@ -136,11 +136,11 @@ impl ReloadWatcher {
         let before = slot.loaded().map(|loaded| (WatchedFiles::new(&loaded), now(loaded.pipeline().files())));
         let Some(result) = self.server.repository().reload(slot) else { return };
         if let (Err(_), Some((seen, marks))) = (&result, before) {
-            // Those are watched that the one which answers was made from.
+            // Keep watching the files of the version that still serves.
             let failed = Some(FailedLoad { marks, again: Instant::now() + AGAIN });
             self.seen.insert(name.to_owned(), WatchedFiles { failed, ..seen });
         }
-        // With its place: this is for the log.
+        // With its location: this is for the log.
         let result = result.map_err(|error| slot.failure().unwrap_or_else(|| error.to_string()));
         (self.notify)(name, result);
     }
@@ -169,7 +169,7 @@ mod tests {
         let heard = public.clone();
         let notify = Arc::new(move |_: &str, _| *heard.lock().unwrap() += 1);
         let mut watcher = ReloadWatcher { server: server.clone(), notify, seen: BTreeMap::new() };
-        // What was read must not be younger than when its reading began.
+        // File times must precede the start of the load.
         let settle = || std::thread::sleep(Duration::from_millis(20));
         let look = |watcher: &mut ReloadWatcher| watcher.is_due(&slot);
         settle();
@@ -179,17 +179,17 @@ mod tests {
         settle();
         assert!(!look(&mut watcher), "it may still be written");
         assert!(look(&mut watcher));
-        // A client asks for it first.
+        // A client reloads it first.
         server.repository().reload(&slot).unwrap().unwrap();
         assert!(!look(&mut watcher) && !look(&mut watcher));
-        // What is broken is tried once, then again when that may help.
+        // A broken file is tried once, and again after the retry interval.
         write("no-such-step");
         assert!(!look(&mut watcher) && look(&mut watcher));
         watcher.load(&slot);
         assert!(!look(&mut watcher) && !look(&mut watcher));
         watcher.seen.get_mut("one").unwrap().failed.as_mut().unwrap().again = Instant::now();
         assert!(look(&mut watcher));
-        // A client has it loaded, mended.
+        // A client reloads the repaired file.
         write("softmax");
         settle();
         server.repository().reload(&slot).unwrap().unwrap();

@@ -22,20 +22,20 @@ use gpux_config::LoadError;
 use gpux_core::catch_panic::catch_panic;
 use gpux_inference::PendingDrop;
 
-/// Why pipelines cannot be served together.
+/// The reason that pipelines cannot be served together.
 #[derive(Debug, thiserror::Error)]
 pub enum RepositoryError {
     /// one of them cannot be loaded
     #[error(transparent)]
     Pipeline(#[from] GpuxError),
-    /// two of the same name
+    /// two have the same name
     #[error("two pipelines are called `{name}`: `{first}` and `{second}`; a name stands for one")]
     SameName {
         /// the name
         name: String,
-        /// where it comes from
+        /// the source of the first
         first: String,
-        /// where it comes from as well
+        /// the source of the second
         second: String,
     },
 }
@@ -52,7 +52,7 @@ pub struct Repository {
 }
 
 impl Repository {
-    /// An empty repository, whose pipelines will be opened under the operator's word.
+    /// An empty repository, which loads pipelines with these options.
     pub(crate) fn new(
         load_options: LoadOptions,
         scheduler: Scheduler,
@@ -73,7 +73,7 @@ impl Repository {
         self.scheduler.start_workers()
     }
 
-    /// Loads and warms pipelines that are not there yet.
+    /// Loads and warms up new pipelines.
     pub(crate) fn add(&self, sources: &[Source]) -> Result<(), RepositoryError> {
         let mut slots = BTreeMap::<String, Arc<PipelineSlot>>::clone(&self.slots.load());
         for (source, loaded) in sources.iter().zip(self.open_all(sources)) {
@@ -90,7 +90,7 @@ impl Repository {
         Ok(())
     }
 
-    /// Opens them side by side, as many at once as there are workers, or as there can be threads.
+    /// Opens pipelines concurrently: as many at once as there are workers, or fewer if threads cannot be started.
     fn open_all(&self, sources: &[Source]) -> Vec<Result<LoadedPipeline, GpuxError>> {
         let next = AtomicUsize::new(0);
         let each = || {
@@ -129,7 +129,7 @@ impl Repository {
         self.slots.load().values().cloned().collect()
     }
 
-    /// Those that the request which the caller works for may know of, by name.
+    /// The pipelines that the current request may use, by name.
     pub fn visible(&self) -> Vec<Arc<PipelineSlot>> {
         self.slots.load().values().filter(|slot| self.permits(slot.name())).cloned().collect()
     }
@@ -143,8 +143,8 @@ impl Repository {
         if self.permits(name) { Ok(()) } else { Err(refused()) }
     }
 
-    /// Whether every pipeline that should answer does: they came together, each of them warm, and what
-    /// does not answer since was taken out of service.
+    /// Whether the pipelines were added: they are added together, each of them warm. Later only an explicit unload
+    /// removes one from service.
     pub fn is_ready(&self) -> bool {
         !self.slots.load().is_empty()
     }
@@ -160,8 +160,7 @@ impl Repository {
         Err(ServeError::NotFound(format!("no pipeline is called `{name}`; there is {}", names.join(", "))))
     }
 
-    /// The only pipeline that the request may use. Where there are several, the error says where each takes
-    /// this `call`.
+    /// The only pipeline that the request may use. If there are several, the error lists the path of `call` for each.
     pub fn only_pipeline(&self, call: &str) -> Result<Arc<LoadedPipeline>, ServeError> {
         let slots = self.slots.load();
         let mut values = slots.values().filter(|slot| self.permits(slot.name()));
@@ -177,25 +176,25 @@ impl Repository {
         }
     }
 
-    /// Waits for the right to load or unload a pipeline.
+    /// Waits for the lock to load or unload a pipeline.
     pub(crate) async fn lock_update(&self, name: &str) -> Result<PipelineUpdate, ServeError> {
         self.permitted(name)?;
         Ok(self.slot(name)?.lock_update().await)
     }
 
-    /// Loads a pipeline again that is in service; `None` for one that was taken out. Waits for the
-    /// turn, so it must not be called where requests are served.
+    /// Reloads a pipeline that is in service; `None` if it was unloaded. Blocks on the update lock: must not be called
+    /// on a thread that serves requests.
     pub(crate) fn reload(&self, slot: &Arc<PipelineSlot>) -> Option<Result<(), ServeError>> {
         let update = slot.clone().blocking_lock_update();
         slot.loaded().map(|_| self.load(&update))
     }
 
-    /// Loads a pipeline, again or at last, from where it came. The old one answers until the new one
-    /// is warm; if that fails, everything stays as it is, and [`PipelineSlot::failure`] says why.
+    /// Loads a pipeline from its source, for the first time or again. The old one serves until the new one is warm. If
+    /// loading fails, everything stays as it is, and [`PipelineSlot::failure`] has the reason.
     pub(crate) fn load(&self, update: &PipelineUpdate) -> Result<(), ServeError> {
         update.set_loading();
         let reloads = self.metrics.pipeline(update.slot().name());
-        // A panic must not end the thread: it loads other pipelines, too.
+        // A panic must not end the thread, which also loads other pipelines.
         let opened = catch_panic(|| self.open_again(update.slot()));
         match opened.unwrap_or_else(|panic| Err(ServeError::NotReady(format!("loading was broken off: {panic}")))) {
             Ok(loaded) => {
@@ -237,7 +236,7 @@ impl Drop for Repository {
     }
 }
 
-/// Why a pipeline cannot be loaded, each mistake in its file with its place.
+/// The reason that a pipeline cannot be loaded, with the location of each mistake in its file.
 fn details(error: &ServeError) -> String {
     match error {
         ServeError::Gpux(GpuxError::Configuration(LoadError::Invalid(error))) => {

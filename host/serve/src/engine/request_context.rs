@@ -1,7 +1,7 @@
 //! Context of a request: identity, limits and accounting.
 //!
 //! The edge creates the context of every request. The repository and the execution check it, so that no protocol can
-//! forget to.
+//! bypass the checks.
 
 use std::future::Future;
 use std::net::IpAddr;
@@ -27,9 +27,10 @@ pub(crate) struct RequestContext {
     id: Box<str>,
     /// the client, for fair shares of a pipeline's time
     client: Client,
-    /// of its tenant; `None` where no key is needed. A run that continues without its client keeps it, too.
+    /// the permit of its tenant; `None` if no key is needed. Held also by a run that continues after its client has
+    /// gone.
     permit: Option<TenantPermit>,
-    /// slots for its executions, if its key limits how many run at once
+    /// slots for its executions, if its key limits concurrency
     slots: Option<ConcurrencySlots>,
     /// spans of its steps, if it is traced
     step_spans: Option<StepSpans>,
@@ -37,7 +38,7 @@ pub(crate) struct RequestContext {
     /// whether its first item has arrived
     begun: AtomicBool,
     queued_nanos: AtomicU64,
-    /// memory that was reserved for its response
+    /// the memory permit of its response
     response_permit: Mutex<Option<MemoryPermit>>,
 }
 
@@ -59,7 +60,7 @@ impl RequestContext {
         }
     }
 
-    /// The same for a request from this address, which identifies clients without a key.
+    /// Identifies the client by this address if the request has no key.
     pub(crate) fn sent_from(self, address: Option<IpAddr>) -> Self {
         let client = match self.client {
             Client::Unknown => address.map_or(Client::Unknown, Client::from),
@@ -93,20 +94,20 @@ impl RequestContext {
         self.permit.as_ref().map(TenantPermit::tenant)
     }
 
-    /// Whether the request that the calling task executes may use the pipeline. Where keys are needed (`guarded`), a
-    /// request without one may not.
+    /// Whether the request of the calling task may use the pipeline. If keys are required (`guarded`), a request
+    /// without a key may not.
     pub(crate) fn permits(guarded: bool, pipeline: &str) -> bool {
         !guarded
             || Self::current().is_some_and(|context| context.tenant().is_some_and(|tenant| tenant.can_use(pipeline)))
     }
 
-    /// Notes the pipeline of the request that the calling task executes.
+    /// Records the pipeline of the request of the calling task.
     pub(crate) fn note(pipeline: &Arc<PipelineMetrics>) {
         let _ = CURRENT.try_with(|context| context.about(pipeline));
     }
 
-    /// Counts an item of its list or stream. Each after the first takes a token of its key, which must not have been
-    /// revoked.
+    /// Counts an item of its list or stream. Each item after the first takes a token of its key. Fails if the key was
+    /// revoked or has no token.
     pub(crate) fn item(&self, metrics: &Metrics) -> Result<(), ServeError> {
         let again = self.begun.swap(true, Ordering::Relaxed);
         let Some(tenant) = self.tenant() else { return Ok(()) };
@@ -120,12 +121,12 @@ impl RequestContext {
         })
     }
 
-    /// Slots for its executions, if its key limits how many run at once.
+    /// Slots for its executions, if its key limits concurrency.
     pub(crate) const fn slots(&self) -> Option<&ConcurrencySlots> {
         self.slots.as_ref()
     }
 
-    /// Notes its pipeline.
+    /// Records its pipeline.
     pub(crate) fn about(&self, pipeline: &Arc<PipelineMetrics>) {
         let _ = self.pipeline.set(pipeline.clone());
     }
@@ -135,7 +136,7 @@ impl RequestContext {
         self.pipeline.get()
     }
 
-    /// The priority that is granted when `asked` is requested.
+    /// The granted priority when the request asks for `asked`.
     pub(crate) fn priority(&self, asked: Priority) -> Priority {
         self.tenant().map_or(asked, |tenant| tenant.priority(asked))
     }
@@ -152,7 +153,7 @@ impl RequestContext {
         }
     }
 
-    /// The same for the results of a list.
+    /// Keeps the permit for the results of a list.
     pub(crate) fn keep_list_permit(&self, permit: MemoryPermit) {
         *self.response_permit() = Some(permit);
     }

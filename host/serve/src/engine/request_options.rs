@@ -21,9 +21,9 @@ pub enum Priority {
 /// Options of a request.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RequestOptions {
-    /// how long it may take; the pipeline's own timeout where that is shorter
+    /// its timeout; the pipeline's own timeout applies if shorter
     pub timeout: Option<Duration>,
-    /// how urgent it is
+    /// its priority
     pub priority: Priority,
     /// size of the body; `None` if it is unknown, or if the request must not run on the I/O thread
     pub body_bytes: Option<usize>,

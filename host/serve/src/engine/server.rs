@@ -19,23 +19,23 @@ use crate::engine::source::Source;
 use crate::settings::Settings;
 use gpux::LoadOptions;
 
-/// The engine behind the protocols: pipelines, budgets, metrics and the state of a shutdown.
+/// The engine behind the protocols: pipelines, budgets, metrics and the shutdown state.
 pub struct Server {
     settings: Settings,
     repository: Repository,
     metrics: Arc<Metrics>,
-    /// environment variables that files of the operator may read beside `GPUX_*`
+    /// environment variables that the operator's files may use beside `GPUX_*`
     env: Vec<String>,
     request_budget: BodyBudget,
     documents: SingleFlight,
     scrapes: SingleFlight,
     closing: AtomicBool,
-    /// whether connections are no longer accepted
+    /// whether new connections are no longer accepted
     stopping: watch::Sender<bool>,
 }
 
 impl Server {
-    /// Starts the threads that run requests. Without it, they start as they are needed.
+    /// Starts the threads that run requests. Without this call they start on demand.
     pub(crate) fn start_workers(&self) -> std::io::Result<()> {
         self.repository.start_workers()
     }
@@ -91,7 +91,7 @@ impl Server {
         &self.scrapes
     }
 
-    /// Loads and warms pipelines.
+    /// Loads and warms up pipelines.
     pub fn add(&self, sources: &[Source]) -> Result<(), RepositoryError> {
         self.repository.add(sources)
     }
@@ -106,7 +106,7 @@ impl Server {
         &self.metrics
     }
 
-    /// Environment variables that files of the operator may read beside `GPUX_*`.
+    /// Environment variables that the operator's files may use beside `GPUX_*`.
     pub(crate) fn env(&self) -> &[String] {
         &self.env
     }
@@ -116,7 +116,7 @@ impl Server {
         self.closing.load(Ordering::Relaxed)
     }
 
-    /// Begins a shutdown: readiness ends, requests under way continue.
+    /// Begins a shutdown: readiness fails, requests under way continue.
     pub fn close(&self) {
         self.closing.store(true, Ordering::Relaxed);
     }
@@ -126,18 +126,18 @@ impl Server {
         self.stopping.send_replace(true);
     }
 
-    /// Tells when [`stop`](Self::stop) is called.
+    /// Signals [`stop`](Self::stop).
     pub(crate) fn stopping(&self) -> watch::Receiver<bool> {
         self.stopping.subscribe()
     }
 
-    /// Fails if [`run`](Self::run) would fail at once: to be asked before a body is read.
+    /// Fails if [`run`](Self::run) would fail at once. Called before a body is read.
     pub fn check(&self, loaded: &LoadedPipeline, options: &RequestOptions) -> Result<(), ServeError> {
         execution::check(loaded, options)
     }
 
-    /// Runs `work` in the pipeline's lane: bytes in, bytes out, on one thread. Rejects the request at once if there is
-    /// no memory or no time for it. Dropping the future cancels the request.
+    /// Runs `work` in the pipeline's lane: bytes in, bytes out, on one thread. Rejects the request at once if the
+    /// memory budget or its deadline does not allow it. Dropping the future cancels the request.
     pub async fn run<T: Send + 'static>(
         &self,
         loaded: &Arc<LoadedPipeline>,

@@ -1,5 +1,4 @@
-//! Single flight: work other than inference that takes milliseconds, such as documents and metrics, runs on a blocking
-//! thread, one job at a time.
+//! Runs work other than inference that takes milliseconds (documents, metrics) on a blocking thread, one job at a time.
 
 use std::sync::Arc;
 

@@ -1,8 +1,8 @@
 //! The origin of a pipeline.
 
-/// Where a pipeline comes from.
+/// The origin of a pipeline.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Source(
-    /// a folder with a gpux.yml, such a file, the `name` in one, or a model (.onnx) alone
+    /// a folder with a gpux.yml, a gpux.yml file, the `name` in one, or a model (.onnx) alone
     pub String,
 );

@@ -8,7 +8,7 @@ use opentelemetry_sdk::trace::SdkTracer;
 
 use super::metrics::StepTime;
 
-/// Where the steps of a request are told that is traced.
+/// Records the steps of a traced request as child spans.
 #[derive(Clone, Debug)]
 pub(crate) struct StepSpans {
     tracer: SdkTracer,
@@ -20,7 +20,7 @@ impl StepSpans {
         Self { tracer, request }
     }
 
-    /// Steps have run. They are sent before the request has ended: a stream may have any number of them.
+    /// Records steps that have run. They are exported before the request ends: a stream may have any number of steps.
     pub(crate) fn tell(&self, steps: Vec<StepTime>) {
         let (now, system) = (Instant::now(), SystemTime::now());
         let at = |moment: Instant| {

@@ -1,4 +1,4 @@
-//! Warm-up: runs a pipeline before its first request, so that buffers, threads and pages exist by then.
+//! Warm-up: runs a pipeline before its first request, which then finds its buffers, threads and pages allocated.
 
 use std::cell::Cell;
 use std::time::{Duration, Instant};
@@ -11,27 +11,27 @@ use gpux_inference::with_preferred_session;
 /// Result of the warm-up.
 #[derive(Clone, Debug, Default)]
 pub struct WarmUpReport {
-    /// why the made-up request failed
+    /// the error of the synthetic request, if it failed
     pub failure: Option<String>,
 }
 
-/// Runs, at most, beyond the first of each session.
+/// The most runs after the first run of each session.
 const RUNS: usize = 20;
 
-/// Time limit for those.
+/// Time limit of those runs.
 const LIMIT: Duration = Duration::from_millis(10);
 
-/// A picture that every image decoder reads: 32 × 32, white.
+/// An image that every image decoder reads: 32 × 32, white.
 const PICTURE: &[u8] = include_bytes!("warm_up.png");
 
-/// Runs the requests of `serving.warmup`, or else a made-up one. The former must succeed. A pipeline
-/// that refuses the latter is as good as any: it may want what cannot be made up.
+/// Runs the requests of `serving.warmup`, or else a synthetic one. The configured ones must succeed. The synthetic one
+/// may fail: the pipeline may need inputs that cannot be synthesized.
 pub(crate) fn warm_up(pipeline: &Pipeline) -> Result<WarmUpReport, GpuxError> {
     let (plan, turns) = (pipeline.plan(), Cell::new(0));
     let sessions = pipeline.models().map(|(_, model)| model.sessions().instances()).max().unwrap_or(1);
     let run = |request: &Request| {
         let options = RunOptions { deadline: deadline_after(pipeline.timeout()), ..RunOptions::default() };
-        // Whichever session a request will get, its first run is behind it.
+        // Each session gets its first run now.
         with_preferred_session(turns.replace(turns.get() + 1), || plan.run(request.clone(), options))
     };
     let configured = pipeline.warm_up();
@@ -45,8 +45,8 @@ pub(crate) fn warm_up(pipeline: &Pipeline) -> Result<WarmUpReport, GpuxError> {
     Ok(WarmUpReport { failure: failure.map(|(_, error)| error.to_string()) })
 }
 
-/// Runs the requests again and again: all of them, and as many as there are sessions, whatever that takes; then on
-/// while there is time. Gives which one failed.
+/// Runs all requests, and at least one per session, without a time limit; then repeats them within the limit. Fails
+/// with the index of the request that failed.
 fn run_repeatedly(
     requests: &[Request],
     sessions: usize,
@@ -64,7 +64,7 @@ fn run_repeatedly(
     Ok(())
 }
 
-/// A request of zeros, a word, a white picture.
+/// A request of zeros, a word, a white image.
 pub(crate) fn synthetic_inputs(plan: &Plan) -> Option<Request> {
     let needed = plan.inputs().iter().filter(|input| !input.port.optional && input.default.is_none());
     needed.map(|input| Some((input.port.name.clone(), value(&input.port.kind)?))).collect()

@@ -10,7 +10,7 @@ use serde_json::{Value as Json, json};
 use super::http::response;
 use crate::Server;
 
-/// The health check: 200 once every pipeline is warm, 503 before and while the server ends.
+/// The health check: 200 once every pipeline is warm; 503 before that and during a shutdown.
 pub(crate) async fn health(State(server): State<Arc<Server>>) -> Response {
     let slots = server.repository().visible();
     let names: Vec<_> = slots.iter().map(|slot| slot.name().to_owned()).collect();
@@ -26,12 +26,12 @@ pub(crate) async fn health(State(server): State<Arc<Server>>) -> Response {
     with_readiness(ready, document)
 }
 
-/// Whether the process answers at all.
+/// Liveness: the process responds.
 pub(crate) async fn live() -> Response {
     response::json(&json!({ "live": true }))
 }
 
-/// Whether requests would be answered.
+/// Readiness: 200 if requests would be answered, else 503.
 pub(crate) async fn ready(State(server): State<Arc<Server>>) -> Response {
     let ready = server.is_ready();
     with_readiness(ready, json!({ "ready": ready }))

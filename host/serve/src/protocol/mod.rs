@@ -1,4 +1,4 @@
-//! Protocols: bytes of a request into values, and results into bytes. A folder for each protocol.
+//! Protocols: parse the bytes of a request into values, encode results as bytes. One folder per protocol.
 
 pub(crate) mod health;
 pub(crate) mod http;

@@ -3,7 +3,7 @@
 use http::HeaderMap;
 use http::header::CONTENT_TYPE;
 
-/// Paths of HTTP; what stands in braces is any one part. A name before the parts that would take it.
+/// HTTP paths; a segment in braces matches any segment. Fixed segments precede variable ones that would match them.
 const PATHS: [&str; 49] = [
     "/",
     "/docs",
@@ -56,7 +56,7 @@ const PATHS: [&str; 49] = [
     "/v2/repository/models/{model}/unload",
 ];
 
-/// Calls of gRPC.
+/// gRPC calls.
 const CALLS: [&str; 22] = [
     "/grpc.health.v1.Health/Check",
     "/grpc.health.v1.Health/Watch",
@@ -87,7 +87,7 @@ pub(crate) fn template(path: &str) -> Option<&'static str> {
     PATHS.into_iter().chain(CALLS).find(|route| fits(path, route))
 }
 
-/// Whether a route is a call of gRPC.
+/// Whether a route is a gRPC call.
 pub(crate) fn is_call(route: &str) -> bool {
     CALLS.contains(&route)
 }
@@ -109,7 +109,7 @@ pub(crate) fn truncated(text: &str) -> &str {
     text.get(..text.floor_char_boundary(LONGEST)).unwrap_or(text)
 }
 
-/// Whether a request is one of gRPC, by its type: `application/grpc`, and what may follow that. gRPC-Web is not.
+/// Whether a request is a gRPC call by its content type: `application/grpc`, with an optional suffix. gRPC-Web is not.
 pub(crate) fn is_grpc(headers: &HeaderMap) -> bool {
     let rest = headers.get(CONTENT_TYPE).and_then(|value| value.as_bytes().strip_prefix(b"application/grpc"));
     rest.is_some_and(|rest| matches!(rest.first(), None | Some(b'+' | b';' | b' ')))
@@ -179,10 +179,10 @@ mod tests {
     #[test]
     fn knows_exactly_the_routed_paths() {
         let server = Arc::new(Server::new(Settings::default(), LoadOptions::default()));
-        // What a router is told of itself is the only list of its paths.
+        // Only the router's `Debug` output lists its paths.
         let public_message = format!("{:?}", router(&server));
         let paths = public_message.split('"').filter(|text| text.starts_with('/') && !text.contains("__private"));
-        // Most calls of gRPC are told apart by the service that they are for.
+        // Most gRPC calls are dispatched by their service, not by the router.
         let (calls, paths): (BTreeSet<_>, BTreeSet<_>) =
             paths.filter(|path| !path.ends_with("/{call}")).partition(|path| path.contains("GRPC"));
         assert_eq!(paths, PATHS.into_iter().collect());

@@ -28,7 +28,7 @@ impl Routes {
     /// Answers a request.
     pub(crate) async fn answer(&self, request: Request<Body>) -> Response {
         let headers = request.headers();
-        // The Open Inference Protocol compresses results alone, and by itself.
+        // The Open Inference Protocol compresses only results, and does so itself.
         let accepted = (!oip::is_path(request.uri().path())).then(|| AcceptedEncodings::from_headers(headers));
         let request = if compression::is_encoded(headers) { compression::decompressed(request) } else { request };
         let Ok(response) = self.0.clone().call(request).await;

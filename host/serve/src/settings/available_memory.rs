@@ -2,13 +2,13 @@
 
 use std::path::{Path, PathBuf};
 
-/// The least of the limits that hold for this process, in bytes: those of its control groups (version 2 and
-/// version 1, and of all groups above them), and the machine's memory. `None` where the system does not say.
+/// The memory limit of this process, in bytes: the least of the machine's memory and the limits of its control groups
+/// (versions 1 and 2, including all parent groups). `None` if the system does not report it.
 pub(crate) fn available() -> Option<usize> {
     available_in(Path::new("/"))
 }
 
-/// The same of a system whose files lie below `root`.
+/// The memory limit of a system whose files are below `root`.
 fn available_in(root: &Path) -> Option<usize> {
     let limit = cgroup_limits(root).into_iter().chain(total(root)).min()?;
     Some(usize::try_from(limit).unwrap_or(usize::MAX))
@@ -21,7 +21,7 @@ fn total(root: &Path) -> Option<u64> {
     line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1 << 10)
 }
 
-/// The limits of the process's control groups. Version 1 writes a huge number where there is none.
+/// The limits of the process's control groups. Version 1 reports a huge number if there is no limit.
 fn cgroup_limits(root: &Path) -> Vec<u64> {
     let read = |path: &str| std::fs::read_to_string(root.join(path)).unwrap_or_default();
     let (groups, mounts) = (read("proc/self/cgroup"), read("proc/self/mountinfo"));
@@ -37,7 +37,7 @@ fn cgroup_limits(root: &Path) -> Vec<u64> {
         let file = if is_first_version { "memory.limit_in_bytes" } else { "memory.max" };
         let Some(mount) = mounts.lines().find_map(|line| Mount::parse(line, is_first_version)) else { continue };
         let mut folder = mount.folder(group);
-        // A group is held to the limits of those above it, too.
+        // The limits of parent groups apply, too.
         while folder.starts_with(&mount.point) {
             let path = root.join(folder.strip_prefix("/").unwrap_or(&folder)).join(file);
             limits.extend(std::fs::read_to_string(path).ok().and_then(|text| text.trim().parse::<u64>().ok()));
@@ -49,15 +49,15 @@ fn cgroup_limits(root: &Path) -> Vec<u64> {
     limits
 }
 
-/// Where a hierarchy of control groups is mounted.
+/// The mount of a control group hierarchy.
 struct Mount {
-    /// the group that is mounted: a container may see its own alone
+    /// the group at the root of the mount: a container may see only its own
     group: PathBuf,
     point: PathBuf,
 }
 
 impl Mount {
-    /// That of a line of `/proc/self/mountinfo`, if it mounts the memory controller of this version.
+    /// Parses a line of `/proc/self/mountinfo`; `None` unless it mounts the memory controller of this version.
     fn parse(line: &str, is_first_version: bool) -> Option<Self> {
         let (before, after) = line.split_once(" - ")?;
         let mut after = after.split(' ');
@@ -68,7 +68,7 @@ impl Mount {
         is_it.then_some(Self { group: before.next()?.into(), point: before.next()?.into() })
     }
 
-    /// The folder of a group. One that lies outside of what is mounted is told by what is mounted.
+    /// The folder of a group. A group outside the mounted hierarchy is represented by the mount point.
     fn folder(&self, group: &str) -> PathBuf {
         match Path::new(group).strip_prefix(&self.group) {
             Ok(below) => self.point.join(below),
@@ -82,7 +82,7 @@ impl Mount {
 mod tests {
     use super::*;
 
-    /// A system with these files.
+    /// The limit of a system with these files.
     fn system(files: &[(&str, &str)]) -> Option<usize> {
         let root = tempfile::tempdir().unwrap();
         for (path, text) in files {
@@ -104,7 +104,7 @@ mod tests {
         assert_eq!(system(&[MACHINE, mounts, group, inner("1073741824\n"), outer]), Some(1 << 30));
         assert_eq!(system(&[MACHINE, mounts, group, inner("max\n"), outer]), Some(2 << 30));
         assert_eq!(system(&[MACHINE, mounts, group]), Some(8 << 30));
-        // In a namespace of its own, a container's group is the root of what it sees.
+        // In a cgroup namespace, a container's group appears as the root.
         let own = ("proc/self/cgroup", "0::/\n");
         assert_eq!(system(&[MACHINE, mounts, own, ("sys/fs/cgroup/memory.max", "536870912\n")]), Some(512 << 20));
     }

@@ -5,12 +5,12 @@ mod available_memory;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Where traces are sent.
+/// The collector of traces.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Otlp {
     /// the collector's URL
     pub endpoint: String,
-    /// whether no server starts where that cannot be used; else it warns
+    /// whether the server fails to start if the endpoint is unusable; else it warns
     pub must: bool,
 }
 
@@ -20,96 +20,96 @@ pub struct Otlp {
 pub struct Settings {
     /// the address to listen on
     pub host: String,
-    /// the port to listen on; 0 takes a free one
+    /// the port to listen on; 0 picks a free one
     pub port: u16,
-    /// a second port with the same API, for clients that expect gRPC on one of its own; 0 takes a free one
+    /// a second port with the same API, for clients that expect gRPC on a separate port; 0 picks a free one
     pub grpc_port: Option<u16>,
     /// whether clients may load and unload pipelines
     pub model_control: bool,
-    /// threads that run plans; one a core keeps sandboxes and models from taking each other's time
+    /// threads that run plans; one per core avoids contention between sandboxes and models
     pub workers: usize,
-    /// the memory that the process may have, in bytes, as far as it is known
+    /// the memory limit of the process in bytes, if known
     pub memory: Option<usize>,
-    /// the largest body of a request, in bytes; more is refused before it is read
+    /// the largest body of a request, in bytes; larger ones are rejected before they are read
     pub max_body: usize,
-    /// what has come of the bodies of all requests may be so much together, in bytes; more is refused at once, and
-    /// large answers may be as much again
+    /// the memory budget of all request bodies with their decoded forms, in bytes; requests beyond it are rejected at
+    /// once. Responses have a budget of the same size
     pub body_memory: usize,
-    /// how many requests of one pipeline may wait; more are refused at once
+    /// the most waiting requests per pipeline; further ones are rejected at once
     pub max_queue: usize,
-    /// how long a client may take to send the head of a request
+    /// timeout for the head of a connection's first request
     pub header_timeout: Duration,
-    /// how long a client may take to send the body of a request
+    /// timeout for the body of a request
     pub body_timeout: Duration,
-    /// how long a connection may lie idle between two requests, how long its client may take nothing of an
-    /// answer, and how long the head of any but the first request may take
+    /// idle timeout: of a connection between two requests, of a client that does not read its response, and of the head
+    /// of every request but the first
     pub idle_timeout: Duration,
-    /// the most connections at once: idle ones give way to new ones, and where none is idle, those wait to be taken
+    /// the most open connections. New connections evict idle ones; if none is idle, they wait to be accepted
     pub max_connections: usize,
-    /// how many connections of HTTP/2 may have large windows
+    /// the most HTTP/2 connections with large windows
     pub large_windows: usize,
-    /// the most requests at once on one connection of HTTP/2
+    /// the most concurrent requests of one HTTP/2 connection
     pub max_streams: u32,
     /// certificate and key, for TLS
     pub tls: Option<TlsFiles>,
-    /// the file of API keys; without one, everybody may use everything
+    /// the file of API keys; without one, all clients have all rights
     pub keys: Option<PathBuf>,
-    /// origins whose pages may read answers; `*` for all
+    /// origins whose pages may read responses; `*` for all
     pub cors: Vec<String>,
-    /// names of the server in requests from its own machine, where no keys are asked for; `*` for any
+    /// host names that requests from this machine may use if no keys are required; `*` for any
     pub allow_hosts: Vec<String>,
-    /// whether the metrics come under Triton's names as well
+    /// whether metrics are also exported under Triton's names
     pub triton_metrics: bool,
-    /// whether each answer is a line in the log
+    /// whether each response is logged
     pub access_log: bool,
-    /// where traces are sent, by OTLP on gRPC
+    /// the collector of traces (OTLP over gRPC)
     pub otlp: Option<Otlp>,
-    /// whether pipelines are loaded again when their files change
+    /// whether pipelines are reloaded when their files change
     pub reload: bool,
-    /// how long the server goes on taking requests once it is asked to end, so that whoever sends
-    /// them can see that it is not ready any more
+    /// how long the server keeps accepting requests after a shutdown begins, so that load balancers can see that it is
+    /// not ready
     pub drain_delay: Duration,
-    /// how long requests under way may take once the server is asked to end
+    /// how long requests under way may continue after a shutdown begins
     pub drain: Duration,
-    /// whether a request may ask for its trace, which shows what lies between the steps
+    /// whether a request may ask for its trace, which shows the values between steps
     pub trace: bool,
 }
 
 /// Files in PEM.
 #[derive(Clone, Debug)]
 pub struct TlsFiles {
-    /// the certificate, followed by those between it and one that clients trust
+    /// the certificate, followed by the intermediate certificates
     pub certificate: PathBuf,
     /// its private key
     pub key: PathBuf,
 }
 
-/// File descriptors that are not for connections: models, logs, the console.
+/// File descriptors reserved for other uses: models, logs, the console.
 #[cfg(unix)]
 const OTHER_FILES: u64 = 128;
 
-/// How long those that have connections may still send requests once the server ends: every answer
-/// then tells them to send no more on theirs.
+/// How long connected clients may still send requests once the server stops: every response then asks them to close the
+/// connection.
 pub(crate) const LAST_CALL: Duration = Duration::from_millis(250);
 
-/// Bytes that a connection may make the server hold without being read: small windows, requests with their small
-/// heads and answers, and what is read of it at once.
+/// Bytes that a connection may use without a permit: small windows, requests with small heads and responses, and the
+/// read buffer.
 pub(crate) const COST: usize = 512 << 10;
 
-/// The same with large windows.
+/// Bytes that a connection with large windows may use without a permit.
 pub(crate) const LARGE_COST: usize = 10 << 20;
 
-/// The memory that is counted with where the system does not say how much there is, in bytes.
+/// The memory that is assumed if the system does not report it, in bytes.
 const USUAL: usize = 16 << 30;
 
-/// The part of the memory for bodies; answers have as much again.
+/// The budget of request bodies is this fraction (1/n) of the memory; so is that of responses.
 const BODIES: usize = 6;
-/// The part for what connections may make the server hold without being read.
+/// The fraction (1/n) of the memory that connections may use without a permit.
 const CONNECTIONS: usize = 6;
-/// The part for large windows of HTTP/2.
+/// The fraction (1/n) of the memory for large HTTP/2 windows.
 const WINDOWS: usize = 16;
 
-/// The memory for bodies where the process may have so much in all.
+/// The memory budget of bodies for this much memory.
 fn body_memory(memory: usize) -> usize {
     (memory / BODIES).clamp(1 << 20, 1 << 30)
 }
@@ -131,12 +131,12 @@ fn max_connections(memory: usize) -> usize {
 impl Settings {
     /// The default port.
     pub const PORT: u16 = 8080;
-    /// A tensor of 64 MiB, which Triton takes, with what is said of it; and room for its kin.
+    /// A tensor of 64 MiB, which Triton accepts, with its description; and room for more.
     pub const MAX_BODY: usize = 128 << 20;
     /// The default address: every network of the machine.
     pub const HOST: &'static str = "0.0.0.0";
 
-    /// The defaults of a process that may have so much memory, in bytes.
+    /// The defaults for a process with this memory limit, in bytes.
     pub fn within(memory: usize) -> Self {
         let body_memory = body_memory(memory);
         Self {

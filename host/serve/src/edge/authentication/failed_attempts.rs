@@ -1,8 +1,8 @@
-//! Keys that are guessed: how many wrong ones an address may try.
+//! Limits the wrong keys that an address may try.
 //!
-//! A right key is never held up, so a guess must be looked at; what is bounded is how many. An address has a few
-//! wrong keys for free, then so many a second: its answers come that much later. One that does not wait for them
-//! runs into a bound, beyond which no key of its is looked at but those that it has used before.
+//! A valid key is never delayed, so every key must be checked; this module bounds how many. An address may try a few
+//! wrong keys at once ([`FREE`]). Each further one costs [`EACH`], and its response is delayed by the debt. Beyond a
+//! debt of [`LONGEST`], the address may only use keys that it has used before.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -15,23 +15,23 @@ use crate::engine::scheduler::network;
 /// Wrong keys that an address may try at once.
 const FREE: u32 = 20;
 
-/// The time that each after those costs.
+/// The delay that each further wrong key adds.
 const EACH: Duration = Duration::from_millis(100);
 
-/// The longest that an answer is held back; an address that owes more is not heard. So many may wait there at a time
-/// that whoever waits for answers never gets that far: those keep no new key from being heard.
+/// The longest delay of a response. At a larger debt, new keys from the address are rejected. A client that waits for
+/// each response never accumulates that debt, so it cannot make the server reject new keys.
 const LONGEST: Duration = Duration::from_secs(30);
 
-/// Addresses that are remembered.
+/// The most addresses that are remembered.
 const ADDRESSES: usize = 4096;
 
-/// Wrong keys, by who tried them.
+/// Wrong keys by address.
 #[derive(Debug)]
 pub(crate) struct FailedAttempts {
     start: Instant,
-    /// until when each address has used up what it may try
+    /// by address, the time at which its debt is paid
     used: Mutex<HashMap<IpAddr, Instant>>,
-    /// milliseconds after `start`, until which one of them may owe too much
+    /// milliseconds after `start`, until which some address may exceed [`LONGEST`]
     owed: AtomicU64,
 }
 
@@ -40,13 +40,13 @@ impl FailedAttempts {
         Self { start: Instant::now(), used: Mutex::default(), owed: AtomicU64::new(0) }
     }
 
-    /// A wrong key from there: how long its answer waits.
+    /// Records a wrong key from this address; returns the delay of its response.
     pub(crate) fn add(&self, from: IpAddr, now: Instant) -> Duration {
         let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
         let from = network(from);
         if used.len() >= ADDRESSES && !used.contains_key(&from) {
             used.retain(|_, until| *until > now);
-            // The one that owes least is forgotten.
+            // The address with the smallest debt is forgotten.
             let least = used.iter().min_by_key(|(_, until)| **until).map(|(address, _)| *address);
             if let Some(least) = least.filter(|_| used.len() >= ADDRESSES) {
                 used.remove(&least);
@@ -62,9 +62,9 @@ impl FailedAttempts {
         debt.min(LONGEST)
     }
 
-    /// For how long no new key from there is looked at; `None` where it is.
+    /// How long new keys from this address are rejected; `None` if they are not.
     pub(crate) fn refused_for(&self, from: IpAddr, now: Instant) -> Option<Duration> {
-        // Most of the time nobody owes anything, and nobody waits for a lock.
+        // Usually no address has such a debt, and the lock is not taken.
         if self.owed.load(Ordering::Relaxed) <= self.milliseconds(now) {
             return None;
         }
@@ -103,7 +103,7 @@ mod tests {
     fn rejects_addresses_with_too_many_attempts() {
         let (attempts, start) = (FailedAttempts::new(), Instant::now());
         let mut heard = 0_u32;
-        // A thousand a second for ten seconds.
+        // A thousand attempts a second for ten seconds.
         for tried in 0..10_000 {
             let now = start + Duration::from_millis(tried);
             if attempts.refused_for(address(1), now).is_none() {

@@ -20,11 +20,11 @@ use api_keys::ApiKeys;
 use failed_attempts::FailedAttempts;
 use gpux_config::{LoadError, Variables};
 
-/// The file of keys and its last valid content.
+/// The keys file and its last valid content.
 #[derive(Debug)]
 pub(crate) struct Authentication {
     path: Option<PathBuf>,
-    /// environment variables that the file may read beside `GPUX_*`
+    /// environment variables that the file may use beside `GPUX_*`
     env: Vec<String>,
     keys: ArcSwapOption<ApiKeys>,
     generation: LoadGeneration,
@@ -32,16 +32,16 @@ pub(crate) struct Authentication {
 }
 
 impl Authentication {
-    /// Keys from the operator's file, once they are read; until then nobody has one. Without a file, everybody
-    /// may come in.
+    /// Starts without keys: until [`Self::load`], every request that needs a key is rejected. If no keys file is
+    /// configured, no request needs a key.
     pub(crate) fn new(server: &Server) -> Self {
         let (path, env) = (server.settings().keys.clone(), server.env().to_vec());
         let (keys, generation, attempts) = (ArcSwapOption::empty(), LoadGeneration::default(), FailedAttempts::new());
         Self { path, env, keys, generation, attempts }
     }
 
-    /// Reads the file, at the start and again. If it cannot be read, what it said before holds. Gives
-    /// what the operator should know of it. It takes as long as reading does, and what was begun later holds.
+    /// Reads the keys file, at the start and on reload; returns warnings for the operator. If it fails, the previous
+    /// keys stay. Blocks on the file; of overlapping loads, the one that began last wins.
     pub(crate) fn load(&self) -> Result<Vec<String>, LoadError> {
         let Some(path) = &self.path else { return Ok(Vec::new()) };
         let attempt = self.generation.begin();
@@ -55,7 +55,7 @@ impl Authentication {
         Ok(keys.warnings().to_vec())
     }
 
-    /// The tenant of a request from this address; `None` where no key is needed.
+    /// The tenant of a request from this address; `None` if no key is needed.
     pub(crate) fn admit(&self, head: &Parts, from: Option<IpAddr>) -> Result<Option<Arc<Tenant>>, ServeError> {
         if self.path.is_none() || is_open(&head.method, head.uri.path()) {
             return Ok(None);
@@ -92,7 +92,7 @@ impl Authentication {
     }
 }
 
-/// Says so if everybody on this machine may read what is a secret.
+/// A warning if everybody on this machine may read the secret file.
 #[cfg(unix)]
 pub(crate) fn readable_by_all(path: &Path) -> Option<String> {
     use std::os::unix::fs::PermissionsExt as _;

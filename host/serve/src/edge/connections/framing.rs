@@ -1,8 +1,8 @@
 //! Tracks where HTTP/1 requests begin and end in the bytes of a connection.
 //!
-//! hyper takes a request that has both `Transfer-Encoding` and `Content-Length` as the first says, drops the second,
-//! and closes the connection. Whoever stands before the server may have gone by the second, so such a request is
-//! refused; but of what hyper hands on, nobody can tell.
+//! For a request with both `Transfer-Encoding` and `Content-Length`, hyper uses the first, drops the second and closes
+//! the connection. A proxy in front of the server may have used the second (request smuggling), so the server rejects
+//! such a request. hyper removes the header before the service sees it; only the raw bytes show it.
 
 use std::collections::VecDeque;
 
@@ -10,10 +10,10 @@ use std::collections::VecDeque;
 #[derive(Debug, Default)]
 pub(super) struct Framing {
     state: State,
-    /// the line that is being read: as much of it as tells what it is
+    /// the start of the current line, at most [`LINE`] bytes
     line: Vec<u8>,
     head: Head,
-    /// of the chunked requests that have come and were not asked for, whether each says a length as well
+    /// for each chunked request not yet taken by [`Framing::next_chunked`], whether it has a `Content-Length` as well
     chunked: VecDeque<bool>,
 }
 
@@ -22,7 +22,7 @@ pub(super) struct Framing {
 struct Head {
     chunked: bool,
     length: Option<u64>,
-    /// whether it says something that only hyper can tell
+    /// whether its `Content-Length` is one that only hyper can judge
     unclear: bool,
 }
 
@@ -33,28 +33,28 @@ enum State {
     Begin,
     /// within a head
     Head,
-    /// so many bytes of a body are to come
+    /// within a body, with this many bytes left
     Body(u64),
-    /// the length of a chunk
+    /// before the line with a chunk's length
     ChunkLength,
-    /// so many bytes of a chunk are to come, and the end of its line
+    /// within a chunk, with this many bytes left before the end of its line
     Chunk(u64),
-    /// what follows the last chunk
+    /// after the last chunk
     Trailers,
-    /// it is another protocol, or nothing that anybody reads
+    /// another protocol, or bytes that hyper does not parse either
     Other,
 }
 
-/// As much of a line is kept: names and numbers are shorter.
+/// The number of bytes kept of a line: the names and numbers of interest are shorter.
 const LINE: usize = 64;
 
 impl Framing {
-    /// Whether the next chunked request says a length as well: each is asked for once, in order.
+    /// Whether the next chunked request has a `Content-Length` as well. Called once per chunked request, in order.
     pub(super) fn next_chunked(&mut self) -> bool {
         self.chunked.pop_front().unwrap_or_default()
     }
 
-    /// More bytes have come.
+    /// Processes more bytes.
     pub(super) fn read(&mut self, mut bytes: &[u8]) {
         while !bytes.is_empty() {
             match &mut self.state {
@@ -85,7 +85,7 @@ impl Framing {
     /// The state after this line.
     fn after(&mut self, line: &[u8]) -> State {
         match self.state {
-            // Empty lines may stand before a request.
+            // Empty lines may precede a request.
             State::Begin if line.is_empty() => State::Begin,
             State::Begin if line.starts_with(b"PRI * HTTP/2") => State::Other,
             State::Begin => {
@@ -134,14 +134,14 @@ impl Framing {
     }
 }
 
-/// What is left of the bytes behind those that are still to come.
+/// Skips up to `left` bytes; returns the bytes after them.
 fn skip<'b>(left: &mut u64, bytes: &'b [u8]) -> &'b [u8] {
     let skipped = bytes.len().min(usize::try_from(*left).unwrap_or(usize::MAX));
     *left -= skipped as u64;
     &bytes[skipped..]
 }
 
-/// Hexadecimal digits, before what may follow them.
+/// The hexadecimal length, before any chunk extension.
 fn chunk_length(line: &[u8]) -> Option<u64> {
     let digits = line.split(|byte| *byte == b';').next()?.trim_ascii();
     u64::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()
@@ -153,11 +153,11 @@ mod tests {
 
     use super::*;
 
-    /// A request, and whether it is a chunked one that says a length as well.
+    /// A request; if it is chunked, whether it has a `Content-Length` as well.
     fn request() -> impl Strategy<Value = (Vec<u8>, Option<bool>)> {
         let body = prop_oneof![
             "[a-z\r\n:0]{0,40}",
-            // What looks like a request of its own.
+            // Text that looks like a request of its own.
             Just("POST / HTTP/1.1\r\ntransfer-encoding: chunked\r\ncontent-length: 1\r\n\r\n0\r\n\r\n".to_owned()),
         ];
         let line_end = prop_oneof![Just("\r\n"), Just("\n")];

@@ -16,15 +16,15 @@ const LOOK: Duration = Duration::from_millis(20);
 /// Minimum idle time before eviction: the client may have sent a request that was not read yet.
 const GRACE: Duration = Duration::from_millis(250);
 
-/// Of so many connections, one is closed at a time: to look at all of them for each new one would take longer than
-/// to serve it.
+/// The fraction (1/64) of the open connections that one eviction closes: to scan all of them for each new connection
+/// would take longer than to serve it.
 const SHARE: usize = 64;
 
-/// The connections of all listeners. Where there are as many as there may be, those give way that have been idle for
-/// longest: whoever opens connections and sends nothing keeps nobody out.
+/// The connections of all listeners. At the limit, the connections that have been idle for longest are evicted. An
+/// attacker who opens connections and sends nothing locks nobody out.
 pub(crate) struct ConnectionLimit {
     permits: Arc<Semaphore>,
-    /// for the large windows of HTTP/2
+    /// permits for large HTTP/2 windows
     windows: Arc<Semaphore>,
     grace: Duration,
     open: Mutex<Connections>,
@@ -43,7 +43,7 @@ struct Eviction {
     notify: Notify,
 }
 
-/// A connection's place among those there may be, until it is dropped.
+/// A connection's entry in [`ConnectionLimit`], until it is dropped.
 pub(super) struct ConnectionSlot {
     limit: Arc<ConnectionLimit>,
     number: u64,
@@ -52,7 +52,7 @@ pub(super) struct ConnectionSlot {
 }
 
 impl ConnectionLimit {
-    /// As the operator decided.
+    /// Takes the limits from the settings.
     pub(crate) fn new(settings: &Settings) -> Self {
         let semaphore = |permits: usize| Arc::new(Semaphore::new(permits.min(Semaphore::MAX_PERMITS)));
         Self {
@@ -67,7 +67,7 @@ impl ConnectionLimit {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits for a place, which idle connections make.
+    /// Waits for a permit; evicts idle connections meanwhile.
     pub(super) async fn permit(&self) -> Option<OwnedSemaphorePermit> {
         loop {
             if let Ok(permit) = self.permits.clone().try_acquire_owned() {
@@ -81,7 +81,7 @@ impl ConnectionLimit {
         }
     }
 
-    /// A place for a connection; without a permit it is one too many, which is served all the same.
+    /// Registers a connection. Without a permit, the connection exceeds the limit but is served.
     pub(super) fn slot(
         self: &Arc<Self>,
         activity: Arc<Activity>,
@@ -96,12 +96,12 @@ impl ConnectionLimit {
         ConnectionSlot { limit: self.clone(), number, eviction, _permit: permit }
     }
 
-    /// Leave for large windows, while there is memory for them.
+    /// A permit for large windows, if one is left.
     pub(super) fn windows(&self) -> Option<OwnedSemaphorePermit> {
         self.windows.clone().try_acquire_owned().ok()
     }
 
-    /// Asks those that have been idle for longest to end.
+    /// Asks the connections that have been idle for longest to close.
     fn evict(&self) {
         let open = self.open();
         let many = open.by_number.len().div_ceil(SHARE);
@@ -124,7 +124,7 @@ impl ConnectionLimit {
 }
 
 impl ConnectionSlot {
-    /// Waits until the connection is to give way, and is idle then.
+    /// Waits until the connection is evicted while it is idle.
     pub(super) async fn evicted(&self) {
         loop {
             self.eviction.notify.notified().await;

@@ -1,4 +1,4 @@
-//! Accepts connections, serves them over TLS or plain TCP, closes idle and slow ones.
+//! Accepts connections, serves them over TLS or plain TCP, closes idle and slow connections.
 
 mod framing;
 mod limit;
@@ -37,68 +37,66 @@ use slow_client::streamed_body::StreamedBody;
 use slow_client::{Activity, Observed};
 use trailers::CheckedTrailers;
 
-/// How long to wait before the next connection when one could not be taken: out of file descriptors,
-/// there is nothing to do but wait until one is given back.
+/// The delay after `accept` failed: if file descriptors ran out, some connection must close first.
 const RETRY: Duration = Duration::from_millis(50);
 
-/// How often connections are looked at after that. One on which nothing was under way twice in a row is closed:
-/// its client has not heard of the end, or does not answer.
+/// The interval of idle checks during shutdown. A connection that is idle in two checks in a row is closed: its client
+/// has missed the GOAWAY or does not respond.
 const LAST_LOOK: Duration = Duration::from_millis(500);
 
 /// Flow-control limits of an HTTP/2 connection: memory that unread data may take.
 #[derive(Clone, Copy)]
 struct Windows {
-    /// how much a client may send before it waits to hear that it was read, in bytes
+    /// how much a client may send before the server acknowledges it, in bytes
     window: u32,
-    /// the largest frame that is taken, in bytes
+    /// the largest accepted frame, in bytes
     frame: u32,
-    /// the most requests at once
+    /// the most concurrent streams
     streams: u32,
-    /// how much of one answer waits for its client beside what is counted, in bytes
+    /// how much of one response may wait for its client outside the budget, in bytes
     unsent: usize,
 }
 
-/// Tensors are large, and with HTTP/2's own windows of 64 KiB each would take several ways there and back. As many
-/// connections have such windows as a part of the memory holds.
+/// Tensors are large: with HTTP/2's default windows of 64 KiB, each would take several round trips. A share of the
+/// memory bounds the number of connections with these windows.
 const LARGE: Windows = Windows { window: 2 << 20, frame: 256 << 10, streams: u32::MAX, unsent: 16 << 10 };
 
-/// All others have the least that HTTP/2 allows for.
+/// The windows of all other connections: the minimum that HTTP/2 permits.
 const SMALL: Windows = Windows { window: (64 << 10) - 1, frame: 16 << 10, streams: 16, unsent: 8 << 10 };
 
-/// The largest head of a request over HTTP/1, in bytes, and what is read of a connection at once: each that is
-/// open may hold so much without having asked for anything.
+/// The largest head of an HTTP/1 request and the size of one read, in bytes. Each open connection may hold this much
+/// without a permit.
 const BUFFER: usize = 64 << 10;
 
 /// State that all connections share.
 struct Shared {
     server: Arc<Server>,
     front: Arc<EdgeService>,
-    /// for connections with large windows, and for all others
+    /// HTTP settings of connections with large windows, and of all others
     large: auto::Builder<TokioExecutor>,
     small: auto::Builder<TokioExecutor>,
     limit: Arc<ConnectionLimit>,
     tls: Option<Arc<Tls>>,
-    /// whether what nobody waits for is to end
+    /// whether idle connections are to close
     over: watch::Sender<bool>,
 }
 
 /// Guards that live as long as the connection.
 struct OpenConnection {
-    /// told when what nobody waits for is to end; the server ends once all of these are dropped
+    /// notified when idle connections are to close; the server ends once all of these are dropped
     over: watch::Receiver<bool>,
     _counted: Connection,
 }
 
 impl OpenConnection {
-    /// Ends when last call is over.
+    /// Waits until idle connections are to close.
     async fn last_call(&mut self) {
         // The sender lives as long as the shared state.
         let _ = self.over.wait_for(|over| *over).await;
     }
 }
 
-/// Takes connections until it is told to stop, then waits for those there are. `limit` is for all
-/// listeners together.
+/// Accepts connections until `stopped`, then waits for the open ones to close. All listeners share `limit`.
 pub(crate) async fn accept(
     listener: TcpListener,
     server: Arc<Server>,
@@ -110,7 +108,7 @@ pub(crate) async fn accept(
     let (large, small) = (builder(server.settings(), LARGE), builder(server.settings(), SMALL));
     let shared = Arc::new(Shared { server, front, large, small, limit, tls, over: watch::Sender::new(false) });
     let start = |(stream, peer): (TcpStream, SocketAddr), permit| {
-        // Before its task runs: the server must not end between the two.
+        // Counted before its task runs: the server must not end between the two.
         let open = OpenConnection { over: shared.over.subscribe(), _counted: shared.server.metrics().connection() };
         let settings = shared.server.settings();
         let activity = Arc::new(Activity::new(settings.header_timeout, settings.idle_timeout));
@@ -130,7 +128,7 @@ pub(crate) async fn accept(
             _ = stopped.changed() => break,
         };
         match taken {
-            // Where no connection gives way, one waits here, and the others in the system's queue.
+            // Without a permit, one connection waits here and the others in the kernel's queue.
             Ok(accepted) => {
                 let (permit, is_stopped) = tokio::select! {
                     permit = shared.limit.permit() => (permit, false),
@@ -150,7 +148,7 @@ pub(crate) async fn accept(
             }
         }
     }
-    // The kernel has accepted those in its queue for us: their clients may have sent requests already.
+    // The kernel has accepted the queued connections: their clients may have sent requests already.
     match listener.into_std() {
         Ok(listener) => take_queued(&listener, &shared, |accepted| start(accepted, None)).await,
         Err(error) => tracing::warn!(target: "gpux", %error, "the connections in the kernel's queue are lost"),
@@ -163,8 +161,8 @@ pub(crate) async fn accept(
     shared.over.closed().await;
 }
 
-/// Starts every connection that is in the kernel's queue. `accept` is called directly: tokio's own yields after some
-/// dozens of calls in a row, and knows of a connection only once its driver was told.
+/// Starts every connection in the kernel's queue. It calls `accept` directly: tokio's version yields after some dozens
+/// of calls in a row, and sees a connection only after its I/O driver has polled.
 async fn take_queued(listener: &StdListener, shared: &Shared, start: impl Fn((TcpStream, SocketAddr))) {
     loop {
         let taken = listener.accept().and_then(|(stream, peer)| {
@@ -178,7 +176,7 @@ async fn take_queued(listener: &StdListener, shared: &Shared, start: impl Fn((Tc
             Err(error) => {
                 shared.server.metrics().accept_error();
                 tracing::warn!(target: "gpux", %error, "a connection cannot be accepted");
-                // Descriptors are given back where answered and idle connections are closed.
+                // Idle connections close and free their descriptors.
                 shared.over.send_replace(true);
                 tokio::time::sleep(RETRY).await;
             }
@@ -187,7 +185,7 @@ async fn take_queued(listener: &StdListener, shared: &Shared, start: impl Fn((Tc
     }
 }
 
-/// Whether `accept` failed for one connection only, whose client has gone: the next one lacks nothing.
+/// Whether `accept` failed because that client has gone; the next call can succeed.
 fn is_client_gone(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::ConnectionAborted | io::ErrorKind::Interrupted)
 }
@@ -221,7 +219,7 @@ async fn connection(
     mut open: OpenConnection,
 ) {
     let peer = Peer::new(peer, stream.local_addr().ok());
-    // Small answers must not wait for the client's acknowledgement of the last.
+    // Without `TCP_NODELAY`, small responses wait for the client's acknowledgement of the previous one.
     let _ = stream.set_nodelay(true);
     let Some(tls) = &shared.tls else { return serve(&shared, stream, peer, activity, &mut open).await };
     let patience = shared.server.settings().header_timeout;
@@ -234,13 +232,13 @@ async fn connection(
     };
     match accepted {
         Ok(Ok(stream)) => serve(&shared, stream, peer, activity, &mut open).await,
-        // Handshake errors are the client's and are not logged.
+        // Handshake errors are the client's fault and are not logged.
         Ok(Err(_)) => {}
         Err(_) => shared.server.metrics().connection_cut(),
     }
 }
 
-/// Serves requests until the client, the server or the clock ends it.
+/// Serves requests until the client closes the connection, a timeout expires, or the server shuts down.
 async fn serve<S>(shared: &Shared, stream: S, peer: Peer, activity: Arc<Activity>, open: &mut OpenConnection)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
@@ -257,19 +255,19 @@ where
         let (busy, front, activity) = (activity.begin(), front.clone(), activity.clone());
         let has_streams = request.version() == Version::HTTP_2;
         if !has_streams {
-            // HTTP/1 has no windows.
+            // HTTP/1 has no flow-control windows.
             drop(windows.lock().unwrap_or_else(PoisonError::into_inner).take());
         }
         async move {
-            // From before it is known what there is for the client to take.
+            // Opened before the response exists, so that the stream counts as open throughout.
             let open = has_streams.then(|| activity.open());
             let response: Response<Body> = front.answer(request.map(CheckedTrailers), Some(peer)).await;
-            // An answer that is made while it is read may keep its connection busy.
+            // A streamed response keeps its connection busy while it is produced.
             let response = match response.body().size_hint().exact() {
                 Some(_) => response,
                 None => response.map(|body| Body::new(StreamedBody::new(body, busy))),
             };
-            // Over HTTP/1, one that is not taken blocks the connection.
+            // Over HTTP/1, an unread response blocks the connection, which `Observed` detects.
             Ok::<_, Infallible>(match open {
                 Some(open) => response.map(|body| Body::new(Http2Body::new(body, &activity, open))),
                 None => response,
@@ -278,7 +276,7 @@ where
     });
     let stream = TokioIo::new(Observed::new(stream, activity.clone()));
     let mut connection = pin!(builder.serve_connection(stream, service));
-    // One that was accepted last has as long for its request as the others.
+    // The last accepted connection has as long for its request as the others.
     let last_request = tokio::time::Instant::now() + LAST_CALL;
     let mut last_call = pin!(async {
         open.last_call().await;
@@ -290,7 +288,7 @@ where
         let next_look = if ending { next_look.min(Instant::now() + LAST_LOOK) } else { next_look };
         tokio::select! {
             biased;
-            // Connection errors are the client's and are not logged.
+            // Connection errors are the client's fault and are not logged.
             ended = connection.as_mut() => {
                 if let Err(error) = ended {
                     shared.front.note_refused_head(&*error, peer);

@@ -1,6 +1,7 @@
-//! Trailers of requests over HTTP/2, which have no pseudo-header fields (RFC 9113, 8.1).
+//! Trailers of HTTP/2 requests, which must have no pseudo-header fields (RFC 9113, 8.1).
 //!
-//! h2 drops such fields from trailers and hands on the others. Where nothing is left, there was nothing else.
+//! h2 drops such fields from trailers and passes on the others. Empty trailers held nothing but such fields, or
+//! nothing.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -10,7 +11,7 @@ use bytes::Bytes;
 use http::HeaderMap;
 use hyper::body::{Body, Frame, SizeHint};
 
-/// A body that breaks off where its trailers are malformed.
+/// A body that fails if its trailers are malformed.
 pub(super) struct CheckedTrailers<B>(pub(super) B);
 
 impl<B: Body<Data = Bytes, Error: Into<BoxError>> + Unpin> Body for CheckedTrailers<B> {

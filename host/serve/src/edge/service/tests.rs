@@ -9,7 +9,7 @@ use crate::protocol::metrics::prometheus::{MetricsFormat, to_text};
 use crate::{Settings, Source};
 use gpux::LoadOptions;
 
-/// A server of the pipelines `one` and `two`; alice's key is for `one`, root's for everything.
+/// A server with the pipelines `one` and `two`; alice's key permits `one`, root's key permits everything.
 fn guarded(folder: &std::path::Path) -> (Arc<Server>, Arc<EdgeService>) {
     let path = folder.join("keys.yml");
     let keys = "keys: [{name: alice, key: key-of-alice, pipelines: [one], rate: 1, burst: 3}, \
@@ -36,7 +36,7 @@ fn message(first: &str) -> Vec<u8> {
     [&[0, 0, 0, 0, field.len() as u8], field.as_slice()].concat()
 }
 
-/// The status of a call, and what came.
+/// The status of a call, and its response body.
 async fn call(front: &Arc<EdgeService>, path: &str, key: &str, body: Vec<u8>) -> (String, Vec<u8>) {
     let request = Request::builder().method(Method::POST).uri(path).version(Version::HTTP_2);
     let request = request.header(CONTENT_TYPE, "application/grpc").header("te", "trailers");
@@ -65,7 +65,7 @@ async fn keys_apply_to_grpc_and_streams() {
     assert_eq!(status("RepositoryModelLoad", "key-of-alice", message("one")).await, "7");
     assert_eq!(status("RepositoryModelLoad", "key-of-root", message("one")).await, "0");
 
-    // What a stream asks for is held against its key while its answers are read.
+    // The pipelines that a stream requests are checked against its key while the stream runs.
     let path = format!("{SERVICE}/ModelStreamInfer");
     let (status, answer) = call(&front, &path, "key-of-root", message("two")).await;
     let text = String::from_utf8_lossy(&answer).into_owned();
@@ -73,7 +73,7 @@ async fn keys_apply_to_grpc_and_streams() {
     let (_, answer) = call(&front, &path, "key-of-alice", message("two")).await;
     assert!(String::from_utf8_lossy(&answer).contains("this key may not use `two`"));
 
-    // Alice's three at once are gone; on a machine that is slow, another may have come since.
+    // Alice's burst of three is used up; on a slow machine, a token may have been refilled since.
     let mut refused = false;
     for _ in 0..50 {
         refused = refused || call(&front, &path, "key-of-alice", message("one")).await.0 == "8";
@@ -187,7 +187,7 @@ async fn distinguishes_unknown_calls_from_plain_http() {
     for path in
         ["/inference.GRPCInferenceService/Nope", "/grpc.health.v1.Health/Nope", "/some.Service/Call", "/v2/nope"]
     {
-        // Whatever follows the head: none of it is looked at.
+        // The body does not matter: it is never read.
         for body in [Vec::new(), message(""), [message(""), message("")].concat(), vec![0xff; 9]] {
             let answer = options(path, Some("application/grpc"), body).await;
             let status = answer.headers().get("grpc-status");

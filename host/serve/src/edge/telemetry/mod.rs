@@ -1,4 +1,4 @@
-//! Traces: a span for a request, one below it for each step, sent by OTLP on gRPC.
+//! Traces: one span per request, with a child span per step, exported by OTLP over gRPC.
 
 mod span_queue;
 mod trace_parent;
@@ -23,14 +23,14 @@ use crate::protocol::route;
 use crate::protocol::route::truncated;
 use trace_parent::TraceParent;
 
-/// Where traces go. What is sampled, and how spans are batched, the environment says (`OTEL_*`).
+/// The trace exporter. The environment (`OTEL_*`) configures sampling and batching.
 pub(crate) struct Telemetry {
     provider: SdkTracerProvider,
     tracer: SdkTracer,
     propagator: TraceContextPropagator,
 }
 
-/// A request's span, which has begun.
+/// The span of a request under way.
 pub(crate) struct RequestSpan(Span);
 
 /// The outcome of a request.
@@ -43,7 +43,7 @@ pub(crate) struct Outcome<'a> {
 }
 
 impl Telemetry {
-    /// Sends to this address from now on. Must be called where the runtime is.
+    /// Starts to export to `endpoint`. Must be called within the tokio runtime.
     pub(crate) fn new(endpoint: &str, metrics: &Arc<Metrics>) -> Result<Self, String> {
         let unusable = |why: &dyn std::fmt::Display| format!("traces cannot be sent to `{endpoint}`: {why}");
         let exporter = SpanExporter::builder().with_tonic().with_endpoint(endpoint);
@@ -65,14 +65,14 @@ impl Telemetry {
         Ok(Self { provider, tracer, propagator: TraceContextPropagator::new() })
     }
 
-    /// A request has come; its span is below the one that its `traceparent` names.
+    /// Starts the span of a request, as a child of the span that its `traceparent` names.
     pub(crate) fn begin(&self, head: &Parts) -> RequestSpan {
         let parent = self.propagator.extract_with_context(&Context::new(), &TraceParent::from_headers(&head.headers));
         let method = method(&head.method);
         let span = self.tracer.span_builder(method.unwrap_or(OTHER)).with_kind(SpanKind::Server);
         let mut span = self.tracer.build_with_context(span.with_start_time(SystemTime::now()), &parent);
         if span.is_recording() {
-            // Without what follows `?`: that may be a secret.
+            // The query may hold a secret and is left out.
             let path = head.uri.path();
             span.set_attribute(KeyValue::new("url.path", truncated(path).to_owned()));
             span.set_attribute(KeyValue::new("http.request.method", method.unwrap_or("_OTHER")));
@@ -84,13 +84,13 @@ impl Telemetry {
         RequestSpan(span)
     }
 
-    /// Where the steps of this request are told, if it was sampled.
+    /// The parent for the spans of this request's steps, if the request is sampled.
     pub(crate) fn steps(&self, RequestSpan(span): &RequestSpan) -> Option<StepSpans> {
         let request = || Context::new().with_remote_span_context(span.span_context().clone());
         span.is_recording().then(|| StepSpans::new(self.tracer.clone(), request()))
     }
 
-    /// A request has been answered.
+    /// Ends the span of a request that was answered.
     pub(crate) fn end(RequestSpan(mut span): RequestSpan, outcome: Outcome<'_>) {
         if !span.is_recording() {
             return;
@@ -116,13 +116,13 @@ impl Telemetry {
         span.end();
     }
 
-    /// Sends what has not been sent, for a moment at most.
+    /// Exports the remaining spans, for at most 3 s.
     pub(crate) fn flush(&self) {
         let _ = self.provider.shutdown_with_timeout(Duration::from_secs(3));
     }
 }
 
-/// Whom to trust: whom the system does, or the operator's own certificates.
+/// The trusted roots: the operator's certificate file if `OTEL_*` names one, else the system's.
 fn tls() -> Result<ClientTlsConfig, String> {
     let variables = ["OTEL_EXPORTER_OTLP_TRACES_CERTIFICATE", "OTEL_EXPORTER_OTLP_CERTIFICATE"];
     let own = variables.iter().find_map(|name| std::env::var_os(name).filter(|path| !path.is_empty()));
@@ -131,11 +131,11 @@ fn tls() -> Result<ClientTlsConfig, String> {
     Ok(ClientTlsConfig::new().ca_certificate(Certificate::from_pem(pem)))
 }
 
-/// The codes of gRPC that are a server's fault, by OpenTelemetry's conventions: UNKNOWN, DEADLINE_EXCEEDED,
-/// UNIMPLEMENTED, INTERNAL, UNAVAILABLE, DATA_LOSS.
+/// The gRPC codes that OpenTelemetry's conventions count as server errors: UNKNOWN, DEADLINE_EXCEEDED, UNIMPLEMENTED,
+/// INTERNAL, UNAVAILABLE, DATA_LOSS.
 const SERVERS: [u16; 6] = [2, 4, 12, 13, 14, 15];
 
-/// A method, if it is one that there is: clients may write what they like.
+/// A known method, else `None`: clients may send any text.
 fn method(method: &Method) -> Option<&'static str> {
     const KNOWN: [&str; 9] = ["GET", "POST", "PUT", "DELETE", "HEAD", "OPTIONS", "PATCH", "CONNECT", "TRACE"];
     KNOWN.into_iter().find(|known| method.as_str() == *known)
@@ -144,7 +144,7 @@ fn method(method: &Method) -> Option<&'static str> {
 /// OpenTelemetry's span name for an unknown method.
 const OTHER: &str = "HTTP";
 
-/// A span's name: one of few, whatever clients ask for. Calls of gRPC have their own.
+/// A span's name, from a small set that clients cannot extend. gRPC calls are named by service and method.
 fn name(method: Option<&str>, route: &str) -> String {
     match route.strip_prefix('/') {
         Some(call) if route::is_call(route) => call.to_owned(),

@@ -1,4 +1,4 @@
-//! Queue of spans before the collector; counts and reports those that are lost.
+//! A bounded queue of spans before the collector; counts and logs lost spans.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,7 +11,7 @@ use opentelemetry_sdk::trace::{BatchConfigBuilder, BatchSpanProcessor, Span, Spa
 
 use crate::engine::metrics::Metrics;
 
-/// Spans that may wait, where `OTEL_BSP_MAX_QUEUE_SIZE` says nothing else: OpenTelemetry's own number.
+/// The default of `OTEL_BSP_MAX_QUEUE_SIZE`: OpenTelemetry's own default.
 const WAITING: usize = 2048;
 
 /// Interval between warnings about lost spans.
@@ -43,7 +43,7 @@ pub(crate) fn sending(exporter: impl SpanExporter + 'static, metrics: &Arc<Metri
     let most = most.filter(|most| *most > 0).unwrap_or(WAITING);
     let (metrics, waiting, public_message) = (metrics.clone(), AtomicUsize::new(0), Mutex::default());
     let queue = Arc::new(SpanQueue { metrics, waiting, most, public_message });
-    // The same number for both: what the processor drops would be counted as waiting for ever.
+    // Both queues have the same limit: a span that the processor drops would stay counted as waiting.
     let config = BatchConfigBuilder::default().with_max_queue_size(most).build();
     let batches = BatchSpanProcessor::builder(CountingExporter { exporter, queue: queue.clone() })
         .with_batch_config(config)
@@ -51,7 +51,7 @@ pub(crate) fn sending(exporter: impl SpanExporter + 'static, metrics: &Arc<Metri
     BoundedProcessor { batches, queue }
 }
 
-/// Takes spans that end, as long as there is room: the processor behind it would drop the others in silence.
+/// Queues ended spans up to the limit and counts the rest as lost. The processor behind it would drop them silently.
 #[derive(Debug)]
 struct BoundedProcessor {
     batches: BatchSpanProcessor,
@@ -85,7 +85,7 @@ impl SpanProcessor for BoundedProcessor {
     }
 }
 
-/// Sees what comes of each batch.
+/// Counts the spans of each batch that fails to export.
 #[derive(Debug)]
 struct CountingExporter<E> {
     exporter: E,
@@ -121,7 +121,7 @@ mod tests {
 
     use super::*;
 
-    /// A collector that takes nothing.
+    /// An exporter that fails every batch.
     #[derive(Debug)]
     struct Refusing;
 
@@ -136,7 +136,7 @@ mod tests {
         let metrics = Arc::new(Metrics::new());
         let provider = SdkTracerProvider::builder().with_span_processor(sending(Refusing, &metrics)).build();
         let tracer = provider.tracer("test");
-        // More than may wait: some for want of room, the others as they are refused.
+        // More spans than the queue holds: some are lost because it is full, the others because the export fails.
         for _ in 0..3 * WAITING {
             drop(tracer.start("span"));
         }

@@ -3,10 +3,10 @@
 use http::HeaderMap;
 use opentelemetry::propagation::Extractor;
 
-/// The longest `tracestate` that is passed on, in bytes: what the standard asks for. Each span carries it.
+/// The longest `tracestate` that is propagated, in bytes: the minimum that the standard requires. Each span carries it.
 const STATE: usize = 512;
 
-/// The two headers, as far as they are what the standard wants.
+/// The two headers, each `None` if it violates the standard.
 pub(crate) struct TraceParent {
     parent: Option<String>,
     state: Option<String>,
@@ -15,7 +15,7 @@ pub(crate) struct TraceParent {
 impl TraceParent {
     pub(crate) fn from_headers(headers: &HeaderMap) -> Self {
         let mut parents = headers.get_all("traceparent").iter();
-        // Of two, none is believed.
+        // Two `traceparent` headers are ambiguous: both are ignored.
         let parent = parents.next().filter(|_| parents.next().is_none());
         let parent = parent.and_then(|parent| parent.to_str().ok()).filter(|parent| is_parent(parent));
         let states = headers.get_all("tracestate").iter().map(|state| state.to_str().ok());
@@ -25,7 +25,7 @@ impl TraceParent {
     }
 }
 
-/// `VERSION-TRACE-SPAN-FLAGS` in lower-case hexadecimal; later versions may go on behind a dash.
+/// `VERSION-TRACE-SPAN-FLAGS` in lower-case hexadecimal; later versions may append more fields after a dash.
 fn is_parent(text: &str) -> bool {
     let mut parts = text.splitn(5, '-');
     let mut is_hex = |digits: usize| {

@@ -1,8 +1,8 @@
-//! The validity of certificates, so that the operator is warned before clients reject them.
+//! Reads the validity of certificates, so that the operator is warned before clients reject them.
 
 use std::time::{Duration, SystemTime};
 
-/// From when to when a certificate (X.509 in DER) is valid; `None` where that cannot be read.
+/// The start and end of a certificate's validity (X.509 in DER); `None` if malformed.
 pub(crate) fn validity(der: &[u8]) -> Option<(SystemTime, SystemTime)> {
     const VERSION: u8 = 0xa0;
     let mut certificate = Elements(Elements(der).next(SEQUENCE)?);
@@ -10,7 +10,7 @@ pub(crate) fn validity(der: &[u8]) -> Option<(SystemTime, SystemTime)> {
     if signed.0.first() == Some(&VERSION) {
         signed.any()?;
     }
-    // Its number, the algorithm of its signature, its issuer.
+    // Serial number, signature algorithm, issuer.
     for _ in 0..3 {
         signed.any()?;
     }
@@ -20,16 +20,16 @@ pub(crate) fn validity(der: &[u8]) -> Option<(SystemTime, SystemTime)> {
 
 const SEQUENCE: u8 = 0x30;
 
-/// Elements of DER that follow each other.
+/// A sequence of DER elements.
 struct Elements<'a>(&'a [u8]);
 
 impl<'a> Elements<'a> {
-    /// The content of the next one, which must have this tag.
+    /// The content of the next element, which must have this tag.
     fn next(&mut self, tag: u8) -> Option<&'a [u8]> {
         self.any().filter(|(found, _)| *found == tag).map(|(_, content)| content)
     }
 
-    /// The next one: its tag and its content.
+    /// The tag and content of the next element.
     fn any(&mut self) -> Option<(u8, &'a [u8])> {
         let [tag, length, rest @ ..] = self.0 else { return None };
         let (length, rest) = match usize::from(*length) {
@@ -46,7 +46,7 @@ impl<'a> Elements<'a> {
     }
 }
 
-/// `UTCTime` or `GeneralizedTime` (RFC 5280, 4.1.2.5), both in UTC and to the second.
+/// `UTCTime` or `GeneralizedTime` (RFC 5280, 4.1.2.5), both in UTC with seconds.
 fn time((tag, text): (u8, &[u8])) -> Option<SystemTime> {
     let text = std::str::from_utf8(text).ok()?.strip_suffix('Z')?;
     let number = |from: usize| text.get(from..from + 2)?.parse::<u64>().ok();
@@ -64,7 +64,7 @@ fn time((tag, text): (u8, &[u8])) -> Option<SystemTime> {
     Some(SystemTime::UNIX_EPOCH + Duration::from_secs(seconds))
 }
 
-/// Why a certificate is not valid at this time.
+/// The reason that a certificate is not valid at this time.
 pub(crate) fn fault(der: &[u8], now: SystemTime) -> Option<String> {
     let days = |time: Duration| time.as_secs() / 86_400;
     match validity(der)? {
@@ -93,13 +93,13 @@ pub(crate) mod tests {
         SystemTime::UNIX_EPOCH + Duration::from_secs(seconds)
     }
 
-    /// A certificate of the tests of TLS.
+    /// A certificate of the TLS tests.
     fn first() -> Vec<u8> {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/tls/first.pem");
         CertificateDer::from_pem_file(path).unwrap().to_vec()
     }
 
-    /// The same, which was valid until the last second of 2001.
+    /// The same certificate, but valid until the last second of 2001.
     pub(crate) fn expired() -> Vec<u8> {
         let mut der = first();
         let dates: Vec<_> = (0..der.len() - 13).filter(|place| der[*place] == 0x17 && der[place + 1] == 13).collect();
@@ -115,7 +115,7 @@ pub(crate) mod tests {
 
     #[test]
     fn reads_the_validity_of_certificates() {
-        // As openssl has it: Nov 21 18:00:21 2026 to Oct 28 18:00:21 2126.
+        // As openssl prints it: Nov 21 18:00:21 2026 to Oct 28 18:00:21 2126.
         let (from, until) = validity(&first()).unwrap();
         assert_eq!((from, until), (at(1_795_284_021), at(4_948_884_021)));
         assert_eq!(fault(&first(), from), None);

@@ -30,14 +30,13 @@ pub(crate) struct Tls {
 pub struct TlsError(String);
 
 impl Tls {
-    /// Reads the files. Gives what the operator should know of them as well.
+    /// Reads the files; also returns warnings for the operator.
     pub(crate) fn load(files: TlsFiles) -> Result<(Self, Vec<String>), TlsError> {
         let (config, warnings) = read(&files)?;
         Ok((Self { files, config: ArcSwap::from_pointee(config), generation: LoadGeneration::default() }, warnings))
     }
 
-    /// Reads the files again, for the connections that come from now on. If they cannot be used, those
-    /// before hold.
+    /// Reads the files again, for new connections. If it fails, the previous certificate stays.
     pub(crate) fn reload(&self) -> Result<Vec<String>, TlsError> {
         let attempt = self.generation.begin();
         let (config, warnings) = read(&self.files)?;

@@ -18,7 +18,7 @@ use crate::protocol::metrics::prometheus::{MetricsFormat, to_text};
 use crate::{Server, Settings, Source};
 use gpux::{EngineChoice, EngineOptions, LoadOptions};
 
-/// A server of one worker, which is at work for somebody until it is dropped.
+/// A server with one worker, which is busy until `release` is dropped.
 struct Busy {
     server: Arc<Server>,
     front: Arc<EdgeService>,
@@ -60,7 +60,7 @@ impl Busy {
         }
     }
 
-    /// Begins a request, whose status and answer come when it has them.
+    /// Sends a request; the task returns its status and body.
     fn post(&self, path: &str, body: impl Into<Body>) -> tokio::task::JoinHandle<(StatusCode, String)> {
         let request = HttpRequest::post(path).header(CONTENT_TYPE, "application/json").body(body.into()).unwrap();
         self.send(request)
@@ -72,7 +72,7 @@ impl Busy {
             let response = front.answer(request, None).await;
             let status = response.status();
             let body = response.into_body().collect().await.unwrap().to_bytes();
-            // As much of it as is worth telling.
+            // The start of the body is enough for messages.
             (status, String::from_utf8_lossy(&body).chars().take(300).collect())
         })
     }
@@ -86,7 +86,7 @@ impl Busy {
 
 const INFER: &str = "/v2/models/matrix/infer";
 
-/// Rows of three, as many as make a request large.
+/// Rows of three values: enough to make a request large.
 const ROWS: usize = 20_000;
 
 fn inputs() -> String {
@@ -115,7 +115,7 @@ async fn large_request_is_scheduled_by_its_priority() {
         assert_eq!(status, StatusCode::OK, "{text}");
     }
     assert_eq!(*order.lock().unwrap(), [2, 1, 0]);
-    // That which was at work, and these three.
+    // The running request, and these three.
     assert_eq!(busy.metric("gpux_queue_duration_seconds_count{pipeline=\"matrix\"}").to_bits(), 4.0_f64.to_bits());
 }
 
@@ -128,7 +128,7 @@ async fn large_request_keeps_its_timeout() {
         (INFER, format!("{{{},{asked}}}", inputs())),
         ("/v2/models/matrix/generate", format!("{{{asked},\"x\":[{rows}]}}")),
     ] {
-        // The worker is not free before all is over.
+        // The worker stays busy until the end.
         let (status, text) = busy.post(path, body).await.unwrap();
         assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE, "{text}");
     }
@@ -151,7 +151,7 @@ async fn timeout_in_the_body_counts_from_arrival() {
     assert_eq!(status, StatusCode::OK, "{text}");
 }
 
-/// A request that promises much and sends nothing.
+/// A request that announces a body of 1 MiB and sends nothing.
 fn promised(path: &str, content_type: &str) -> HttpRequest<Body> {
     let body = Body::from_stream(stream::once(pending::<Result<bytes::Bytes, std::convert::Infallible>>()));
     HttpRequest::post(path).header(CONTENT_TYPE, content_type).header(CONTENT_LENGTH, 1 << 20).body(body).unwrap()
@@ -162,7 +162,7 @@ const PATHS: [&str; 3] = ["/pipelines/matrix/predict", INFER, "/v2/models/matrix
 #[tokio::test]
 async fn full_queue_rejects_before_reading_the_body() {
     let mut busy = Busy::new(Settings { max_queue: 1, ..Settings::default() }).await;
-    // As urgent as any can be: a body of the protocol may say that it is.
+    // The highest priority, as a body of the protocol may request it.
     let waits = busy.post(INFER, format!(r#"{{{},"parameters":{{"priority":1}}}}"#, inputs()));
     busy.until(|load| load.waiting == 1).await;
     for path in PATHS {
@@ -209,7 +209,7 @@ async fn flood_leaves_queue_space_to_others() {
     busy.until(|load| load.waiting == QUEUE).await;
     flooding.push(send(flood));
     let polite: Vec<_> = (0..QUEUE / 2).map(|_| send(polite)).collect();
-    // Those of the flood that give way, and the one that was too many, have their responses before any execution.
+    // The evicted requests of the flood, and the rejected one, have their responses before any execution.
     let is_refused = |one: &tokio::task::JoinHandle<_>| one.is_finished();
     while flooding.iter().filter(|one| is_refused(one)).count() <= QUEUE / 2 {
         tokio::task::yield_now().await;
@@ -233,7 +233,7 @@ async fn counts_bodies_rejected_for_memory() {
         let (status, text) = busy.send(promised(path, "application/json")).await.unwrap();
         assert!(status == StatusCode::SERVICE_UNAVAILABLE && text.contains("as much as is allowed"), "{path}: {text}");
     }
-    // What a call of gRPC is about stands in its message, whose length stands before it.
+    // The pipeline of a gRPC call is named in its message, whose length precedes it.
     let head = stream::iter([Ok::<_, std::convert::Infallible>(bytes::Bytes::from_static(&[0, 0, 1, 0, 0]))]);
     let execute = HttpRequest::post("/inference.GRPCInferenceService/ModelInfer")
         .header(CONTENT_TYPE, "application/grpc")
@@ -252,7 +252,7 @@ async fn counts_memory_rejections_once() {
     let mut busy = Busy::new(Settings { body_memory: 20 << 10, ..Settings::default() }).await;
     busy.release = None;
     let _held = busy.server.request_budget().for_request().reserve(10 << 10).unwrap();
-    // There is room for the text, but not for the copy that has its quotes.
+    // The budget has room for the text, but not for the copy in which `NaN` is quoted.
     let data = format!("1,2,{}NaN", " ".repeat(6 << 10));
     let body = format!(r#"{{"inputs":[{{"name":"x","datatype":"FP32","shape":[1,3],"data":[{data}]}}]}}"#);
     let (status, text) = busy.post(INFER, body).await.unwrap();
@@ -332,7 +332,7 @@ async fn reserves_memory_before_encoding() {
         let (status, text) = busy.post(path, body).await.unwrap();
         assert!(status == StatusCode::BAD_REQUEST && text.contains("ask for it in parts"), "{path}: {text:.200}");
     }
-    // Nothing is held any more.
+    // All memory is released.
     busy.server.response_budget().for_request().reserve(32 << 20).unwrap();
 }
 
@@ -341,14 +341,14 @@ async fn invalid_requests_are_no_failed_inferences() {
     let mut busy = Busy::new(Settings::default()).await;
     busy.release = None;
     let failed = |name: &str| busy.loaded(name).inferences().fail().count;
-    // It does not fit, with a trace or without.
+    // Invalid, with and without a trace.
     for query in ["", "?trace=true"] {
         let (status, text) = busy.post(&format!("/pipelines/matrix/predict{query}"), r#"{"x":[[1,2]]}"#).await.unwrap();
         assert_eq!(status, StatusCode::BAD_REQUEST, "{text}");
     }
     assert_eq!(failed("matrix"), 0);
     assert_eq!(busy.metric("gpux_run_duration_seconds_count{pipeline=\"matrix\"}").to_bits(), 0.0_f64.to_bits());
-    // Its output is known to be none that JSON holds; as bytes, or as classes, it is given.
+    // JSON cannot represent its output; raw bytes and classes can.
     let json = |outputs: &str| {
         format!(
             r#"{{"inputs":[{{"name":"x","datatype":"FP16","shape":[1],"parameters":{{"binary_data_size":2}}}}]{outputs}}}"#
@@ -369,13 +369,13 @@ async fn invalid_requests_are_no_failed_inferences() {
         let (status, text) = asked(given).await.unwrap();
         assert_eq!(status, StatusCode::OK, "{text}");
     }
-    // Its output is known to have no classes.
+    // Its output has no classes, which is known before the run.
     let body = r#"{"inputs":[{"name":"text","datatype":"BYTES","shape":[1],"data":["a"]}],
         "outputs":[{"name":"text","parameters":{"classification":1}}]}"#;
     let (status, text) = busy.post("/v2/models/text/infer", body).await.unwrap();
     assert!(status == StatusCode::BAD_REQUEST && text.contains("cannot be classified"), "{text}");
     assert_eq!(failed("text"), 0);
-    // Only what comes out cannot be given as it is asked for.
+    // The steps have run; only the output cannot be encoded as requested.
     let loaded = busy.loaded("matrix");
     let work = |execution: &Execution| {
         let values = execution.loaded().plan().reader(&[]).json(serde_json::json!({ "x": [[1, 2, 3]] }))?;
@@ -417,7 +417,7 @@ async fn small_requests_of_cheap_pipelines_run_inline() {
     }
 }
 
-/// Who may have two requests under way.
+/// A tenant that may have two concurrent requests.
 fn alice(folder: &std::path::Path) -> Arc<Tenant> {
     let file = folder.join("keys.yml");
     std::fs::write(&file, "keys:\n  - { name: alice, key: 0123456789abcdef, concurrency: 2 }\n").unwrap();
@@ -455,7 +455,7 @@ async fn dropped_items_release_their_slots() {
     tokio::task::yield_now().await;
     assert!(tenant.begin_request().is_err(), "the second has the slot that is left, though its turn is yet to come");
     drop(release);
-    // Nobody asks for what came of any of them.
+    // Nothing polls the items' futures.
     while tenant.begin_request().is_err() {
         tokio::task::yield_now().await;
     }
@@ -501,7 +501,7 @@ async fn reserves_memory_while_collecting_a_list() {
     let server = Arc::new(Server::new(settings, LoadOptions::default()));
     server.add(&[Source(path.display().to_string())]).unwrap();
     let front = Arc::new(EdgeService::without_telemetry(&server).unwrap());
-    // Each of the results has half a megabyte.
+    // Each result takes half a megabyte.
     let list = |items: usize| {
         let body = Body::from(format!("[{}]", vec![r#"{"x":[0.125]}"#; items].join(",")));
         let request = HttpRequest::post("/predict").header(CONTENT_TYPE, "application/json").body(body).unwrap();

@@ -4,7 +4,7 @@ use gpux_config::{Action, StepSpec};
 use gpux_core::Dim;
 use gpux_inference::{ExecutionProvider, ModelStep};
 
-/// Whether no more than one step runs a model.
+/// Whether at most one step runs a model.
 pub(super) fn runs_one_model_at_most(steps: &[StepSpec]) -> bool {
     steps.iter().filter(|step| matches!(step.action, Action::Model(_))).count() <= 1
 }
@@ -33,7 +33,8 @@ fn is_fixed(shape: Option<&[Dim]>) -> bool {
     shape.is_some_and(|dims| dims.iter().all(|dim| matches!(dim, Dim::Fixed(_))))
 }
 
-/// Built-in steps. Sorted. None that looks for something (`nms`, `threshold`, `qa-span`), or reads or writes texts.
+/// Built-in steps, sorted. Excluded: steps whose cost depends on values (`nms`, `threshold`, `qa-span`), and steps that
+/// read or write texts.
 const STEPS: [&str; 20] = [
     "argmax",
     "cast",
@@ -57,10 +58,10 @@ const STEPS: [&str; 20] = [
     "transpose",
 ];
 
-/// Operators of ONNX's sets (`ai.onnx` and `ai.onnx.ml`). Sorted. None that counts to an input (`Range`, `Loop`, the
-/// lengths of an `LSTM`), makes what an input says (`Expand`, `Resize`, `Tile`, and `Reshape`, `Split` and the
-/// `Reduce` family, whose shapes and axes are inputs too), or goes where the numbers lead it (`TreeEnsemble`, and
-/// `Mod`, whose remainder of a large number by a small one takes a hundred times as long).
+/// Operators of `ai.onnx` and `ai.onnx.ml`, sorted. Excluded are operators whose cost depends on values: loops with a
+/// count from an input (`Range`, `Loop`, the lengths of an `LSTM`), output shapes or axes from an input (`Expand`,
+/// `Resize`, `Tile`, `Reshape`, `Split`, the `Reduce` family), and data-dependent work (`TreeEnsemble`; `Mod`, where
+/// the remainder of a large number by a small one takes a hundred times as long).
 const OPERATORS: [&str; 116] = [
     "Abs",
     "Acos",

@@ -1,8 +1,8 @@
 //! Inline execution: small requests of cheap pipelines run on the I/O thread, without a hop to a worker.
 //!
-//! While a request runs there, all connections of that thread wait. So it is decided once, when a pipeline is loaded:
-//! the cost of its steps and operators depends on input shapes alone, a small body bounds the shapes, and the largest
-//! request that such a body can hold takes less than a hop.
+//! A request that runs there blocks all connections of that thread. So the decision is made once, when a pipeline is
+//! loaded. It requires that the cost of its steps and operators depends on input shapes alone, that a small body bounds
+//! the shapes, and that the largest request in such a body takes less time than a hop.
 
 mod fixed_cost;
 
@@ -11,22 +11,22 @@ use std::time::{Duration, Instant};
 use gpux::Pipeline;
 use gpux_core::{Dim, ElementType, Kind, Outputs, Plan, Request, RunOptions, Tensor, TensorKind, Value};
 
-/// About the cost of a hop to a worker and back. Tests do not depend on the speed of the machine.
+/// The approximate cost of a hop to a worker and back. In tests, a limit that no machine exceeds.
 const HOP_COST: Duration = if cfg!(test) { Duration::from_mins(1) } else { Duration::from_micros(50) };
 
-/// The largest body of a request that runs inline, in bytes. It is read in a few microseconds.
+/// The largest body of a request that runs inline, in bytes. Reading it takes a few microseconds.
 pub(crate) const MAX_BODY: usize = 8 << 10;
 
-/// The most bytes of outputs, which are written in a few microseconds.
+/// The most bytes of outputs; writing them takes a few microseconds.
 const MAX_OUTPUT: usize = 4 * MAX_BODY;
 
-/// Runs of the largest request, of which one has to be cheap: the first run of a shape is not, and other work on the
-/// machine slows some.
+/// Runs of the largest request, one of which must be cheap: the first run of a shape is slower, and so are runs beside
+/// other work on the machine.
 const RUNS: usize = 10;
 
 /// Whether requests with bodies of at most [`MAX_BODY`] bytes run on the I/O thread. Runs the pipeline.
 pub(crate) fn is_cheap(pipeline: &Pipeline) -> bool {
-    // Batched requests wait for each other; a thread reserves the session of one model.
+    // Batched requests wait for each other. A thread reserves the session of one model only.
     let is_cost_fixed = !pipeline.batches()
         && fixed_cost::runs_one_model_at_most(&pipeline.spec().pipeline)
         && pipeline.spec().pipeline.iter().all(fixed_cost::is_step_cost_fixed)
@@ -54,8 +54,8 @@ fn is_small(outputs: &Outputs) -> bool {
     outputs.iter().map(|(_, value)| value.byte_len()).sum::<usize>() <= MAX_OUTPUT
 }
 
-/// The largest request that a body of [`MAX_BODY`] bytes can hold. `None` if the inputs are not numeric tensors that
-/// every request has, or a body does not bound their shapes because more than one dimension is dynamic.
+/// The largest request that a body of [`MAX_BODY`] bytes can hold. `None` if an input is optional or not a numeric
+/// tensor, or if more than one dimension is dynamic: a body then does not bound the shapes.
 fn largest_request(plan: &Plan) -> Option<Request> {
     let mut inputs = Vec::with_capacity(plan.inputs().len());
     for input in plan.inputs() {
@@ -85,7 +85,7 @@ fn largest_request(plan: &Plan) -> Option<Request> {
 struct Shape<'k> {
     dims: &'k [Dim],
     element: ElementType,
-    /// the fewest bytes that an element takes in a body: a digit and a comma, or itself
+    /// the fewest bytes of an element in a body: a digit and a comma as text, or its raw size
     element_bytes: usize,
 }
 
@@ -94,7 +94,7 @@ impl<'k> Shape<'k> {
         let dims = kind.shape.as_deref()?;
         let sizes = kind.elements.iter().map(ElementType::size);
         let element_bytes = sizes.min()??.clamp(1, 2);
-        // A dimension of 0 lets the others be anything.
+        // A dimension of 0 leaves the other dimensions unbounded.
         let is_bounded = !dims.contains(&Dim::Fixed(0));
         is_bounded.then_some(Self { dims, element: kind.elements.iter().next()?, element_bytes })
     }

@@ -7,12 +7,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use gpux_core::Failures;
 use gpux_inference::BatchSizes;
 
-/// Something that counts by key.
+/// A source of counts by key.
 pub(crate) trait CountSource {
-    /// what is told apart
+    /// the label of a count
     type Key: Ord + Clone;
 
-    /// How often each has been.
+    /// The current counts.
     fn counts(&self) -> BTreeMap<Self::Key, u64>;
 }
 
@@ -32,18 +32,18 @@ impl CountSource for BatchSizes {
     }
 }
 
-/// The sum of several that count, of which some may be gone.
+/// The sum of several sources, some of which may be closed.
 pub(crate) struct Counters<C: CountSource>(Mutex<Sources<C>>);
 
 struct Sources<C: CountSource> {
-    /// of those that are gone
+    /// counts of closed sources
     closed: BTreeMap<C::Key, u64>,
     open: Vec<Source<C>>,
 }
 
 struct Source<C: CountSource> {
     counts: Arc<C>,
-    /// what it had counted before it came here
+    /// the counts at the time of `add`, which are excluded
     before: BTreeMap<C::Key, u64>,
 }
 
@@ -60,7 +60,7 @@ impl<C: CountSource> Default for Counters<C> {
 }
 
 impl<C: CountSource> Counters<C> {
-    /// From now on, what this one counts is in the sum.
+    /// Adds a source, which counts from now on.
     pub(crate) fn add(&self, counts: Arc<C>) {
         let mut sources = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         sources.close();
@@ -79,7 +79,7 @@ impl<C: CountSource> Counters<C> {
 }
 
 impl<C: CountSource> Sources<C> {
-    /// Keeps only the numbers of those that nobody else has any more.
+    /// Closes sources without other owners: keeps only their counts.
     fn close(&mut self) {
         let closed = &mut self.closed;
         self.open.retain_mut(|source| {

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use super::sharded_counter::ShardedCounter;
 
-/// Upper bounds of the buckets, in nanoseconds: from a short step to the longest timeout that is
-/// usual. What takes longer is in the last, without a bound.
+/// Upper bounds of the buckets, in nanoseconds: from a short step to the longest usual timeout. Longer durations are in
+/// a last bucket without a bound.
 const BOUNDS: [u64; 21] = [
     5_000,
     10_000,
@@ -41,19 +41,19 @@ struct Times {
     nanos: AtomicU64,
 }
 
-/// A histogram as it was at one moment.
+/// A snapshot of a histogram.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Snapshot {
-    /// upper bound in seconds, and how many were in that bucket alone
+    /// per bucket, its upper bound in seconds and its own count (not cumulative)
     pub(crate) buckets: Vec<(f64, u64)>,
-    /// how many there were
+    /// the number of observations
     pub(crate) count: u64,
-    /// what they took together, in seconds
+    /// the sum of all durations, in seconds
     pub(crate) sum: f64,
 }
 
 impl Histogram {
-    /// Counts one that took `time`: two additions, no lock.
+    /// Counts a duration: two atomic additions, no lock.
     pub(crate) fn observe(&self, time: Duration) {
         let nanos = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
         let bucket = BOUNDS.partition_point(|bound| *bound < nanos);
@@ -80,12 +80,12 @@ impl Histogram {
 }
 
 impl Snapshot {
-    /// The mean in seconds; 0 for none.
+    /// The mean in seconds; 0 if empty.
     pub(crate) fn mean(&self) -> f64 {
         if self.count == 0 { 0.0 } else { self.sum / self.count as f64 }
     }
 
-    /// The least bound in seconds below which this share of all lies; `None` for none, or beyond the
+    /// The least bucket bound, in seconds, that covers this share of the observations; `None` if empty or beyond the
     /// last bound.
     pub(crate) fn quantile(&self, share: f64) -> Option<f64> {
         let wanted = (share * self.count as f64).ceil() as u64;

@@ -10,8 +10,7 @@ use super::sharded_counter::ShardedCounter;
 use gpux::Pipeline;
 use gpux_inference::BatchSizes;
 
-/// The inferences of one version of a pipeline since the server started, whichever protocol asked
-/// for them and however often it was loaded again.
+/// The inferences of one version of a pipeline since the server started, over all protocols and reloads.
 #[derive(Debug)]
 pub(crate) struct Inferences {
     sums: ShardedCounter<Sums>,
@@ -29,7 +28,7 @@ struct Sums {
     compute_input: AtomicU64,
     compute_infer: AtomicU64,
     compute_output: AtomicU64,
-    /// successes that no model ran together with others
+    /// successes without a batched model
     alone: AtomicU64,
     /// milliseconds from the start to the last success
     last: AtomicU64,
@@ -45,7 +44,7 @@ struct Sum {
 #[derive(Debug, Default)]
 struct Batches {
     sizes: Counters<BatchSizes>,
-    /// whether it was the first model of the pipeline that runs batches
+    /// whether it is the pipeline's first batched model
     first: bool,
 }
 
@@ -59,13 +58,13 @@ pub(crate) struct Total {
 /// Durations of the stages of one execution.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct StageTimings {
-    /// before its execution
+    /// time in the queue
     pub(crate) queued: Duration,
-    /// from its start to the first step
+    /// from the start of the execution to the first step
     pub(crate) input: Duration,
     /// all steps
     pub(crate) infer: Duration,
-    /// from the last step to the bytes of the answer
+    /// from the last step to the encoded response
     pub(crate) output: Duration,
 }
 
@@ -76,7 +75,7 @@ impl Sum {
     }
 }
 
-/// Sums of times of all successes, in nanoseconds.
+/// Sums over all successes, in nanoseconds.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Compute {
     pub(crate) queue: u64,
@@ -95,7 +94,7 @@ impl Inferences {
         }
     }
 
-    /// An inference that was asked for at `arrived` has its result `now`; `alone` where no model runs batches.
+    /// Counts a success that arrived at `arrived` and has its result `now`; `alone` if the pipeline runs no batches.
     pub(crate) fn succeeded(&self, arrived: Instant, now: Instant, timings: StageTimings, alone: bool) {
         let mine = self.sums.shard();
         mine.success.add(now - arrived);
@@ -114,7 +113,7 @@ impl Inferences {
         mine.last.fetch_max((now - self.start).as_millis() as u64, Ordering::Relaxed);
     }
 
-    /// One has failed, or there was no room or no time for it.
+    /// Counts a failure or a rejection.
     pub(crate) fn failed(&self, time: Duration) {
         self.sums.shard().fail.add(time);
     }
@@ -137,7 +136,7 @@ impl Inferences {
         self.sums.shards().map(|sums| of(sums).load(Ordering::Relaxed)).sum()
     }
 
-    /// Where the time of successes went.
+    /// The time of all successes by stage.
     pub(crate) fn compute(&self) -> Compute {
         Compute {
             queue: self.sum(|sums| &sums.queue),
@@ -147,7 +146,7 @@ impl Inferences {
         }
     }
 
-    /// When the last success was, in milliseconds since 1970; 0 if there was none.
+    /// The time of the last success, in milliseconds since 1970; 0 if there was none.
     pub(crate) fn last(&self) -> u64 {
         if self.success().count == 0 {
             return 0;
@@ -157,7 +156,7 @@ impl Inferences {
         at.as_millis() as u64 + last.unwrap_or_default()
     }
 
-    /// Runs, of those that ran together one: of the first model that runs batches, where there is one.
+    /// The number of executions: a batch of the first batched model counts once.
     pub(crate) fn executions(&self) -> u64 {
         let batches = self.batches.lock().unwrap_or_else(PoisonError::into_inner);
         let first = batches.values().filter(|batches| batches.first);
@@ -165,7 +164,7 @@ impl Inferences {
         self.sum(|sums| &sums.alone) + together
     }
 
-    /// From now on, the batches of this pipeline's models are counted.
+    /// Counts the batches of this pipeline's models from now on.
     pub(crate) fn add_batches(&self, pipeline: &Pipeline) {
         let mut batches = self.batches.lock().unwrap_or_else(PoisonError::into_inner);
         let batchers = pipeline.models().filter_map(|(name, model)| Some((name, model.batcher()?.ok()?)));

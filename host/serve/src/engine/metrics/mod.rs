@@ -1,7 +1,7 @@
 //! Metrics of the server and its pipelines.
 //!
-//! On a request's way, counting is a handful of additions to numbers that its pipeline holds; no lock
-//! is taken and no name is looked up. Everything else (labels, sums, text) happens when somebody reads.
+//! Recording for a request is a few atomic additions to counters that its pipeline holds, without locks or lookups by
+//! name. Labels, sums and text are produced when the metrics are read.
 
 pub(crate) mod counters;
 pub(crate) mod histogram;
@@ -29,7 +29,7 @@ pub(crate) struct Metrics {
     started: Instant,
     pub(crate) started_at: SystemTime,
     pipelines: Mutex<BTreeMap<String, Arc<PipelineMetrics>>>,
-    /// requests that got to no pipeline
+    /// requests that reached no pipeline
     none: Arc<PipelineMetrics>,
     connections: AtomicUsize,
     pub(crate) accepted: AtomicU64,
@@ -66,7 +66,7 @@ impl Metrics {
         &self.none
     }
 
-    /// All, by name; last those of no pipeline.
+    /// Metrics of all pipelines by name; last the metrics of requests without a pipeline.
     pub(crate) fn all(&self) -> Vec<Arc<PipelineMetrics>> {
         let pipelines = self.pipelines.lock().unwrap_or_else(PoisonError::into_inner);
         pipelines.values().chain([&self.none]).cloned().collect()
@@ -76,30 +76,30 @@ impl Metrics {
         self.started.elapsed()
     }
 
-    /// A connection was taken; it is open until the result is dropped.
+    /// Counts an accepted connection; it counts as open until the result is dropped.
     pub(crate) fn connection(self: &Arc<Self>) -> Connection {
         self.accepted.fetch_add(1, Ordering::Relaxed);
         self.connections.fetch_add(1, Ordering::Relaxed);
         Connection(self.clone())
     }
 
-    /// A connection could not be taken.
+    /// Counts a failed `accept`.
     pub(crate) fn accept_error(&self) {
         self.accept_errors.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// A connection was closed because its client was too slow, or had nothing to say.
+    /// Counts a connection that was closed because it was idle or its client was too slow.
     pub(crate) fn connection_cut(&self) {
         self.cut.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Spans are sent to a collector.
+    /// Notes that spans are exported to a collector.
     #[cfg(feature = "otlp")]
     pub(crate) fn note_span_export(&self) {
         self.exports_spans.store(true, Ordering::Relaxed);
     }
 
-    /// Whether spans are sent to a collector.
+    /// Whether spans are exported to a collector.
     pub(crate) fn exports_spans(&self) -> bool {
         self.exports_spans.load(Ordering::Relaxed)
     }
@@ -110,18 +110,18 @@ impl Metrics {
         self.spans_lost.fetch_add(spans as u64, Ordering::Relaxed);
     }
 
-    /// Spans of traces that did not get to the collector.
+    /// Spans that did not reach the collector.
     pub(crate) fn spans_lost(&self) -> u64 {
         self.spans_lost.load(Ordering::Relaxed)
     }
 
-    /// Connections that are open.
+    /// Open connections.
     pub(crate) fn connections(&self) -> usize {
         self.connections.load(Ordering::Relaxed)
     }
 }
 
-/// A connection that is counted as open.
+/// Counts a connection as open until it is dropped.
 pub(crate) struct Connection(Arc<Metrics>);
 
 impl Drop for Connection {

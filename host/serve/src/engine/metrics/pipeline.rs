@@ -28,17 +28,17 @@ pub(crate) struct PipelineMetrics {
     pub(crate) name: String,
     pub(crate) responses: ResponseCounts,
     pub(crate) refusals: RejectionCounts,
-    /// from the head of a request to the head of its answer
+    /// from the head of a request to the head of its response
     pub(crate) request: Histogram,
-    /// from its arrival to its execution
+    /// from the arrival of a request to the start of its execution
     pub(crate) queue: Histogram,
-    /// runs of the plan: of requests' lists and streams each item is one
+    /// runs of the plan; each item of a list or stream is one
     pub(crate) run: Histogram,
-    /// what was loaded anew and answers now
+    /// successful reloads
     pub(crate) reloads: AtomicU64,
-    /// what could not be loaded; the one before answers
+    /// failed reloads, after which the previous version keeps serving
     pub(crate) failed_reloads: AtomicU64,
-    /// by place and name
+    /// by position and name
     steps: Mutex<BTreeMap<(usize, String), Arc<StepMetrics>>>,
     /// by version
     inferences: Mutex<BTreeMap<String, Arc<Inferences>>>,
@@ -49,7 +49,7 @@ impl PipelineMetrics {
         Self { name: name.to_owned(), ..Self::default() }
     }
 
-    /// The pipeline's name; empty for none.
+    /// The pipeline's name; empty for requests without a pipeline.
     pub(crate) fn name(&self) -> &str {
         &self.name
     }
@@ -82,23 +82,23 @@ impl PipelineMetrics {
         sizes
     }
 
-    /// An answer has gone out, `time` after its request came.
+    /// Counts a response and its duration.
     pub(crate) fn answered(&self, protocol: Protocol, status: u16, time: Duration) {
         self.responses.count(protocol, status);
         self.request.observe(time);
     }
 
-    /// A request starts.
+    /// Records the queue time of a request that starts.
     pub(crate) fn queued(&self, time: Duration) {
         self.queue.observe(time);
     }
 
-    /// A run has ended.
+    /// Records the duration of a run.
     pub(crate) fn ran(&self, time: Duration) {
         self.run.observe(time);
     }
 
-    /// A request did not run.
+    /// Counts a rejection.
     pub(crate) fn note_rejection(&self, refused: RejectionReason) {
         self.refusals.count(refused);
     }

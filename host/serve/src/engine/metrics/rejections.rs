@@ -8,24 +8,24 @@ use crate::engine::scheduler::Rejection;
 #[derive(Debug, Default)]
 pub(crate) struct RejectionCounts([AtomicU64; 9]);
 
-/// Why a request was rejected.
+/// The reason that a request was rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RejectionReason {
-    /// too many wait
+    /// the queue is full
     Full,
     /// it would start too late
     Late,
-    /// its timeout passed before its execution
+    /// its timeout passed while it was queued
     Expired,
-    /// the server ends
+    /// the server shuts down
     Closing,
-    /// the bodies of all requests hold as much as they may
+    /// the memory budget of all bodies is used up
     Memory,
-    /// its key has had its requests of this second
+    /// its key exceeds its rate
     Rate,
-    /// its key has as many under way as it may
+    /// its key exceeds its concurrency
     Concurrency,
-    /// the bodies of its key hold as much as they may
+    /// its key exceeds its share of the memory budget
     KeyMemory,
     /// its address tried too many wrong keys
     Guesses,
@@ -58,14 +58,14 @@ impl From<&Rejection> for RejectionReason {
 }
 
 impl RejectionCounts {
-    /// Counts one.
+    /// Counts a rejection.
     pub(crate) fn count(&self, refused: RejectionReason) {
         if let Some(count) = self.0.get(refused as usize) {
             count.fetch_add(1, Ordering::Relaxed);
         }
     }
 
-    /// All of them, by name; those that have not happened as well.
+    /// All counts by name, zeros included.
     pub(crate) fn counts(&self) -> impl Iterator<Item = (&'static str, u64)> {
         RejectionReason::ALL.into_iter().zip(&self.0).map(|((_, name), count)| (name, count.load(Ordering::Relaxed)))
     }

@@ -7,7 +7,7 @@ use super::sharded_counter::ShardedCounter;
 /// The protocol of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Protocol {
-    /// `/predict` and what is beside it
+    /// `/predict` and the other paths of gpux's own API
     Http,
     /// the Open Inference Protocol on HTTP, `/v2`
     OipHttp,
@@ -18,7 +18,7 @@ pub(crate) enum Protocol {
 impl Protocol {
     pub(crate) const ALL: [Self; 3] = [Self::Http, Self::OipHttp, Self::Grpc];
 
-    /// As the metrics and the log call it.
+    /// Its name in metrics and logs.
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Http => "http",
@@ -28,13 +28,13 @@ impl Protocol {
     }
 }
 
-/// Statuses that are counted each for itself; all others are counted by their hundred.
+/// Statuses with a counter of their own; all others are counted by their hundred.
 const STATUSES: [u16; 24] = [
     100, 200, 204, 300, 304, 400, 401, 403, 404, 405, 406, 408, 413, 414, 415, 421, 429, 431, 499, 500, 501, 503, 504,
     505,
 ];
 
-/// Names of the status codes of gRPC, by their number.
+/// Names of gRPC's status codes, by number.
 const GRPC: [&str; 17] = [
     "OK",
     "CANCELLED",
@@ -55,12 +55,12 @@ const GRPC: [&str; 17] = [
     "UNAUTHENTICATED",
 ];
 
-/// Answers, by protocol and status.
+/// Responses by protocol and status.
 #[derive(Debug, Default)]
 pub(crate) struct ResponseCounts(ShardedCounter<[[AtomicU64; STATUSES.len()]; 3]>);
 
 impl ResponseCounts {
-    /// Counts an answer. Of gRPC, `status` is its own code.
+    /// Counts a response. For gRPC, `status` is the gRPC code.
     pub(crate) fn count(&self, protocol: Protocol, status: u16) {
         let slot = if protocol == Protocol::Grpc {
             usize::from(status).min(GRPC.len() - 1)

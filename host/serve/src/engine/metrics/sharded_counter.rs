@@ -1,15 +1,15 @@
-//! Counters in shards, one for a few threads each, so that cores do not contend for a cache line.
+//! Counters in shards, each for a few threads, so that cores do not contend for a cache line.
 
 use std::cell::Cell;
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::available_parallelism;
 
-/// Parts at most, so that what is counted of a pipeline of three steps takes some 34 KiB on a machine of many cores
-/// (8.5 KiB on one of two).
+/// The most shards. The metrics of a pipeline of three steps then take some 34 KiB on a machine with many cores (8.5
+/// KiB with two).
 const MOST: usize = 16;
 
-/// Twice as many as there are cores, as threads that write at once should not have the same one: a power of two.
+/// The number of shards, a power of two: twice the number of cores, so that concurrent writers rarely share one.
 static PARTS: LazyLock<usize> = LazyLock::new(|| {
     let cores = available_parallelism().map_or(1, usize::from);
     if cores == 1 { 1 } else { (2 * cores).next_power_of_two().min(MOST) }
@@ -19,7 +19,7 @@ static PARTS: LazyLock<usize> = LazyLock::new(|| {
 #[derive(Debug)]
 pub(crate) struct ShardedCounter<T>(Box<[Line<T>]>);
 
-/// A part in lines of the cache of its own: of 64 bytes, which processors fetch in pairs.
+/// A shard in its own cache lines: of 64 bytes, which processors fetch in pairs.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 struct Line<T>(T);
@@ -31,18 +31,18 @@ impl<T: Default> Default for ShardedCounter<T> {
 }
 
 impl<T> ShardedCounter<T> {
-    /// The part of the calling thread.
+    /// The shard of the calling thread.
     pub(crate) fn shard(&self) -> &T {
         &self.0[number() & (self.0.len() - 1)].0
     }
 
-    /// All parts.
+    /// All shards.
     pub(crate) fn shards(&self) -> impl Iterator<Item = &T> {
         self.0.iter().map(|Line(part)| part)
     }
 }
 
-/// The calling thread's number, in the order in which they first asked.
+/// The calling thread's number, in the order of first calls.
 fn number() -> usize {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
     thread_local! {

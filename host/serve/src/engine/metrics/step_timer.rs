@@ -10,13 +10,13 @@ use gpux_core::{Context, Observer, PlannedStep, StepFailure, Value};
 #[derive(Clone, Debug)]
 #[cfg_attr(not(feature = "otlp"), expect(dead_code, reason = "only traces tell them"))]
 pub(crate) struct StepTime {
-    /// its name
+    /// the step's name
     pub(crate) name: String,
-    /// when it ended
+    /// the time at which it ended
     pub(crate) end: Instant,
-    /// how long it took
+    /// its duration
     pub(crate) time: Duration,
-    /// why it failed
+    /// the error, if it failed
     pub(crate) failure: Option<String>,
 }
 
@@ -24,7 +24,7 @@ pub(crate) struct StepTime {
 pub(crate) struct StepTimer<'a> {
     steps: &'a [Arc<StepMetrics>],
     next: usize,
-    /// where they are wanted one by one
+    /// each step by itself, if the request is traced
     pub(crate) traced: Option<Vec<StepTime>>,
 }
 

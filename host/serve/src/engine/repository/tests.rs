@@ -7,14 +7,14 @@ use futures_util::FutureExt as _;
 use super::*;
 use crate::Server;
 
-/// Writes a pipeline that is called so, and has these steps.
+/// Writes a pipeline with this name and these steps.
 fn write(file: &Path, name: &str, steps: &str) {
     let text =
         format!("name: {name}\nversion: 1.0.0\ninputs:\n  x: {{ type: float32, shape: [2] }}\npipeline: [{steps}]\n");
     std::fs::write(file, text).unwrap();
 }
 
-/// A server of the pipelines `one` and `two`, from files of these names.
+/// A server with the pipelines `one` and `two`, in `one.yml` and `two.yml`.
 fn server(folder: &Path) -> Server {
     let sources = ["one", "two"].map(|name| {
         let file = folder.join(format!("{name}.yml"));

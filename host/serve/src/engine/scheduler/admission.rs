@@ -11,42 +11,42 @@ pub(crate) type Job = Box<dyn FnOnce(Result<Arc<dyn WaitObserver>, Rejection>) +
 /// Limits of a lane.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LaneOptions {
-    /// how many requests may run at once
+    /// the most requests that run concurrently
     pub concurrency: usize,
-    /// how many requests may wait
+    /// the most requests that wait
     pub queue: usize,
 }
 
-/// Why a request is rejected.
+/// The reason that a request is rejected.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Rejection {
-    /// too many wait
+    /// the queue is full
     #[error("{waiting} requests wait already; try again in a moment")]
     Full {
-        /// how many
+        /// the number of waiting requests
         waiting: usize,
-        /// when there may be room
+        /// the estimated time until the queue has room
         retry_after: Duration,
     },
     /// it would start too late
     #[error("the request would wait about {wait:?}, which is more than its timeout allows; try again in a moment")]
     Late {
-        /// how long it would wait
+        /// the estimated wait
         wait: Duration,
     },
-    /// its timeout passed before its execution came
+    /// its timeout passed while it was queued
     #[error("the request's timeout passed before it could run")]
     Expired,
-    /// the bodies of other requests take what there is
+    /// the memory budget of bodies is used up
     #[error("the requests that are here already hold as much as is allowed; try again in a moment")]
     Memory,
-    /// the server ends
+    /// the server shuts down
     #[error("the server is about to end")]
     Closing,
 }
 
 impl Rejection {
-    /// When the client may try again; at least a second, which is the finest that HTTP can say.
+    /// When the client may retry: at least a second, the resolution of `Retry-After`, and at most a minute.
     pub fn retry_after(&self) -> Duration {
         let wait = match self {
             Self::Full { retry_after, .. } => *retry_after,

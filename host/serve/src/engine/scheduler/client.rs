@@ -1,16 +1,16 @@
-//! Clients, between which the time of a pipeline is shared.
+//! The clients that share the time of a pipeline.
 
 use std::net::{IpAddr, Ipv6Addr};
 
-/// The sender of requests, as far as it can be told from others.
+/// The sender of requests, as far as it can be identified.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Client {
-    /// one that is known by nothing
+    /// not identified
     #[default]
     Unknown,
-    /// whoever has this key
+    /// the holder of this key
     Key(usize),
-    /// without keys: whoever sends from this address, or from this network (/64) of IPv6
+    /// without keys: an IPv4 address, or a network (/64) of IPv6
     Address(IpAddr),
 }
 

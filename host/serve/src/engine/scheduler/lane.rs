@@ -7,31 +7,31 @@ use super::client::Client;
 use super::queue::{Queue, QueuePosition, Waiting};
 use super::throughput::Throughput;
 
-/// A request that has begun.
+/// A request that was started.
 pub(super) struct Started {
     pub(super) position: QueuePosition,
     pub(super) request: Waiting,
-    /// what its client is charged for it until it is done
+    /// the amount that its client is charged until it completes
     pub(super) cost: Duration,
 }
 
 /// Durations of one request.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Time {
-    /// from its beginning to its end
+    /// from its start to its end
     pub(super) whole: Duration,
-    /// of that, what was worked for it: not while it waited for others
+    /// the time of work on it, without waits for others
     pub(super) at_work: Duration,
 }
 
 pub(super) struct LaneState {
     options: LaneOptions,
     waiting: Queue,
-    /// those that have begun, waiting for others or not
+    /// requests that were started, waiting for others or not
     begun: usize,
-    /// those of them that are at work
+    /// requests of those that are not waiting for others
     at_work: usize,
-    /// time of workers that it has had
+    /// worker time that it has used
     used: Duration,
     throughput: Throughput,
 }
@@ -46,8 +46,8 @@ impl LaneState {
         Load { waiting: self.waiting.len(), running: self.begun }
     }
 
-    /// Refuses a request that has no room, or no time, among those that run before it. Gives the one that is to leave
-    /// the queue for it, where that is full.
+    /// Rejects a request if the queue is full or its deadline is unlikely to be met. If it is to evict another request,
+    /// returns the position of that one.
     pub(super) fn admit(
         &self,
         priority: i32,
@@ -60,7 +60,7 @@ impl LaneState {
         if is_full && victim.is_none() {
             return Err(self.full());
         }
-        // Whoever finds nobody before it may try: what is known of the pace may be out of date.
+        // A request with nobody ahead is admitted: the estimate may be out of date.
         let ahead = self.waiting.ahead(priority, client);
         let left = deadline.map(|deadline| deadline.saturating_duration_since(now));
         match left {
@@ -81,7 +81,7 @@ impl LaneState {
         self.waiting.push(position, request);
     }
 
-    /// Takes a request out of the queue, if it is still there.
+    /// Removes a request from the queue, if it is still there.
     pub(super) fn remove(&mut self, position: QueuePosition) -> Option<Waiting> {
         self.waiting.remove(position)
     }
@@ -102,7 +102,7 @@ impl LaneState {
         self.has_waiting() || self.begun > 0
     }
 
-    /// Whether one more may begin: where a worker is free, or this lane has none.
+    /// Whether another request may start: a worker is free, or none works for this lane.
     pub(super) fn may_start(&self, free: bool) -> bool {
         self.begun < self.options.concurrency && (free || self.at_work == 0)
     }
@@ -123,7 +123,7 @@ impl LaneState {
         self.at_work += 1;
     }
 
-    /// One has ended, whose client was charged `cost`; `time` if it ran.
+    /// Records the end of a request whose client was charged `cost`; `time` if it ran.
     pub(super) fn done(&mut self, position: QueuePosition, cost: Duration, time: Option<Time>, now: Instant) {
         self.begun -= 1;
         self.at_work -= 1;
@@ -135,5 +135,5 @@ impl LaneState {
     }
 }
 
-/// How much of its time a request may be expected to take: the pace is an estimate.
+/// The share of its remaining time that a request may be expected to take: the throughput is an estimate.
 const MARGIN: f32 = 0.9;

@@ -1,9 +1,9 @@
-//! Scheduler: bounded queues before as many threads as there are cores.
+//! Scheduler: bounded queues in front of as many worker threads as there are cores.
 //!
 //! Each pipeline has a lane. The lane that has used the least worker time runs next. A lane that runs nothing may
 //! always run one request, even when all workers are busy: neither a flood nor a slow pipeline starves another. Within
-//! a lane the highest priority comes first, and its clients have equal shares ([`queue`]). A request that is
-//! unlikely to meet its deadline is rejected at admission. Where the queue is full, it may evict a less important one.
+//! a lane the highest priority comes first, and its clients have equal shares ([`queue`]). A request that is unlikely
+//! to meet its deadline is rejected at admission. If the queue is full, a new request may evict another.
 
 mod admission;
 mod client;
@@ -31,7 +31,7 @@ use gpux_core::threads;
 /// Idle time after which a thread beyond the workers ends.
 const IDLE: Duration = Duration::from_secs(5);
 
-/// Threads that run requests.
+/// Runs requests on worker threads.
 #[derive(Clone)]
 pub(crate) struct Scheduler {
     shared: Arc<Shared>,
@@ -39,7 +39,7 @@ pub(crate) struct Scheduler {
 
 struct Shared {
     state: Mutex<State>,
-    /// there may be something to run
+    /// notified when a request can start
     work: Condvar,
 }
 
@@ -47,11 +47,11 @@ struct State {
     lanes: BTreeMap<u64, LaneState>,
     next_lane: u64,
     next_job: u64,
-    /// time that the lane had had which was chosen last
+    /// used time of the lane that was served last
     clock: Duration,
-    /// threads that run plans at once
+    /// threads that run plans concurrently
     workers: usize,
-    /// requests that run, but for those that only wait for others
+    /// running requests, except those that only wait for others
     running: usize,
     idle: usize,
     threads: usize,
@@ -64,7 +64,7 @@ pub(crate) struct Lane {
 }
 
 impl Scheduler {
-    /// A scheduler with this many workers (at least one); threads are made as they are needed.
+    /// A scheduler with this many workers (at least one); threads start on demand.
     pub(crate) fn new(workers: usize) -> Self {
         let state = State {
             lanes: BTreeMap::new(),
@@ -79,7 +79,7 @@ impl Scheduler {
         Self { shared: Arc::new(Shared { state: Mutex::new(state), work: Condvar::new() }) }
     }
 
-    /// Starts all workers, which do not end: from then on there are some, even where no thread can be started any more.
+    /// Starts all workers, which never end: they remain available even if the system later refuses new threads.
     pub(crate) fn start_workers(&self) -> io::Result<()> {
         let mut state = self.shared.lock();
         while state.threads < state.workers {
@@ -100,10 +100,9 @@ impl Scheduler {
 }
 
 impl Lane {
-    /// Queues a request, or refuses it at once. `job` is dropped without running if `cancelled` is
-    /// set, or the deadline passes, before its execution, and hears of it if it loses its place to a request
-    /// that matters more. Among those of a lane, the greatest `priority` comes first, then the client that
-    /// has had the least, then who came first.
+    /// Queues a request, or rejects it at once. `job` is dropped without running if `cancelled` is set or the deadline
+    /// passes before its execution. If another request evicts it, `job` is called with the rejection. Within a lane,
+    /// the greatest `priority` runs first, then the client with the least used time, then the oldest request.
     pub(crate) fn submit(
         &self,
         deadline: Option<Instant>,
@@ -118,7 +117,7 @@ impl Lane {
         let victim = lane.admit(priority, client, deadline, Instant::now())?;
         let rejection = lane.full();
         let evicted = victim.and_then(|victim| lane.remove(victim));
-        // A lane that was empty for long, or is new, has no claim on the time that it did not use.
+        // A new lane, or one that was empty, has no claim on time that it did not use.
         if !lane.has_work() {
             lane.catch_up(*clock);
         }
@@ -132,14 +131,14 @@ impl Lane {
         Ok(position)
     }
 
-    /// Takes a request back that nobody waits for any more: while it waits it would keep others out.
+    /// Removes a request whose client has gone: its place in the queue is for others.
     pub(crate) fn cancel(&self, position: QueuePosition) {
         let waiting = self.shared.lock().lanes.get_mut(&self.id).and_then(|lane| lane.remove(position));
         // Dropping jobs wakes their callers: not under the lock.
         drop(waiting);
     }
 
-    /// Whether such a request would be refused as it comes.
+    /// Fails if such a request would be rejected now.
     pub(crate) fn check(&self, deadline: Option<Instant>, priority: i32, client: Client) -> Result<(), Rejection> {
         let state = self.shared.lock();
         let lane = state.lanes.get(&self.id).ok_or(Rejection::Closing)?;
@@ -166,7 +165,7 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Lets another thread start what can be started.
+    /// Lets another thread start the next request, if one can start.
     fn wake(self: &Arc<Self>, mut state: MutexGuard<'_, State>) {
         if !state.has_next() {
             return;
@@ -204,7 +203,7 @@ impl Shared {
                 }
                 continue;
             };
-            // Another thread may start what this one leaves.
+            // Another thread may start the request after this one.
             self.wake(state);
             let now = Instant::now();
             let late = request.deadline.is_some_and(|deadline| deadline <= now);
@@ -234,7 +233,7 @@ impl State {
         self.candidates().next().is_some()
     }
 
-    /// The next request, of the lane that has had the least time.
+    /// The next request, of the lane that has used the least time.
     fn next(&mut self) -> Option<(u64, Started)> {
         let least = self.candidates().min_by_key(|(_, lane)| lane.used())?;
         let (id, used) = (*least.0, least.1.used());
@@ -252,21 +251,20 @@ impl State {
     }
 }
 
-/// The place of a request that runs. While it waits for others and does nothing itself, another
-/// request may run in its stead.
+/// The worker slot of a running request. While the request waits for others, another request may use the slot.
 pub(crate) struct WorkerSlot {
     shared: Arc<Shared>,
     lane: u64,
     paused: Mutex<Paused>,
 }
 
-/// When a request gave its place away.
+/// The pauses of a request.
 #[derive(Default)]
 struct Paused {
     since: Option<Instant>,
-    /// how long others could run in its stead
+    /// how long the slot was free for others
     away: Duration,
-    /// what others worked for it meanwhile
+    /// the time that others worked for this request meanwhile
     for_it: Duration,
 }
 
@@ -278,7 +276,7 @@ impl Paused {
 }
 
 impl WorkerSlot {
-    /// What was worked for it, of `whole` in all.
+    /// The work done for this request, in its own slot and by others, of `whole` in all.
     fn at_work(&self, whole: Duration) -> Duration {
         let Paused { away, for_it, .. } = &*self.pauses();
         whole.saturating_sub(*away) + *for_it
@@ -302,7 +300,7 @@ impl WaitObserver for WorkerSlot {
 
     fn end(&self, for_it: Duration) {
         self.pauses().end(for_it);
-        // It goes on at once, even if that is one more than there are workers: what is begun should end.
+        // The request resumes at once, even if the workers are then exceeded by one: running requests should finish.
         let mut state = self.shared.lock();
         state.running += 1;
         if let Some(lane) = state.lanes.get_mut(&self.lane) {

@@ -1,7 +1,7 @@
-//! The requests of a lane that wait: by priority, then in fair shares of the clients, then by age.
+//! The waiting requests of a lane: by priority, then in fair shares of the clients, then by age.
 //!
-//! Shares are those of start-time fair queueing: of the clients that wait, the one that has had the least time is
-//! served next, and one that comes or comes back has no claim on time that it did not use.
+//! Shares follow start-time fair queueing: of the waiting clients, the one with the least used time is served next. A
+//! client that arrives or returns has no claim on time that it did not use.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use super::admission::Job;
 use super::client::Client;
 
-/// Clients without requests whose time is remembered; beyond so many, all of those are forgotten.
+/// The most clients without requests whose used time is remembered; beyond that, all of them are forgotten.
 const REMEMBERED: usize = 1024;
 
 /// A request in the queue.
@@ -22,12 +22,12 @@ pub(super) struct Waiting {
     pub(super) cancelled: Arc<AtomicBool>,
 }
 
-/// A request's place in the queue.
+/// A request's position in the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct QueuePosition {
     pub(super) priority: i32,
     pub(super) client: Client,
-    /// the greater, the later it came
+    /// increases with each submission
     pub(super) number: u64,
 }
 
@@ -41,7 +41,7 @@ pub(super) struct Queue {
 #[derive(Default)]
 struct Level {
     clients: BTreeMap<Client, Backlog>,
-    /// time that the client had had which was served last
+    /// used time of the client that was served last
     clock: Duration,
     len: usize,
 }
@@ -49,7 +49,7 @@ struct Level {
 /// The requests of one client.
 struct Backlog {
     waiting: BTreeMap<u64, Waiting>,
-    /// time that it has had
+    /// worker time that the client has used
     used: Duration,
 }
 
@@ -73,7 +73,7 @@ impl Queue {
         self.len += 1;
     }
 
-    /// Takes out the next request, for which its client is charged `cost` until it is known how long it took.
+    /// Removes the next request. Its client is charged `cost` until [`Self::settle`] corrects it.
     pub(super) fn pop(&mut self, cost: Duration) -> Option<(QueuePosition, Waiting)> {
         let (Reverse(priority), level) = self.levels.iter_mut().find(|(_, level)| level.len > 0)?;
         let first = |(client, backlog): (&Client, &Backlog)| {
@@ -89,7 +89,7 @@ impl Queue {
         self.remove(position).map(|request| (position, request))
     }
 
-    /// Takes a request out, if it is still there.
+    /// Removes a request, if it is still queued.
     pub(super) fn remove(&mut self, position: QueuePosition) -> Option<Waiting> {
         let level = self.levels.get_mut(&Reverse(position.priority))?;
         let request = level.clients.get_mut(&position.client)?.waiting.remove(&position.number)?;
@@ -98,7 +98,7 @@ impl Queue {
         Some(request)
     }
 
-    /// A request that was charged `cost` took `time`.
+    /// Replaces the charge `cost` of a request by its actual `time`.
     pub(super) fn settle(&mut self, position: QueuePosition, cost: Duration, time: Duration) {
         let level = self.levels.get_mut(&Reverse(position.priority));
         if let Some(backlog) = level.and_then(|level| level.clients.get_mut(&position.client)) {
@@ -106,8 +106,8 @@ impl Queue {
         }
     }
 
-    /// How many requests run before one more of the client: those of higher priority, its own, and its neighbours'
-    /// as far as their shares go.
+    /// The number of requests that run before a new one of the client: all of higher priority, its own, and those of
+    /// other clients within their shares.
     pub(super) fn ahead(&self, priority: i32, client: Client) -> usize {
         let higher: usize = self.levels.range(..Reverse(priority)).map(|(_, level)| level.len).sum();
         let Some(level) = self.levels.get(&Reverse(priority)) else { return higher };
@@ -116,8 +116,9 @@ impl Queue {
         higher + own + others.map(|(_, backlog)| backlog.waiting.len().min(own + 1)).sum::<usize>()
     }
 
-    /// The request that gives way to one more of the client where there is no room: the latest of the lowest priority,
-    /// or of the same priority if another client has more there; of the client that has the most.
+    /// The request to evict for a new one of the client when the queue is full. It is the latest request of the client
+    /// with the most requests in the lowest priority. `None` unless that priority is lower than the new one, or equal
+    /// while that client has over one request more than `client`.
     pub(super) fn victim(&self, priority: i32, client: Client) -> Option<QueuePosition> {
         let (Reverse(lowest), level) = self.levels.iter().rev().find(|(_, level)| level.len > 0)?;
         let (longest, backlog) = level.clients.iter().max_by_key(|(_, backlog)| backlog.waiting.len())?;
@@ -128,7 +129,7 @@ impl Queue {
 }
 
 impl Level {
-    /// How many requests of the client wait.
+    /// The number of the client's requests that wait.
     fn waits(&self, client: Client) -> usize {
         self.clients.get(&client).map_or(0, |backlog| backlog.waiting.len())
     }
@@ -148,7 +149,7 @@ mod tests {
         Waiting { job: Box::new(|_| {}), deadline: None, cancelled: Arc::default() }
     }
 
-    /// A queue with requests of these clients, by priority, in this order.
+    /// A queue of these requests (priority, client), in this order.
     fn queue(requests: impl IntoIterator<Item = (i32, usize)>) -> Queue {
         let mut queue = Queue::default();
         for (number, (priority, client)) in requests.into_iter().enumerate() {
@@ -177,7 +178,7 @@ mod tests {
     fn shares_time_rather_than_requests() {
         let mut queue = queue((0..1000).map(|number| (0, number % 2)));
         let mut times = HashMap::new();
-        // Requests of client 0 take ten times as long as it is charged for at first.
+        // Requests of client 0 take ten times their initial charge.
         for _ in 0..220 {
             let (position, _) = queue.pop(MILLISECOND).unwrap();
             let time = MILLISECOND * if position.client == Client::Key(0) { 10 } else { 1 };
@@ -206,7 +207,7 @@ mod tests {
         let queue = queue([(1, 1), (0, 1), (0, 1), (0, 1), (0, 2), (-1, 1)]);
         let ahead = |priority, client| queue.ahead(priority, Client::Key(client));
         assert_eq!((ahead(2, 1), ahead(1, 1), ahead(1, 3)), (0, 1, 1));
-        // One of higher priority, then one of each of the others for each of its own.
+        // One of higher priority, then one of each other client for each of its own.
         assert_eq!((ahead(0, 3), ahead(0, 2), ahead(0, 1)), (3, 4, 5));
         assert_eq!((ahead(-1, 3), ahead(-2, 1)), (6, 6));
     }

@@ -9,7 +9,7 @@ use super::*;
 
 const ROOM: LaneOptions = LaneOptions { concurrency: 16, queue: 16 };
 
-/// A job that says its name and then waits for the gate.
+/// A job that sends its name and then waits for the gate.
 fn job(name: &'static str, said: &Sender<&'static str>, gate: &Arc<Barrier>) -> Job {
     let (said, gate) = (said.clone(), gate.clone());
     Box::new(move |_| {
@@ -71,7 +71,7 @@ fn cancelled_request_frees_its_place() {
     lane.cancel(position);
     assert_eq!(lane.load().waiting, 0);
     submit(&lane, quick("second", &said)).unwrap();
-    // What runs, and what is gone, stays so.
+    // `cancel` does not affect running or completed requests.
     lane.cancel(first);
     lane.cancel(position);
     gate.wait();
@@ -140,7 +140,7 @@ fn rejects_requests_that_would_miss_their_deadline() {
     let mut lane = LaneState::new(ROOM);
     let start = Instant::now();
     let waiting = || Waiting { job: Box::new(|_| {}), deadline: None, cancelled: Arc::default() };
-    // Ten requests, one after the other, 100 ms each.
+    // Ten sequential requests, 100 ms each.
     for number in 0..11 {
         lane.push(waiting(), QueuePosition { priority: 0, client: Client::Unknown, number });
     }
@@ -275,7 +275,7 @@ fn used(lane: &Lane) -> Duration {
     lane.shared.lock().lanes[&lane.id].used()
 }
 
-/// A job that says its name in its turn, or as it loses its place.
+/// A job that sends its name and whether it ran or was evicted.
 fn public_message(name: &'static str, said: &Sender<(&'static str, bool)>) -> Job {
     let said = said.clone();
     Box::new(move |slot| said.send((name, slot.is_ok())).unwrap())

@@ -2,22 +2,21 @@
 
 use std::time::{Duration, Instant};
 
-/// Weight of the newest in the averages: about the last twenty count.
+/// Weight of the newest value in the averages: about the last twenty count.
 const NEWEST: f64 = 0.1;
 
-/// Averages that forget.
+/// Exponential moving averages.
 #[derive(Debug, Default)]
 pub(super) struct Throughput {
-    /// seconds that one takes, from its beginning to its end
+    /// seconds from the start to the end of a request
     each: Option<f64>,
-    /// seconds from one end to the next, while there was always something to do: whatever runs side
-    /// by side or together is in it
+    /// seconds from one completion to the next while requests were queued; reflects concurrency and batches
     gap: Option<f64>,
     last: Option<Instant>,
 }
 
 impl Throughput {
-    /// One has ended at `now`, after `time`; `more` are there.
+    /// Records a completion at `now` after `time`; `more` if the lane has further requests.
     pub(super) fn done(&mut self, time: Duration, now: Instant, more: bool) {
         average(&mut self.each, time.as_secs_f64());
         if let Some(last) = self.last {

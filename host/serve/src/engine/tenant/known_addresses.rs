@@ -1,4 +1,4 @@
-//! Addresses that an API key was used from.
+//! The addresses from which an API key was used.
 
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher as _;
@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::engine::scheduler::network;
 
-/// Addresses that used a key, as far as there is room for them.
+/// A hash table of digests of networks (IPv4 address or IPv6 /64). On a collision, the later one replaces the earlier.
 #[derive(Debug)]
 pub(crate) struct KnownAddresses([AtomicU64; 64]);
 
@@ -19,16 +19,16 @@ impl Default for KnownAddresses {
 }
 
 impl KnownAddresses {
-    /// The key was used from there.
+    /// Records that the key was used from this address.
     pub(crate) fn add(&self, from: IpAddr) {
         let (Some(slot), digest) = self.slot(from) else { return };
-        // Written only where it changes: cores that read it share it.
+        // Written only on a change, so that cores that read it can share the cache line.
         if slot.load(Ordering::Relaxed) != digest {
             slot.store(digest, Ordering::Relaxed);
         }
     }
 
-    /// Whether the key was used from there.
+    /// Whether the key was used from this address.
     pub(crate) fn has(&self, from: IpAddr) -> bool {
         let (slot, digest) = self.slot(from);
         slot.is_some_and(|slot| slot.load(Ordering::Relaxed) == digest)

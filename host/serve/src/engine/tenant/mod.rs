@@ -23,12 +23,12 @@ pub(crate) struct Tenant {
     name: String,
     /// `None`: all
     pipelines: Option<BTreeSet<String>>,
-    /// the most urgent that its requests may be
+    /// the highest priority of its requests
     priority: Priority,
-    /// whether it may load and unload pipelines, and see the metrics of all
+    /// whether it may load and unload pipelines and read the metrics of all pipelines
     admin: bool,
     usage: Usage,
-    /// whether the file says something else of its key by now
+    /// whether a reload has changed or removed its key
     revoked: AtomicBool,
 }
 
@@ -39,17 +39,17 @@ pub(crate) struct TenantOptions {
     pub(crate) name: String,
     /// `None`: all
     pub(crate) pipelines: Option<BTreeSet<String>>,
-    /// the most urgent that its requests may be
+    /// the highest priority of its requests
     pub(crate) priority: Priority,
-    /// whether it may load and unload pipelines, and see the metrics of all
+    /// whether it may load and unload pipelines and read the metrics of all pipelines
     pub(crate) admin: bool,
     /// requests per second, and the size of a burst
     pub(crate) rate: Option<(f64, f64)>,
-    /// requests under way at once
+    /// concurrent requests
     pub(crate) concurrency: Option<usize>,
 }
 
-/// Usage of a tenant; survives reloads that leave the limit unchanged.
+/// Usage of a tenant. Each part survives reloads that leave its limit unchanged.
 #[derive(Clone, Debug, Default)]
 struct Usage {
     bucket: Option<Arc<TokenBucket>>,
@@ -63,22 +63,22 @@ struct Usage {
 /// The limit that a request exceeds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum LimitExceeded {
-    /// more requests a second than its key allows
+    /// more requests per second than its key allows; the time until the next token
     Rate(Duration),
-    /// more at once than its key allows
+    /// more concurrent requests than its key allows; the limit
     Concurrency(usize),
-    /// more room for bodies than one key may have
+    /// more memory for bodies than one key may hold
     Memory,
 }
 
-/// Limit of concurrent requests, and the slots that are free.
+/// A limit of concurrent requests, with its free slots.
 #[derive(Clone, Debug)]
 struct ConcurrencyLimit {
     most: usize,
     left: Arc<Semaphore>,
 }
 
-/// A request of a tenant that is under way, for as long as anything works for it.
+/// A tenant's slot for a request, held until the last task of the request ends.
 #[derive(Debug)]
 pub(crate) struct TenantPermit {
     tenant: Arc<Tenant>,
@@ -92,8 +92,7 @@ impl TenantPermit {
     }
 }
 
-/// Where the items of one request have their turns: one that its permit gives, and those that are left of its
-/// tenant's.
+/// The slots in which the items of one request run: the slot of its permit, and the free slots of its tenant.
 #[derive(Clone, Debug)]
 pub(crate) struct ConcurrencySlots {
     own: Arc<Semaphore>,
@@ -101,12 +100,12 @@ pub(crate) struct ConcurrencySlots {
 }
 
 impl ConcurrencySlots {
-    /// The request's own, if it is free: nobody else waits for that.
+    /// The request's own slot, if it is free. No other request waits for it.
     pub(crate) fn own(&self) -> Option<OwnedSemaphorePermit> {
         self.own.clone().try_acquire_owned().ok()
     }
 
-    /// Waits for one, which is free again when what this gives is dropped.
+    /// Waits for a slot, which is free again when the permit is dropped.
     pub(crate) async fn one(&self) -> Result<OwnedSemaphorePermit, AcquireError> {
         tokio::select! {
             biased;
@@ -117,7 +116,7 @@ impl ConcurrencySlots {
 }
 
 impl Tenant {
-    /// A tenant with these rights. What it has used so far is that of `before`, where the limit is the same.
+    /// A tenant with these rights. It takes over the usage of `before` where the limit is the same.
     pub(crate) fn new(options: TenantOptions, before: Option<&Self>) -> Self {
         let TenantOptions { name, pipelines, priority, admin, rate, concurrency } = options;
         let Usage { bucket, at_once, memory, addresses } =
@@ -139,7 +138,7 @@ impl Tenant {
         &self.name
     }
 
-    /// Whether it may load and unload pipelines, and see the metrics of all.
+    /// Whether it may load and unload pipelines and read the metrics of all pipelines.
     pub(crate) const fn is_admin(&self) -> bool {
         self.admin
     }
@@ -149,12 +148,12 @@ impl Tenant {
         self.pipelines.as_ref().is_none_or(|pipelines| pipelines.contains(pipeline))
     }
 
-    /// The priority that it gets when it asks for `asked`.
+    /// The granted priority when a request asks for `asked`.
     pub(crate) fn priority(&self, asked: Priority) -> Priority {
         asked.min(self.priority)
     }
 
-    /// One more request of its, if there is room for it now.
+    /// Starts a request: takes a slot and a token, or fails at once.
     pub(crate) fn begin_request(self: &Arc<Self>) -> Result<TenantPermit, LimitExceeded> {
         let one = |at_once: &ConcurrencyLimit| {
             at_once.left.clone().try_acquire_owned().map_err(|_| LimitExceeded::Concurrency(at_once.most))
@@ -163,22 +162,22 @@ impl Tenant {
         self.take_token().map(|()| permit)
     }
 
-    /// Its key was used from there.
+    /// Records that its key was used from this address.
     pub(crate) fn note_use_from(&self, address: IpAddr) {
         self.usage.addresses.add(address);
     }
 
-    /// Whether its key was used from there, as far as that is remembered.
+    /// Whether its key was used from this address and the address is still remembered.
     pub(crate) fn was_used_from(&self, address: IpAddr) -> bool {
         self.usage.addresses.has(address)
     }
 
-    /// Whether its line in the file has been changed or taken out since.
+    /// Whether a reload has changed or removed its key.
     pub(crate) fn is_revoked(&self) -> bool {
         self.revoked.load(Ordering::Relaxed)
     }
 
-    /// Whether its line in the file has been changed or taken out by now.
+    /// Marks its key as changed or removed by a reload, or as valid again.
     pub(crate) fn set_revoked(&self, revoked: bool) {
         self.revoked.store(revoked, Ordering::Relaxed);
     }
@@ -193,7 +192,7 @@ impl Tenant {
         who(self) == who(other) && limits(self) == limits(other)
     }
 
-    /// Slots for the items of a request that has its permit; `None` where their number is not limited.
+    /// Slots for the items of a request that has its permit; `None` if its concurrency is not limited.
     pub(crate) fn slots(&self) -> Option<ConcurrencySlots> {
         let at_once = self.usage.at_once.as_ref()?;
         Some(ConcurrencySlots { own: Arc::new(Semaphore::new(1)), left: at_once.left.clone() })
@@ -214,7 +213,7 @@ impl Tenant {
         self.usage.memory.get_or_init(|| MemoryBudget::new(limit))
     }
 
-    /// One more item of a request that holds several: its rate counts items.
+    /// Takes a token for a further item of a list or stream: the rate counts items.
     pub(crate) fn take_token(&self) -> Result<(), LimitExceeded> {
         match &self.usage.bucket {
             Some(bucket) => bucket.take(Instant::now()).map_err(LimitExceeded::Rate),

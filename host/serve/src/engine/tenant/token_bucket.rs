@@ -8,17 +8,17 @@ use std::time::{Duration, Instant};
 pub(crate) struct TokenBucket {
     pub(crate) rate: f64,
     pub(crate) burst: f64,
-    /// what is in it, and when that was counted
+    /// the number of tokens, and the time at which it was computed
     level: Mutex<(f64, Option<Instant>)>,
 }
 
 impl TokenBucket {
-    /// A full one.
+    /// A full bucket.
     pub(crate) fn new(rate: f64, burst: f64) -> Self {
         Self { rate, burst, level: Mutex::new((burst, None)) }
     }
 
-    /// Takes one, or says how long until there is one.
+    /// Takes a token; if there is none, fails with the time until the next.
     pub(crate) fn take(&self, now: Instant) -> Result<(), Duration> {
         let mut level = self.level.lock().unwrap_or_else(PoisonError::into_inner);
         let passed = level.1.map_or(0.0, |last| now.saturating_duration_since(last).as_secs_f64());

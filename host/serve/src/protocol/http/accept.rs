@@ -9,10 +9,10 @@ use http::{HeaderMap, HeaderValue};
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Accept(Option<HeaderValue>);
 
-/// How a client likes a media type, best last: by what it says of it, then by where it says that.
+/// A client's preference for a media type, the best last: by quality, then by position in the header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Preference {
-    /// thousandths, above 0
+    /// in thousandths, above 0
     quality: u16,
     place: Reverse<usize>,
 }
@@ -23,8 +23,8 @@ impl Accept {
         Self(joined(headers, &ACCEPT))
     }
 
-    /// How this media type is liked; `None` where it is not accepted. Of what is said of it, the most exact
-    /// holds, whatever else is liked.
+    /// The preference for this media type; `None` if it is not accepted. The most specific range that matches it
+    /// applies.
     pub(crate) fn preference(&self, media_type: &str) -> Option<Preference> {
         let text = self.0.as_ref().and_then(|value| value.to_str().ok()).unwrap_or_default();
         let mut ranges = text.split(',').map(str::trim).filter(|range| !range.is_empty()).peekable();
@@ -49,12 +49,12 @@ fn exactness(range: &str, media_type: &str) -> Option<u8> {
     match range.strip_suffix("/*") {
         Some(kind) if of_type(kind) => Some(1),
         Some("*") => Some(0),
-        // As Java's own client writes it.
+        // Java's own client writes `*`.
         _ => (range == "*").then_some(0),
     }
 }
 
-/// In thousandths. What cannot be read is liked no more than what is not wanted.
+/// The `q` of a range in thousandths. An invalid one counts as 0.
 fn quality(parameters: &str) -> u16 {
     let quality = parameters.split(';').find_map(|parameter| {
         let (name, value) = parameter.split_once('=')?;

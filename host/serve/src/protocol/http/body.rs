@@ -16,21 +16,20 @@ use crate::engine::memory_budget::RequestBudget;
 use crate::{LoadedPipeline, Priority, RequestOptions, ServeError, Server};
 use gpux_core::MemoryPermit;
 
-/// A body of so many bytes, the size of a packet, is not worth the counting.
+/// Bodies up to this size, in bytes (one packet), are not charged to the budget.
 const SMALLEST: usize = 1 << 10;
 
-/// As much as a body is believed to bring before it has come, in bytes: so most are put together without
-/// being moved.
+/// The most bytes that are allocated in advance for a body's declared length, so that most bodies are assembled without
+/// reallocation.
 const EXPECTED: usize = 1 << 20;
 
 /// Bytes read or inflated before the task yields.
 const BREATH: usize = 256 << 10;
 
-/// So many compressed bytes are inflated before others have their turn: nothing may come of them, and that
-/// takes longest.
+/// Compressed bytes that are decompressed before the task yields. Bytes that produce no output take longest.
 pub(crate) const COMPRESSED: usize = 2 << 10;
 
-/// A body with its share.
+/// Bytes with their permit.
 struct BudgetedBytes {
     bytes: Bytes,
     _permit: Option<MemoryPermit>,
@@ -42,8 +41,8 @@ impl AsRef<[u8]> for BudgetedBytes {
     }
 }
 
-/// Reads the body of a request of the pipeline, which has so long, unless there would be no turn for it. Where the
-/// body says how urgent it is, `priority` is the most that it may say.
+/// Reads the body of a request for this pipeline, unless its queue would reject it. `timeout` is the request's; if the
+/// body may state a priority, `priority` is the highest possible one.
 pub(crate) async fn read_for(
     loaded: &LoadedPipeline,
     timeout: Option<Duration>,
@@ -70,17 +69,17 @@ fn said(headers: &HeaderMap) -> Option<usize> {
     headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok())
 }
 
-/// The largest body of a request that asks something of the server itself.
+/// The largest body, in bytes, of a request about the server itself.
 pub(crate) const SMALL: usize = 64 << 10;
 
-/// Reads a body that is to be small.
+/// Reads a small body.
 pub(crate) async fn read_small(headers: &HeaderMap, body: Body, server: &Server) -> Result<Bytes, ServeError> {
     read_within(server.settings().max_body.min(SMALL), said(headers), headers, body, server).await
 }
 
-/// Reads a body. One that says that it is too large is refused before it is read; the bound holds for
-/// what comes of decompressing it, too. It holds what has come of it, whatever it says: who says much and
-/// sends nothing takes nothing from others. That is given back when the last of its bytes is dropped.
+/// Reads a body of at most `most` bytes, also after decompression. A larger declared length is rejected before any byte
+/// is read. Memory is reserved for the received bytes, not for the declared ones: a client that announces a large body
+/// and sends nothing takes no memory from others. The memory is released when the last of the bytes is dropped.
 async fn read_within(
     most: usize,
     said: Option<usize>,
@@ -88,7 +87,7 @@ async fn read_within(
     body: Body,
     server: &Server,
 ) -> Result<Bytes, ServeError> {
-    // Known encodings were removed when the body was decompressed.
+    // Supported encodings were removed when the body was decompressed.
     if let Some(encoding) = joined(headers, &CONTENT_ENCODING) {
         let encoding = encoding.to_str().unwrap_or("unreadable");
         let message = format!("the content encoding `{encoding}` is not read; send gzip, deflate or identity");
@@ -109,7 +108,7 @@ async fn collect(mut body: Body, mut parts: Parts<impl Fn() -> RequestBudget>) -
     Ok(parts.whole())
 }
 
-/// Why a body cannot be read to its end.
+/// The error of a body that cannot be read to its end.
 pub(crate) fn read_error(error: &axum::Error) -> ServeError {
     let mut causes = std::iter::successors(Some(error as &dyn Error), |error| (*error).source());
     // Connection errors are hyper's; decompression errors are not.
@@ -123,9 +122,9 @@ pub(crate) fn read_error(error: &axum::Error) -> ServeError {
     if broke { ServeError::Gone } else { ServeError::Body(error.to_string()) }
 }
 
-/// Parts of a body, within its bounds. One part alone is not copied.
+/// Collects the parts of a body, within its limits. A single part is not copied.
 pub(crate) struct Parts<R> {
-    /// asked for once there is something to hold
+    /// creates the budget once there are bytes to reserve
     budget: R,
     most: usize,
     said: usize,
@@ -137,7 +136,7 @@ pub(crate) struct Parts<R> {
 }
 
 impl<R: Fn() -> RequestBudget> Parts<R> {
-    /// For `most` bytes, of which it is said how many will come.
+    /// Accepts at most `most` bytes, of which the client has announced `said`.
     pub(crate) fn new(budget: R, most: usize, said: usize) -> Result<Self, ServeError> {
         if said > most {
             return Err(ServeError::TooLarge(most));
@@ -153,8 +152,8 @@ impl<R: Fn() -> RequestBudget> Parts<R> {
         self.first.len() + self.all.len()
     }
 
-    /// Adds a part. Now and then others have their turn first: who decompresses always has more, and would
-    /// keep the thread for as long as the body is large.
+    /// Adds a part. Yields to other tasks now and then: decompression always has another part ready, and would occupy
+    /// the thread until the end of a large body.
     pub(crate) async fn push(&mut self, part: Bytes) -> Result<(), ServeError> {
         let length = part.len();
         self.reserve(length)?;
@@ -167,7 +166,7 @@ impl<R: Fn() -> RequestBudget> Parts<R> {
         Ok(())
     }
 
-    /// The same of a part that is somebody else's.
+    /// Adds a copy of a part. Yields as [`Self::push`] does.
     #[cfg(feature = "grpc")]
     pub(crate) async fn copy(&mut self, part: &[u8]) -> Result<(), ServeError> {
         self.reserve(part.len())?;
@@ -176,7 +175,7 @@ impl<R: Fn() -> RequestBudget> Parts<R> {
         Ok(())
     }
 
-    /// Takes the share of so many bytes more.
+    /// Reserves memory for this many more bytes.
     fn reserve(&mut self, more: usize) -> Result<(), ServeError> {
         let length = self.len() + more;
         if length > self.most {
@@ -211,7 +210,7 @@ impl<R: Fn() -> RequestBudget> Parts<R> {
         }
     }
 
-    /// All of them, with what they hold.
+    /// All bytes with their permit.
     pub(crate) fn whole(self) -> Bytes {
         let bytes = if self.all.is_empty() { self.first } else { self.all.freeze() };
         if self.permit.is_none() { bytes } else { Bytes::from_owner(BudgetedBytes { bytes, _permit: self.permit }) }
@@ -282,7 +281,7 @@ mod tests {
             })
             .collect();
         let other = read_parts(&[4000, 4000], &server).await.unwrap();
-        // Not all of it would find room, so none of it is read.
+        // The budget cannot hold the declared length, so the body is not read.
         let refused = read(&headers, Body::from_stream(pending()), &server).await;
         assert!(matches!(refused, Err(ServeError::Overload(Rejection::Memory))), "{refused:?}");
         drop((silent, other));

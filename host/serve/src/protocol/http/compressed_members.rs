@@ -6,7 +6,7 @@ use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncBufRead, AsyncRead, ReadBuf};
 
-/// The most members of one body. Files that can be read from anywhere (BGZF) have one for each 64 KiB.
+/// The most members of one body. BGZF files, which permit random access, have one per 64 KiB.
 pub(crate) const MOST: u32 = 4096;
 
 /// The error for a body with more members.
@@ -14,8 +14,8 @@ pub(crate) fn too_many() -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, format!("it has more than {MOST} compressed members"))
 }
 
-/// Decompresses one member after the other: what follows the first is part of the body, or wrong, and never passed
-/// over in silence.
+/// Decompresses all members in sequence. Data after the first member is part of the body or an error; it is never
+/// ignored.
 pub(crate) struct CompressedMembers<R, D> {
     now: MemberState<R, D>,
     left: u32,
@@ -26,7 +26,7 @@ pub(crate) struct CompressedMembers<R, D> {
 enum MemberState<R, D> {
     Member(D),
     Between(R),
-    /// only while one becomes the other
+    /// a placeholder during the transition from one to the other
     Neither,
 }
 

@@ -1,7 +1,7 @@
-//! Compression of bodies: gzip and deflate, both ways.
+//! Compression of bodies: gzip and deflate, in both directions.
 //!
-//! Layers of a router would box and copy every request and answer, most of which are too small to be compressed:
-//! so each is looked at first, and passes a layer only if that will do something.
+//! Layers of a router would box and copy every request and response, most of which are too small to be compressed. So
+//! each is examined first, and passes a layer only if that will change it.
 
 use std::convert::Infallible;
 use std::future::ready;
@@ -24,7 +24,7 @@ use super::accept::joined;
 use super::compressed_members::CompressedMembers;
 use super::paced_body::PacedBody;
 
-/// Answers smaller than this, in bytes, are sent faster than they are compressed.
+/// Responses smaller than this, in bytes, are sent faster than they are compressed.
 const SMALL: u64 = 1024;
 
 /// The content encodings that a client accepts.
@@ -36,8 +36,8 @@ impl AcceptedEncodings {
         Self(joined(headers, &ACCEPT_ENCODING))
     }
 
-    /// Compresses a result for a client that asks for it by naming one encoding alone, as NVIDIA's do: whatever
-    /// it is. Errors stay readable for clients that ask, but look only at results.
+    /// Compresses a result. If the client names a single encoding, as NVIDIA's clients do, small and binary results are
+    /// compressed, too. Errors are not: some of these clients decompress only results.
     pub(crate) async fn result(self, response: Response) -> Response {
         match self.0 {
             _ if response.status() != StatusCode::OK => response,
@@ -46,9 +46,9 @@ impl AcceptedEncodings {
         }
     }
 
-    /// Compresses an answer for a client that accepts it: small ones stay as they are, and so do pictures and
-    /// streams of events. Most clients list all that they know, unasked: for those, bytes of tensors stay as they
-    /// are too, which take longer to compress than to send, and become hardly smaller.
+    /// Compresses a response if the client accepts that, except small ones, images and event streams. Most clients list
+    /// all encodings by default; for those, raw tensors stay uncompressed, too: they take longer to compress than to
+    /// send, and hardly shrink.
     pub(crate) async fn large(self, response: Response) -> Response {
         let small = response.body().size_hint().exact().is_some_and(|size| size < SMALL);
         match self.0 {
@@ -69,11 +69,11 @@ fn is_binary(response: &Response) -> bool {
     media_type.is_some_and(|name| name == "application/octet-stream" || name == "application/x-npy")
 }
 
-/// How large an answer is that is compressed as it is sent, in bytes: until the end of it, all of it is held.
+/// The size of a response before compression, in bytes. All of it is held until the response is sent.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Uncompressed(pub(crate) u64);
 
-/// Boxed, as a future that few answers need should not make those of all others large.
+/// Compresses a response. Boxed: few responses need this future, and it would enlarge the futures of all others.
 fn compressed(accepted: HeaderValue, mut response: Response) -> BoxFuture<'static, Response> {
     if let Some(size) = response.body().size_hint().exact() {
         response.extensions_mut().insert(Uncompressed(size));
@@ -93,7 +93,7 @@ pub(crate) fn is_encoded(headers: &HeaderMap) -> bool {
     headers.contains_key(CONTENT_ENCODING)
 }
 
-/// Decompresses a request's body as it is read. Another encoding, or several, are left for the handler to refuse.
+/// Decompresses a request's body as it is read. Other encodings, or several, are left for the handler to reject.
 pub(crate) fn decompressed(request: Request<Body>) -> Request<Body> {
     let (mut head, body) = request.into_parts();
     let encoding = joined(&head.headers, &CONTENT_ENCODING).map(|encoding| encoding.as_bytes().to_ascii_lowercase());
@@ -134,7 +134,7 @@ mod tests {
     use crate::protocol::http::body::COMPRESSED;
     use crate::protocol::http::compressed_members;
 
-    /// How an answer of this type and size goes to who accepts this.
+    /// The `Content-Encoding` of a response of this type and size, for a client with this `Accept-Encoding`.
     async fn sent(accepted: &'static str, media_type: &'static str, size: usize, result: bool) -> Option<HeaderValue> {
         let headers = HeaderMap::from_iter([(ACCEPT_ENCODING, HeaderValue::from_static(accepted))]);
         let response = crate::protocol::http::response::bytes(HeaderValue::from_static(media_type), vec![b'7'; size]);
@@ -219,7 +219,7 @@ mod tests {
 
     #[tokio::test]
     async fn yields_while_decompressing_empty_output() {
-        // Blocks that are empty, and the last of them.
+        // Empty blocks, and the final block.
         let blocks = [[0, 0, 0, 0xff, 0xff].repeat(200_000), vec![1, 0, 0, 0xff, 0xff]].concat();
         let gzip = [&[0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 0xff][..], &blocks, &[0; 8]].concat();
         let sent = gzip.len();

@@ -1,4 +1,4 @@
-//! HTTP as every protocol uses it: request bodies within their limits, content negotiation, compression, responses.
+//! HTTP code that every protocol uses: request bodies and their limits, content negotiation, compression, responses.
 
 pub(crate) mod accept;
 pub(crate) mod body;

@@ -1,4 +1,4 @@
-//! Splits compressed bodies into small parts. Decompression may produce nothing for long; the task yields between
+//! Splits compressed bodies into small parts. Decompression may produce no output for long; the task yields between
 //! parts.
 
 use std::pin::Pin;
@@ -13,7 +13,7 @@ use super::body::COMPRESSED;
 /// A body in small parts that yields to other tasks after each.
 pub(crate) struct PacedBody {
     body: Body,
-    /// what has come, and was not asked for yet
+    /// received bytes that are not yet consumed
     come: Bytes,
     /// bytes since the task last yielded
     since: usize,

@@ -1,4 +1,4 @@
-//! The name in a path.
+//! Extracts the name in a path.
 
 use axum::extract::{FromRequestParts, Path};
 use axum::response::Response;
@@ -7,7 +7,7 @@ use http::request::Parts;
 use super::response;
 use crate::ServeError;
 
-/// The only part of a path that is not fixed. One that is no text is an error like others.
+/// The only variable segment of a path. A segment that is not UTF-8 is rejected in the server's error format.
 pub(crate) struct PathName(pub(crate) String);
 
 impl<S: Send + Sync> FromRequestParts<S> for PathName {

@@ -12,29 +12,29 @@ use crate::engine::request_context::RequestContext;
 /// The media type of JSON.
 pub(crate) const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
-/// The media type of bytes that say nothing of themselves.
+/// The media type of arbitrary bytes.
 pub(crate) const BYTES: HeaderValue = HeaderValue::from_static("application/octet-stream");
 
-/// Bytes of this media type.
+/// A response of bytes with this media type.
 pub(crate) fn bytes(media_type: HeaderValue, bytes: impl Into<Body>) -> Response {
     let mut response = Response::new(bytes.into());
     response.headers_mut().insert(CONTENT_TYPE, media_type);
     response
 }
 
-/// A JSON document.
+/// A response of JSON.
 pub(crate) fn json(json: &Json) -> Response {
     bytes(JSON, json.to_string())
 }
 
-/// A JSON document under another status than 200.
+/// A response of JSON with this status.
 pub(crate) fn json_with(status: StatusCode, document: &Json) -> Response {
     let mut response = json(document);
     *response.status_mut() = status;
     response
 }
 
-/// `{error, message, details}` under the status that fits.
+/// `{error, message, details}` with the status of the error.
 pub(crate) fn error(error: &ServeError) -> Response {
     let mut document = error.to_json();
     if let Some(context) = RequestContext::current() {

@@ -7,7 +7,7 @@ use gpux::{Fault, GpuxError};
 use gpux_core::StepFailure;
 
 impl ServeError {
-    /// The status of HTTP that says it.
+    /// The HTTP status of the error.
     pub fn status(&self) -> StatusCode {
         match self {
             Self::Gpux(GpuxError::Step(error)) if error.failure == StepFailure::Timeout => StatusCode::GATEWAY_TIMEOUT,
@@ -23,7 +23,7 @@ impl ServeError {
             Self::TooLarge(_) | Self::NeverFits { .. } => StatusCode::PAYLOAD_TOO_LARGE,
             Self::SlowBody(_) => StatusCode::REQUEST_TIMEOUT,
             Self::Body(_) | Self::ResponseNeverFits { .. } => StatusCode::BAD_REQUEST,
-            // Nobody reads it, but those who count: nginx's number.
+            // The client has gone; only metrics and logs see nginx's code.
             Self::Gone => StatusCode::from_u16(499).unwrap_or(StatusCode::BAD_REQUEST),
             Self::MediaType(_) => StatusCode::UNSUPPORTED_MEDIA_TYPE,
             Self::NotAcceptable(_) => StatusCode::NOT_ACCEPTABLE,
@@ -36,7 +36,7 @@ impl ServeError {
     }
 }
 
-/// The status of gRPC that says what one of HTTP does (gRPC's own table, and 413, 429, 499, 504).
+/// The gRPC code of an HTTP status (gRPC's own table, plus 413, 429, 499, 504).
 pub(crate) fn grpc_code(status: StatusCode) -> u16 {
     match status.as_u16() {
         200..=299 => 0,

@@ -11,7 +11,7 @@ use crate::engine::metrics::histogram::Snapshot;
 use crate::{LoadedPipeline, Server};
 use gpux_inference::ProviderManager;
 
-/// Everything, as an object.
+/// All metrics as an object.
 pub(crate) fn to_json(server: &Server) -> Json {
     let loaded: Vec<_> = server.repository().slots().iter().filter_map(|slot| slot.loaded()).collect();
     let models = || loaded.iter().flat_map(|loaded| loaded.pipeline().models());
@@ -66,7 +66,7 @@ fn reloads(metrics: &PipelineMetrics) -> Json {
     })
 }
 
-/// Count, mean, and the bounds below which half and nearly all were, in milliseconds.
+/// The count, the mean, the bounds of the median and of the 99th percentile, in milliseconds.
 fn times(snapshot: &Snapshot) -> Json {
     let millis = |seconds: f64| seconds * 1e3;
     json!({

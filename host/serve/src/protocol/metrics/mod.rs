@@ -18,7 +18,7 @@ use crate::protocol::metrics::json::to_json;
 use crate::protocol::metrics::prometheus::{MetricsFormat, to_text};
 use crate::{ServeError, Server};
 
-/// JSON, unless a text of Prometheus' is accepted.
+/// All metrics as JSON, unless the client prefers a Prometheus text format.
 pub(crate) async fn metrics(State(server): State<Arc<Server>>, headers: HeaderMap) -> Response {
     let asked = server.clone();
     let made = server.scrapes().run(move || {
@@ -31,8 +31,8 @@ pub(crate) async fn metrics(State(server): State<Arc<Server>>, headers: HeaderMa
     made.await.unwrap_or_else(|error| response::error(&error))
 }
 
-/// The text that is liked best; JSON where that is liked as much, as by who takes anything. A scraper that names
-/// a text takes it before others of the same type.
+/// The text format that the client prefers; `None` for JSON, which also wins ties, as with `*/*`. A scraper that names
+/// a text format prefers it to others of the same type.
 fn wanted(headers: &HeaderMap) -> Option<MetricsFormat> {
     let accept = Accept::from_headers(headers);
     let json = accept.preference("application/json");
@@ -54,7 +54,7 @@ mod tests {
     #[test]
     fn scrapers_get_text_and_others_json() {
         let wanted = |accept: &'static str| wanted(&HeaderMap::from_iter([(ACCEPT, HeaderValue::from_static(accept))]));
-        // What Prometheus 2 and 3 send.
+        // The headers of Prometheus 2 and 3.
         let two = "application/openmetrics-text;version=1.0.0;q=0.5,application/openmetrics-text;version=0.0.1;q=0.4,\
                    text/plain;version=0.0.4;q=0.3,*/*;q=0.2";
         let three = "application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited;q=0.6,\

@@ -11,18 +11,18 @@ pub(crate) fn resident() -> Option<u64> {
 
 /// Open file descriptors.
 pub(crate) fn open_files() -> Option<u64> {
-    // The folder itself is open while it is read.
+    // The listing itself holds one descriptor open.
     Some((std::fs::read_dir("/proc/self/fd").ok()?.count() as u64).saturating_sub(1))
 }
 
-/// Time of processors, in the program and for it.
+/// CPU time of the process, in user and kernel mode.
 #[cfg(unix)]
 pub(crate) fn processor_time() -> Option<Duration> {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
     Some(Duration::new(u64::try_from(time.tv_sec).ok()?, u32::try_from(time.tv_nsec).ok()?))
 }
 
-/// Time of processors, in the program and for it.
+/// CPU time of the process: not available here.
 #[cfg(not(unix))]
 pub(crate) fn processor_time() -> Option<Duration> {
     None

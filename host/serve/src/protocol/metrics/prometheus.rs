@@ -17,7 +17,7 @@ use crate::engine::metrics::histogram::Snapshot;
 use crate::engine::metrics::{Metrics, PipelineMetrics};
 use crate::{LoadedPipeline, PipelineState, Server};
 
-/// The two texts that are read.
+/// The two text formats.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum MetricsFormat {
     /// `application/openmetrics-text`, version 1.0.0
@@ -27,7 +27,7 @@ pub(crate) enum MetricsFormat {
 }
 
 impl MetricsFormat {
-    /// As a client asks for it.
+    /// The media type in `Accept`.
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::OpenMetrics => "application/openmetrics-text",
@@ -35,7 +35,7 @@ impl MetricsFormat {
         }
     }
 
-    /// As the head of the answer says it.
+    /// The value of `Content-Type`.
     pub(crate) const fn media_type(self) -> &'static str {
         match self {
             Self::OpenMetrics => "application/openmetrics-text; version=1.0.0; charset=utf-8",
@@ -44,7 +44,7 @@ impl MetricsFormat {
     }
 }
 
-/// Everything, as text.
+/// All metrics as text.
 pub(crate) fn to_text(server: &Arc<Server>, exposition: MetricsFormat) -> Result<String, Error> {
     let mut registry = Registry::default();
     registry.register_collector(Box::new(Reading(Arc::downgrade(server))));
@@ -56,7 +56,8 @@ pub(crate) fn to_text(server: &Arc<Server>, exposition: MetricsFormat) -> Result
     })
 }
 
-/// OpenMetrics names a counter without the `_total` of its samples, ends with a mark, and knows units.
+/// Converts OpenMetrics to Prometheus text: OpenMetrics names a counter family without `_total`, ends with `# EOF`, and
+/// has units.
 fn to_prometheus_text(written: &str) -> String {
     let mut to_prometheus_text = String::with_capacity(written.len());
     let mut counters = BTreeSet::new();
@@ -70,7 +71,7 @@ fn to_prometheus_text(written: &str) -> String {
         match described {
             Some((start, rest)) => {
                 let (name, rest) = rest.split_once(' ').unwrap_or((rest, ""));
-                // Here, a counter may have any name.
+                // In this format, a counter may have any name.
                 let rest = if *start == "# TYPE " && rest == "unknown" { "counter" } else { rest };
                 let total = if counters.contains(name) { "_total" } else { "" };
                 to_prometheus_text.push_str(&format!("{start}{name}{total} {rest}\n"));
@@ -85,7 +86,7 @@ fn to_prometheus_text(written: &str) -> String {
     to_prometheus_text
 }
 
-/// One reading of all metrics.
+/// Collects all metrics of a server.
 struct Reading(Weak<Server>);
 
 impl std::fmt::Debug for Reading {

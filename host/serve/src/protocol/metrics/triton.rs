@@ -1,5 +1,4 @@
-//! The metrics under the names that NVIDIA Triton gives them, for dashboards and autoscalers that
-//! are there already: `--triton-metrics`.
+//! The metrics under NVIDIA Triton's names, for existing dashboards and autoscalers: `--triton-metrics`.
 
 use std::fmt::Error;
 use std::sync::Arc;
@@ -8,8 +7,8 @@ use super::writer::Writer;
 use crate::LoadedPipeline;
 use crate::engine::metrics::Inferences;
 
-/// Each pipeline is a model of Triton's, whose compute is the run of its steps. The numbers are those
-/// of `/v2/models/stats`.
+/// Each pipeline is one model of Triton's, whose compute time is the run of its steps. The numbers are those of
+/// `/v2/models/stats`.
 pub(crate) fn write(out: &mut Writer<'_, '_>, loaded: &[Arc<LoadedPipeline>]) -> Result<(), Error> {
     let versions: Vec<_> = loaded.iter().map(|loaded| loaded.version_number()).collect();
     let labels = || loaded.iter().zip(&versions).map(|(loaded, version)| labels(loaded, version));

@@ -26,7 +26,7 @@ impl<'a, 'b> Writer<'a, 'b> {
         self.0.encode_descriptor(name, help, unit, kind)
     }
 
-    /// Numbers that only grow.
+    /// Writes a family of counters.
     pub(crate) fn counters<'l>(
         &mut self,
         name: &str,
@@ -44,7 +44,7 @@ impl<'a, 'b> Writer<'a, 'b> {
         Ok(())
     }
 
-    /// Numbers that only grow, under names that OpenMetrics does not know counters by: of their samples, too.
+    /// Writes counters whose names lack the suffix `_total`, which OpenMetrics requires of counters: as type `unknown`.
     pub(crate) fn counters_as_named<'l>(
         &mut self,
         name: &str,
@@ -58,7 +58,7 @@ impl<'a, 'b> Writer<'a, 'b> {
         Ok(())
     }
 
-    /// Numbers that go up and down.
+    /// Writes a family of gauges.
     pub(crate) fn gauges<'l, N: EncodeGaugeValue>(
         &mut self,
         name: &str,

@@ -1,4 +1,4 @@
-//! The extension `classification`: the best classes of an output, instead of its numbers.
+//! The extension `classification`: the best classes of an output instead of its numbers.
 
 use std::cmp::Ordering;
 
@@ -14,7 +14,7 @@ fn wrong(output: &PlanOutput, why: &str) -> ServeError {
     ServeError::invalid(format!("the output `{}` cannot be classified: {why}", output.name))
 }
 
-/// Refuses what is known to have no classes before there is a value.
+/// Rejects an output whose kind has no classes, before it has a value.
 pub(super) fn check(output: &PlanOutput) -> Result<(), ServeError> {
     why_not(&output.kind).map_or(Ok(()), |why| Err(wrong(output, why)))
 }
@@ -36,8 +36,7 @@ pub(super) fn best(pipeline: &Pipeline, output: &PlanOutput, value: &Value, coun
     classes.map(Value::from).map_err(|why| wrong(output, &why))
 }
 
-/// The classes of one row where there is never another: Triton gives an axis of rows only where each request
-/// decides how many there are.
+/// Removes leading axes of rows that are fixed at 1: Triton has an axis of rows only if their number is dynamic.
 fn without_ones(classes: Tensor, kind: &Kind) -> Result<Tensor, String> {
     let declared = if let Kind::Tensor(kind) = kind { kind.shape.as_deref() } else { None };
     let (_, rows) = declared.and_then(|shape| shape.split_last()).unwrap_or((&Dim::Dynamic, &[]));
@@ -55,7 +54,7 @@ fn best_of(tensor: &Tensor, labels: &[String], count: usize) -> Result<Tensor, S
     let Some((classes, outer)) = tensor.shape().split_last() else { return Err(NO_AXES.to_owned()) };
     let count = count.min(*classes);
     let rows = Rows { classes: *classes, count, labels };
-    // Whole numbers are compared and written as they are: a float has not all digits of 64 bits.
+    // Integers are compared and printed as they are: a float cannot hold all digits of 64 bits.
     macro_rules! whole {
         ($data:expr) => {
             rows.best($data, Ord::cmp, ToString::to_string)
@@ -87,7 +86,7 @@ fn best_of(tensor: &Tensor, labels: &[String], count: usize) -> Result<Tensor, S
 /// Rows of class scores in a tensor.
 struct Rows<'a> {
     classes: usize,
-    /// how many of them are wanted of each row
+    /// the number of best classes per row
     count: usize,
     labels: &'a [String],
 }

@@ -1,4 +1,4 @@
-//! The configuration of a model, in the form of Triton's, which `perf_analyzer` and others read.
+//! The configuration of a model in Triton's form, which `perf_analyzer` and other tools read.
 
 use schemars::JsonSchema;
 use serde::Serialize;

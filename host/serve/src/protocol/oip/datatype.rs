@@ -1,11 +1,11 @@
-//! The protocol's datatypes, beside gpux's element types.
+//! The protocol's datatypes and gpux's element types.
 
 use schemars::{Schema, SchemaGenerator, json_schema};
 use serde::Serializer;
 
 use gpux_core::ElementType;
 
-/// (element type, datatype, name in a model's configuration, number there)
+/// (element type, datatype, name in a model's configuration, number in a model's configuration)
 const TABLE: [(ElementType, &str, &str, i32); 14] = [
     (ElementType::Bool, "BOOL", "TYPE_BOOL", 1),
     (ElementType::Uint8, "UINT8", "TYPE_UINT8", 2),
@@ -43,7 +43,7 @@ pub(super) fn config_number(element: ElementType) -> i32 {
     row(element).3
 }
 
-/// The element type of a datatype; an error lists what there is.
+/// The element type of a datatype; the error lists all datatypes.
 pub(super) fn parse(name: &str) -> Result<ElementType, String> {
     TABLE.into_iter().find(|row| row.1 == name).map(|row| row.0).ok_or_else(|| {
         let known = names().join(", ");
@@ -51,12 +51,12 @@ pub(super) fn parse(name: &str) -> Result<ElementType, String> {
     })
 }
 
-/// Whether elements of it may stand in JSON, or in the typed contents of gRPC.
+/// Whether JSON and gRPC's typed contents can hold elements of this type.
 pub(crate) const fn is_written_out(element: ElementType) -> bool {
     !matches!(element, ElementType::Float16 | ElementType::Bfloat16)
 }
 
-/// Writes the datatype where there is an element type.
+/// Serializes an element type as its datatype.
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
 pub(super) fn write<S: Serializer>(element: &ElementType, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_str(name(*element))
@@ -67,7 +67,7 @@ pub(crate) fn names() -> [&'static str; TABLE.len()] {
     TABLE.map(|row| row.1)
 }
 
-/// Any of them.
+/// The schema of a datatype.
 pub(super) fn schema(_: &mut SchemaGenerator) -> Schema {
     json_schema!({ "enum": names() })
 }

@@ -10,7 +10,7 @@ use serde_json::json;
 use crate::ServeError;
 use crate::protocol::http::response;
 
-/// The status of REST. A deadline that passed is 503 here, as in Triton: the client may try again.
+/// The REST status. A deadline that has passed is 503 here, as in Triton: the client may retry.
 pub(super) fn status_code(error: &ServeError) -> StatusCode {
     match error.status() {
         StatusCode::GATEWAY_TIMEOUT => StatusCode::SERVICE_UNAVAILABLE,
@@ -18,18 +18,18 @@ pub(super) fn status_code(error: &ServeError) -> StatusCode {
     }
 }
 
-/// When the client may try again, in whole seconds.
+/// When the client may retry.
 pub(super) fn retry_after(error: &ServeError) -> Option<Duration> {
     let unavailable = status_code(error) == StatusCode::SERVICE_UNAVAILABLE;
     error.retry_after().or_else(|| unavailable.then_some(Duration::from_secs(1)))
 }
 
-/// `{"error": …}` under this status: every answer of REST that is not 200 is of this form.
+/// `{"error": …}` with this status: the form of every REST response that is not 200.
 pub(super) fn with_message(status: StatusCode, message: &str) -> Response {
     response::json_with(status, &json!({ "error": message }))
 }
 
-/// The answer of REST.
+/// The REST response of an error.
 pub(super) fn response(error: &ServeError) -> Response {
     let mut response = with_message(status_code(error), &error.public_message());
     if let Some(after) = retry_after(error) {

@@ -7,24 +7,24 @@ use super::tensors::{InputTensor, OutputTensor};
 use crate::{Execution, ServeError};
 use gpux_core::{ElementType, MAX_STRINGS, Outputs, Plan, PlanOutput, Request, ValidationError, Value, element_count};
 
-/// A request, read.
+/// A parsed request.
 #[derive(Debug)]
 pub(super) struct InferRequest {
-    /// what the client calls it; given back with the result
+    /// the client's id, returned with the result
     pub(super) id: String,
     pub(super) parameters: Parameters,
     pub(super) inputs: Vec<InputTensor>,
-    /// the outputs to give; all of them if there are none
+    /// the outputs to return; all if empty
     pub(super) outputs: Vec<RequestedOutput>,
 }
 
-/// An output that a client asks for.
+/// An output that a client requests.
 #[derive(Debug, Default)]
 pub(super) struct RequestedOutput {
     pub(super) name: String,
-    /// whether its bytes are to come raw; as for the request where nothing is said
+    /// whether it is returned raw; `None`: as the request says
     pub(super) binary: Option<bool>,
-    /// how many of the best classes are wanted instead of the numbers
+    /// the number of best classes to return instead of the numbers
     pub(super) classification: Option<usize>,
 }
 
@@ -37,7 +37,7 @@ impl RequestedOutput {
     }
 }
 
-/// An output with how it is to be written.
+/// An output with its requested form.
 #[derive(Debug)]
 pub(super) struct SelectedOutput {
     pub(super) tensor: OutputTensor,
@@ -96,7 +96,7 @@ fn values(plan: &Plan, inputs: Vec<InputTensor>) -> Result<Request, ValidationEr
     inputs.into_iter().map(value).collect()
 }
 
-/// The outputs in the order they were asked for.
+/// The outputs in the requested order.
 fn chosen(
     execution: &Execution,
     mut given: Outputs,
@@ -108,7 +108,7 @@ fn chosen(
     }
     let mut outputs = Vec::with_capacity(asked.len());
     for asked in asked {
-        // An optional output may not be there; what is asked for twice is given once.
+        // An optional output may be missing; an output that is requested twice is returned once.
         let Some(index) = given.iter().position(|(name, _)| *name == asked.name) else { continue };
         let (name, value) = given.swap_remove(index);
         let value = match asked.classification {

@@ -4,21 +4,21 @@ use std::sync::Arc;
 
 use crate::{LoadedPipeline, ServeError, Server};
 
-/// A pipeline under the version that it was asked for.
+/// A pipeline with its requested version.
 #[derive(Clone)]
 pub(super) struct Model {
     pub(super) loaded: Arc<LoadedPipeline>,
-    /// as the client calls it; its number where the client does not say
+    /// the version in the request; the pipeline's version number if there is none
     pub(super) version: String,
 }
 
-/// Finds a pipeline. An empty version is the one there is.
+/// Finds a pipeline. An empty version means the loaded one.
 pub(super) fn model(server: &Server, name: &str, version: &str) -> Result<Model, ServeError> {
     found(server, name)?.under(version).map_err(ServeError::NotFound)
 }
 
-/// The same for a message of gRPC, whose versions are text: one that is no number, nor the pipeline's own,
-/// is a wrong argument. In a path of REST it is a path that there is not.
+/// Finds a pipeline for a gRPC message. A version that is neither a number nor the pipeline's own is an invalid
+/// argument; over REST it is part of the path, and not found.
 #[cfg(feature = "grpc")]
 pub(super) fn of_message(server: &Server, name: &str, version: &str) -> Result<Model, ServeError> {
     found(server, name)?.under(version).map_err(|unknown| {
@@ -30,7 +30,7 @@ pub(super) fn of_message(server: &Server, name: &str, version: &str) -> Result<M
     })
 }
 
-/// The pipeline of this name under its number.
+/// The pipeline of this name with its version number.
 fn found(server: &Server, name: &str) -> Result<Model, ServeError> {
     let repository = server.repository();
     if !repository.is_ready() {
@@ -41,13 +41,13 @@ fn found(server: &Server, name: &str) -> Result<Model, ServeError> {
 }
 
 impl Model {
-    /// Every pipeline that is loaded and may be known, under its number.
+    /// Every loaded pipeline that the request may use, with its version number.
     pub(super) fn all(server: &Server) -> Vec<Self> {
         let loaded = server.repository().visible().into_iter().filter_map(|slot| slot.loaded());
         loaded.map(|loaded| Self { version: loaded.version_number(), loaded }).collect()
     }
 
-    /// The same as the client calls its version; the error says which one there is.
+    /// The pipeline under this version; the error names the loaded one.
     fn under(self, version: &str) -> Result<Self, String> {
         if version.is_empty() || version == self.version {
             return Ok(self);

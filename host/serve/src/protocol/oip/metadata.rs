@@ -16,7 +16,7 @@ pub(super) const SERVER_NAME: &str = "gpux";
 /// The server's version.
 pub(super) const SERVER_VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// The extensions of the protocol that are answered.
+/// The supported extensions of the protocol.
 pub(super) const EXTENSIONS: [&str; 8] = [
     "binary_tensor_data",
     "classification",
@@ -61,7 +61,7 @@ pub(crate) struct ModelMetadata {
     outputs: Vec<TensorMetadata>,
 }
 
-/// The inputs of a pipeline. Images, sounds, texts and JSON are one element of BYTES.
+/// The inputs of a pipeline. Images, audio, texts and JSON are one element of BYTES.
 pub(super) fn inputs(model: &Model) -> Vec<TensorMetadata> {
     let inputs = model.loaded.plan().inputs().iter();
     inputs
@@ -86,7 +86,7 @@ fn described(name: &str, kind: &Kind) -> TensorMetadata {
     TensorMetadata { name: name.to_owned(), element, shape, optional: false }
 }
 
-/// The protocol names one datatype for each tensor; where several are taken, the most usual.
+/// The datatype of a tensor. The protocol has only one per tensor; if several are accepted, the most usual is named.
 fn likely(kind: &TensorKind) -> ElementType {
     let usual = [ElementType::Float32, ElementType::Int64, ElementType::Uint8];
     let only = kind.element().or_else(|| usual.into_iter().find(|element| kind.elements.contains(*element)));
@@ -98,7 +98,7 @@ fn shape(kind: &TensorKind) -> Vec<i64> {
     kind.shape.as_ref().map_or_else(|| vec![-1], |shape| shape.iter().map(size).collect())
 }
 
-/// The versions by which a pipeline can be asked for, its number first.
+/// The versions of a pipeline that requests may name.
 pub(super) fn versions(model: &Model) -> Vec<String> {
     vec![model.loaded.version_number()]
 }

@@ -1,8 +1,7 @@
 //! The Open Inference Protocol, version 2: REST under `/v2`, gRPC on the same port.
 //!
-//! A request of either becomes an [`infer::InferRequest`], while the pipeline executes it; `tensors` is the
-//! one place where what a client says about a tensor is held against its bytes. What comes of it
-//! is written in the way that it was asked for.
+//! Requests of both become an [`infer::InferRequest`] while the pipeline executes. `tensors` alone checks a tensor's
+//! description against its bytes. Results are encoded in the form that the request asks for.
 
 mod classification;
 mod config;

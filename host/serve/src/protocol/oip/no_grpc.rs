@@ -1,4 +1,4 @@
-//! In the place of `grpc`, where gpux is built without the feature `grpc`: no call exists.
+//! Replaces `grpc` in builds without the feature `grpc`: no call exists.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ pub(super) fn router(_server: &Arc<Server>) -> Router {
     Router::new()
 }
 
-/// Answers any call.
+/// The response to every call.
 pub(crate) fn no_such_call(_path: &str) -> Response {
     response::error(&ServeError::NotFound("this gpux was built without gRPC".to_owned()))
 }

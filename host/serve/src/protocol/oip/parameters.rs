@@ -7,19 +7,19 @@ use serde_json::{Map, Value as Json};
 
 use crate::{Priority, RequestOptions, ServeError};
 
-/// Parameters by name. Those of gRPC are turned into JSON as well: both know the same few types.
+/// Parameters by name. gRPC parameters are converted to JSON, which has the same types.
 pub(super) type Parameters = Map<String, Json>;
 
-/// Parameters, tensors or outputs of one request: more than any pipeline has a use for.
+/// The most parameters, tensors or outputs of one request: more than any pipeline needs.
 pub(super) const MAX_PARTS: usize = 4096;
 
-/// The longest name, version, id or datatype, in bytes: they are quoted in errors and given back.
+/// The longest name, version, id or datatype, in bytes: they are quoted in errors and returned.
 pub(super) const MAX_NAME: usize = 4 << 10;
 
 /// The longest text of a parameter, in bytes.
 pub(super) const MAX_TEXT: usize = 64 << 10;
 
-/// The error for a longer one.
+/// The error for a longer text.
 pub(super) fn too_long(most: usize) -> String {
     match most {
         MAX_TEXT => format!("the text of a parameter has at most {MAX_TEXT} bytes"),
@@ -58,12 +58,12 @@ enum Count {
     Digits(#[schemars(regex(pattern = "^[0-9]+$"))] String),
 }
 
-/// A parameter that is true or false.
+/// A boolean parameter.
 pub(super) fn flag(parameters: &Parameters, name: &str) -> Result<Option<bool>, ServeError> {
     known(parameters, name, "true or false", Json::as_bool)
 }
 
-/// A parameter that counts something.
+/// A parameter that is a count.
 pub(super) fn count(parameters: &Parameters, name: &str) -> Result<Option<u64>, ServeError> {
     known(parameters, name, "a whole number, not below 0", |json| {
         json.as_u64().or_else(|| json.as_str().and_then(|text| text.parse().ok()))
@@ -81,7 +81,7 @@ fn known<T>(
     read(json).ok_or_else(wrong).map(Some)
 }
 
-/// Tensors in shared memory are refused, not overlooked: their data would be missing.
+/// Rejects tensors in shared memory. Without this check, their data would be missing.
 pub(super) fn refuse_shared_memory(parameters: &Parameters, tensor: &str) -> Result<(), ServeError> {
     if parameters.contains_key("shared_memory_region") {
         let message = format!("`{tensor}`: shared memory is not supported; send the data itself");
@@ -90,8 +90,8 @@ pub(super) fn refuse_shared_memory(parameters: &Parameters, tensor: &str) -> Res
     Ok(())
 }
 
-/// What a request asks for beside its result: `timeout` in microseconds, and `priority`, of which 1
-/// is the highest, 0 and 2 are usual, and more is lower.
+/// The options of a request: `timeout` in microseconds, and `priority`, where 1 is the highest, 0 and 2 are the
+/// default, and larger values are lower.
 pub(super) fn options(parameters: &Parameters, bytes: usize) -> Result<RequestOptions, ServeError> {
     let timeout = count(parameters, "timeout")?.filter(|timeout| *timeout > 0).map(Duration::from_micros);
     let priority = match count(parameters, "priority")? {

@@ -23,13 +23,13 @@ pub(super) struct InstanceGroup {
     host_policy: &'static str,
 }
 
-/// Where one model runs.
+/// The sessions of one model.
 pub(super) struct ModelInstances<'a> {
     /// the model's name
     pub(super) name: &'a str,
-    /// its name, and its number in gRPC's messages
+    /// the name of the kind, and its number in gRPC messages
     pub(super) kind: (&'static str, i32),
-    /// sessions
+    /// the number of sessions
     pub(super) count: usize,
 }
 
@@ -42,19 +42,19 @@ pub(super) fn model_instances(model: &Model) -> impl Iterator<Item = ModelInstan
     model.loaded.pipeline().models().map(instances)
 }
 
-/// One for each model.
+/// One group per model.
 pub(super) fn instance_groups(model: &Model) -> Vec<InstanceGroup> {
     model_instances(model).map(InstanceGroup::from).collect()
 }
 
-/// The name of the model's file, where the pipeline has one model.
+/// The name of the model's file; empty unless the pipeline has exactly one model.
 pub(super) fn file_name(model: &Model) -> String {
     let mut models = model.loaded.pipeline().models();
     let (Some((_, only)), None) = (models.next(), models.next()) else { return String::new() };
     only.file().path().file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
-/// The name of a kind, and its number in gRPC's messages.
+/// The name of a kind, and its number in gRPC messages.
 const fn kind(provider: ExecutionProvider) -> (&'static str, i32) {
     match provider {
         ExecutionProvider::Cpu => ("KIND_CPU", 2),

@@ -37,15 +37,15 @@ pub(super) fn index(server: &Server, only_ready: bool) -> Vec<ModelIndex> {
     indexed.filter(|indexed| !only_ready || indexed.state == "READY").collect()
 }
 
-/// Loads a pipeline again, from where the operator said that it is.
+/// Reloads a pipeline from the source that the operator configured.
 pub(super) async fn load(server: &Arc<Server>, name: String) -> Result<(), ServeError> {
     permitted(server)?;
     let server = server.clone();
     let update = server.repository().lock_update(&name).await?;
-    // Reading and compiling a pipeline takes long, so it must not be done where connections are.
+    // Parsing and compiling a pipeline takes long and must not block an I/O thread.
     let loaded = tokio::task::spawn_blocking(move || {
         server.repository().load(&update).inspect_err(|_| {
-            // The client does not hear why.
+            // The client does not see the reason.
             let reason = sanitize_for_terminal(&update.slot().failure().unwrap_or_default());
             tracing::warn!(target: "gpux", "{name} could not be loaded: {reason}");
         })
@@ -54,14 +54,14 @@ pub(super) async fn load(server: &Arc<Server>, name: String) -> Result<(), Serve
     loaded.unwrap_or_else(|error| Err(ServeError::NotReady(format!("loading was broken off: {error}"))))
 }
 
-/// Takes a pipeline out of service, when nobody loads it any more.
+/// Takes a pipeline out of service, after any load under way.
 pub(super) async fn unload(server: &Server, name: &str) -> Result<(), ServeError> {
     permitted(server)?;
     server.repository().lock_update(name).await?.unload();
     Ok(())
 }
 
-/// Any client may ask, so the operator must have said that clients may.
+/// Fails unless the operator permits clients to load and unload pipelines: any client may call this.
 fn permitted(server: &Server) -> Result<(), ServeError> {
     if server.settings().model_control {
         return Ok(());
@@ -71,7 +71,7 @@ fn permitted(server: &Server) -> Result<(), ServeError> {
     Err(ServeError::Forbidden(message.to_owned()))
 }
 
-/// A load may not bring a configuration or files of its own: what is served is the operator's word.
+/// Rejects a load with a configuration or files of its own: only the operator decides what is served.
 pub(super) fn refuse_override<'a>(mut parameters: impl Iterator<Item = &'a String>) -> Result<(), ServeError> {
     match parameters.find(|name| *name == "config" || name.starts_with("file:")) {
         None => Ok(()),

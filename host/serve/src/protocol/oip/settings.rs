@@ -1,5 +1,5 @@
-//! The extensions `logging` and `trace`: the settings as Triton names them. They are the operator's, so
-//! clients can read them alone.
+//! The extensions `logging` and `trace`: the settings in Triton's names. Only the operator sets them; clients can read
+//! them.
 
 use serde_json::{Map, Value as Json, json};
 
@@ -9,7 +9,7 @@ use crate::{ServeError, Server, Settings};
 /// Settings by name.
 pub(super) type SettingsMap = Map<String, Json>;
 
-/// Log settings: an empty file is the standard error.
+/// Log settings. An empty file means standard error.
 pub(super) fn logging(settings: &Settings) -> SettingsMap {
     to_settings_map(&json!({
         "log_file": "",
@@ -21,7 +21,7 @@ pub(super) fn logging(settings: &Settings) -> SettingsMap {
     }))
 }
 
-/// Trace settings: all requests are traced where a collector is configured, else none.
+/// Trace settings: all requests are traced if a collector is configured, else none.
 pub(super) fn tracing(server: &Server, model: &str) -> Result<SettingsMap, ServeError> {
     if !model.is_empty() {
         lookup::model(server, model, "")?;
@@ -44,8 +44,8 @@ fn to_settings_map(settings: &Json) -> SettingsMap {
     settings.as_object().cloned().unwrap_or_default()
 }
 
-/// The settings after a client has asked for these: none of them may change. `null` asks for what the
-/// server began with.
+/// Returns the settings; fails if the client would change one. `null` requests the initial value, which is the current
+/// one.
 pub(super) fn updated(settings: SettingsMap, asked: &SettingsMap) -> Result<SettingsMap, ServeError> {
     match asked.iter().find(|(name, value)| !value.is_null() && settings.get(*name) != Some(*value)) {
         None => Ok(settings),

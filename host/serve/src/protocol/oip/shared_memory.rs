@@ -1,9 +1,9 @@
-//! The extensions for shared memory, of the system and of CUDA. There is none: what asks about regions is
-//! told so, and what takes one away has nothing to do.
+//! The extensions for system and CUDA shared memory, which are not supported. There are no regions: `status` fails for
+//! a named one, `register` always fails, `unregister` does nothing.
 
 use crate::ServeError;
 
-/// The status of a region, or of all where none is named: there are none.
+/// The status of a region, or of all if the name is empty: there are none.
 pub(super) fn status(region: &str) -> Result<(), ServeError> {
     if region.is_empty() {
         return Ok(());
@@ -11,7 +11,7 @@ pub(super) fn status(region: &str) -> Result<(), ServeError> {
     Err(ServeError::NotFound(format!("no shared memory region is called `{region}`: this server takes none")))
 }
 
-/// Nothing can be put there.
+/// The error of every `register`.
 pub(super) fn register(region: &str) -> ServeError {
     ServeError::invalid(format!(
         "the shared memory region `{region}` is not taken: shared memory is not supported; send the data itself"

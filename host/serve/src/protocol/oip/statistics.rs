@@ -112,7 +112,7 @@ impl ModelStatistics {
 }
 
 impl Statistics {
-    /// Those of these pipelines.
+    /// The statistics of these pipelines.
     pub(super) fn new(models: &[Model]) -> Self {
         Self { model_stats: models.iter().map(ModelStatistics::new).collect() }
     }

@@ -1,5 +1,4 @@
-//! Tensors as clients send and get them: the one place where name, datatype, shape and data are held
-//! against each other.
+//! Tensors in requests and responses. This module alone checks name, datatype, shape and data against each other.
 
 use bytes::{Buf as _, Bytes};
 use serde_json::{Value as Json, json};
@@ -16,19 +15,19 @@ pub(super) struct InputTensor {
     pub(super) data: Data,
 }
 
-/// Where the elements of a tensor are.
+/// The elements of a tensor.
 #[derive(Debug)]
 pub(super) enum Data {
-    /// written out one by one, nested as the shape is or flat
+    /// parsed elements, flat or nested like the shape
     Elements(Tensor),
-    /// BYTES, each of which may hold anything
+    /// elements of BYTES, each of any content
     Items(Vec<Bytes>),
-    /// row-major, little-endian; BYTES with the length before each
+    /// raw: row-major, little-endian; BYTES elements with a length prefix
     Raw(Bytes),
 }
 
 impl InputTensor {
-    /// The value for an input of this kind, or what is wrong with it.
+    /// The value for an input of this kind, or the mismatch.
     pub(super) fn into_value(self, kind: &Kind) -> Result<Value, String> {
         let Self { element, shape, data, .. } = self;
         few_axes(&shape).map_err(|error| error.to_string())?;
@@ -40,7 +39,7 @@ impl InputTensor {
             }
             Data::Items(items) => bytes_value(items.iter().map(|item| Ok(&item[..])), &shape, count, kind),
             Data::Elements(tensor) => match (tensor.as_slice::<String>(), kind) {
-                // Text cannot hold any bytes there are, so they stand in it as base64.
+                // A JSON string cannot hold arbitrary bytes, so they are base64.
                 (Some([text]), Kind::Bytes) => {
                     shaped(tensor.shape(), &shape, count)?;
                     from_json(Json::String(text.clone()), kind).map_err(|error| error.to_string())
@@ -62,7 +61,7 @@ impl InputTensor {
     }
 }
 
-/// Whether elements that are nested like `given` are those of a tensor of this shape.
+/// Checks that elements nested like `given` fit a tensor of this shape.
 fn shaped(given: &[usize], shape: &[usize], count: usize) -> Result<(), String> {
     let flat: usize = given.iter().product();
     if given.is_empty() {
@@ -77,8 +76,8 @@ fn shaped(given: &[usize], shape: &[usize], count: usize) -> Result<(), String> 
     Err(format!("its shape {shape:?} holds {count} elements, but its data has {flat}"))
 }
 
-/// BYTES as the value that an input takes: a text, a file, JSON, or a tensor of strings. Elements beyond those
-/// of the shape are not read.
+/// BYTES as the value of an input: a text, a file, JSON, or a tensor of strings. Elements beyond the shape are not
+/// read.
 fn bytes_value<'a>(
     mut items: impl Iterator<Item = Result<&'a [u8], String>>,
     shape: &[usize],
@@ -125,7 +124,7 @@ fn text(item: &[u8]) -> Result<&str, String> {
     std::str::from_utf8(item).map_err(|error| format!("an element is not UTF-8 text: {error}"))
 }
 
-/// The elements of raw BYTES: each has its length before it, in four bytes. Ends at what is broken.
+/// Iterates over the elements of raw BYTES, each after its length in four bytes. Ends at malformed input.
 struct Elements<'a>(&'a [u8]);
 
 impl<'a> Iterator for Elements<'a> {
@@ -148,7 +147,7 @@ impl<'a> Iterator for Elements<'a> {
     }
 }
 
-/// A value as a request or a result holds it in JSON; `None` if it is never written so.
+/// A value as a tensor in JSON; `None` if it has no JSON form.
 pub(crate) fn tensor_json(name: String, value: Value) -> Option<Json> {
     let tensor = OutputTensor { name, value };
     let mut data = Vec::new();
@@ -174,7 +173,7 @@ impl OutputTensor {
         self.value.as_tensor().map_or(&[1], Tensor::shape)
     }
 
-    /// Whether its one element is no text, so that JSON holds it as base64.
+    /// Whether its only element is binary and therefore base64 in JSON.
     pub(super) const fn is_base64(&self) -> bool {
         matches!(self.value, Value::Bytes(_))
     }
@@ -193,7 +192,7 @@ impl OutputTensor {
         }
     }
 
-    /// Appends its raw bytes: little-endian and row-major; BYTES with the length before each.
+    /// Appends its raw bytes: little-endian and row-major; BYTES elements with a length prefix.
     pub(super) fn write_raw(&self, out: &mut Vec<u8>) -> Result<(), String> {
         if let Some(bytes) = self.value.as_tensor().and_then(Tensor::bytes) {
             out.extend_from_slice(bytes);
@@ -217,13 +216,13 @@ impl OutputTensor {
         }
     }
 
-    /// Appends its elements as a flat list of JSON. NaN and infinite ones are texts, as in all that gpux
-    /// writes, or bare `literals`, which JSON does not have.
+    /// Appends its elements as a flat JSON list. NaN and infinite elements are strings, as elsewhere in gpux, or, with
+    /// `literals`, bare literals that are not valid JSON.
     pub(super) fn write_json(&self, literals: bool, out: &mut Vec<u8>) -> Result<(), String> {
         let written = match &self.value {
             Value::Text(text) => serde_json::to_writer(out, &[text]),
             Value::Json(json) => serde_json::to_writer(out, &[json.to_string()]),
-            // `{"base64": …}` elsewhere; the protocol's list holds the text itself.
+            // `to_json` gives `{"base64": …}`; the protocol's list holds only the string.
             Value::Bytes(_) => serde_json::to_writer(out, &[to_json(&self.value)["base64"].clone()]),
             Value::Tensor(tensor) => match tensor.data() {
                 TensorData::Bool(data) => serde_json::to_writer(out, &data[..]),
@@ -253,7 +252,7 @@ pub(super) fn not_in_json(name: &str, element: ElementType) -> String {
     format!("the output `{name}` is {datatype}, which JSON does not hold; ask for binary")
 }
 
-/// Numbers, of which few if any are such that JSON does not have them.
+/// Writes floats; usually all are finite.
 fn floats<T: serde::Serialize>(
     data: &[T],
     wide: impl Fn(&T) -> f64,
@@ -312,7 +311,7 @@ mod tests {
         assert!(fault(raw(Strings, &[1], &[9, 0, 0, 0, b'a']), &tensors()).contains("9 bytes, but 1 are left"));
         assert!(fault(raw(Strings, &[2], &[1, 0, 0, 0, b'a']), &tensors()).contains("holds 2 elements"));
         assert!(fault(raw(Strings, &[1], &[1, 0, 0, 0, 0xff]), &tensors()).contains("not UTF-8"));
-        // What is beyond the last element that there may be is not looked at.
+        // Elements beyond the shape are not parsed.
         let beyond = [&[0; 12][..], &[9, 0, 0, 0]].concat();
         for shape in [&[2][..], &[0], &[1]] {
             assert!(fault(raw(Strings, shape, &beyond), &tensors()).contains("but its data has more"), "{shape:?}");

@@ -1,17 +1,17 @@
-//! Answers that are no results. Each stands once in the document, and operations refer to it.
+//! Error responses. Each is defined once in the document, and operations refer to it.
 
 use serde_json::{Map, Value as Json, json};
 
-/// What an error looks like.
+/// The form of an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ErrorShape {
     /// kind, message and details
     Own,
-    /// as the Open Inference Protocol has it: a message
+    /// the Open Inference Protocol's form: a message
     Protocol,
 }
 
-/// Every status that is no success, and what it means.
+/// Every error status and its meaning.
 const MEANINGS: [(&str, &str); 12] = [
     ("400", "the request does not fit, or a step refuses it"),
     ("401", "a key is wanted"),
@@ -42,7 +42,7 @@ impl ErrorShape {
     }
 }
 
-/// An answer in JSON.
+/// A response in JSON.
 pub(super) fn response(description: &str, schema: Json) -> Json {
     json!({ "description": description, "content": { "application/json": { "schema": schema } } })
 }
@@ -52,7 +52,7 @@ pub(super) fn reference(schema: &str) -> Json {
     json!({ "$ref": format!("#/components/schemas/{schema}") })
 }
 
-/// Says of an operation that it may be answered with these statuses.
+/// Adds the error responses with these statuses to an operation.
 pub(super) fn with_errors(operation: &mut Json, form: ErrorShape, statuses: &[&str]) {
     for status in statuses {
         operation["responses"][*status] = json!({ "$ref": format!("#/components/responses/{}", form.name(status)) });
@@ -65,13 +65,13 @@ pub(super) fn open(mut operation: Json) -> Json {
     operation
 }
 
-/// An operation that needs a key, where the operator configured keys.
+/// An operation that needs a key if the operator has configured keys.
 pub(super) fn guarded(mut operation: Json, form: ErrorShape) -> Json {
     with_errors(&mut operation, form, &["401", "403", "429"]);
     operation
 }
 
-/// Every answer that operations refer to.
+/// Every response that operations refer to.
 pub(super) fn responses() -> Json {
     let one = |form: ErrorShape, status: &str, meaning: &str| {
         let mut answer = response(meaning, reference(form.schema()));

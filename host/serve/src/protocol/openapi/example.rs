@@ -10,10 +10,10 @@ use gpux_core::{Kind, Request, Value, to_json};
 /// The most elements of a tensor in an example.
 const MOST: usize = 64;
 
-/// A request, if one can be made up that is short.
+/// A short synthetic request, if one can be made.
 pub(super) fn request(loaded: &LoadedPipeline) -> Option<Request> {
     let plan = loaded.plan();
-    // What is made up for bytes is a picture.
+    // The synthetic bytes are an image.
     let sound = |kind: &Kind| *kind != Kind::Bytes;
     let fits = |name: &str| {
         plan.port(name).is_some_and(|port| sound(&port.kind) || media_type(loaded, port) == Some("image/*"))
@@ -22,7 +22,7 @@ pub(super) fn request(loaded: &LoadedPipeline) -> Option<Request> {
     synthetic_inputs(plan).filter(|request| request.iter().all(|(name, value)| fits(name) && short(value)))
 }
 
-/// The same as an object.
+/// The example request as an object.
 pub(super) fn object(loaded: &LoadedPipeline) -> Option<Json> {
     let fields: Map<_, _> = request(loaded)?.iter().map(|(name, value)| (name.clone(), to_json(value))).collect();
     Some(Json::Object(fields))

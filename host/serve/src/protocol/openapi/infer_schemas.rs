@@ -1,5 +1,4 @@
-//! The tensors of a pipeline, as requests and results of the Open Inference Protocol write them in
-//! JSON.
+//! Schemas of a pipeline's tensors in JSON requests and results of the Open Inference Protocol.
 
 use serde_json::{Value as Json, json};
 
@@ -11,8 +10,8 @@ use crate::LoadedPipeline;
 use crate::protocol::oip::{datatype, tensor_json};
 use gpux_core::{Dim, ElementType, Kind, PlanInput, PlanOutput, TensorKind};
 
-/// The content of a request: that of any pipeline, held to what this one takes. `None` if one of its
-/// inputs is never written in JSON.
+/// The schema of a request: the general schema, restricted to the inputs of this pipeline. `None` if a required input
+/// has no JSON form.
 pub(super) fn request(loaded: &LoadedPipeline, any: &Json) -> Option<Json> {
     let inputs = loaded.plan().inputs();
     let mut forms = Vec::new();
@@ -37,25 +36,25 @@ pub(super) fn request(loaded: &LoadedPipeline, any: &Json) -> Option<Json> {
     Some(json!({ "schema": request }))
 }
 
-/// A request that can be tried.
+/// A request that users can try.
 pub(super) fn example(loaded: &LoadedPipeline) -> Option<Json> {
     let inputs: Option<Vec<_>> =
         example::request(loaded)?.into_iter().map(|(name, value)| tensor_json(name, value)).collect();
     Some(json!({ "inputs": inputs? }))
 }
 
-/// The result of any pipeline, held to what this one gives.
+/// The schema of this pipeline's result: the general schema, restricted to its outputs.
 pub(super) fn result(loaded: &LoadedPipeline) -> Json {
     let outputs = loaded.plan().outputs().iter().map(of_output).chain([reference("Classes")]);
     result_of(either(outputs.collect()))
 }
 
-/// The result of any pipeline.
+/// The schema of any pipeline's result.
 pub(super) fn any_result() -> Json {
     result_of(tensor(json!({ "type": "string" }), json!({ "type": "string" }), json!({})))
 }
 
-/// An output for which the best classes were asked.
+/// The schema of an output with `classification`.
 pub(super) fn classes() -> Json {
     let mut classes = tensor(json!({ "type": "string" }), json!({ "const": "BYTES" }), json!({ "type": "string" }));
     classes["description"] = json!("the best classes, each as `value:index` or `value:index:label`");
@@ -76,7 +75,7 @@ fn result_of(output: Json) -> Json {
     })
 }
 
-/// The forms in which an input is written: one for each datatype, where those are few.
+/// The schemas of an input: one per datatype, if there are few.
 fn of_input(input: &PlanInput) -> Vec<Json> {
     let mut forms = match &input.port.kind {
         Kind::Text | Kind::Bytes | Kind::Json => vec![one_text(&input.port.kind)],
@@ -101,7 +100,7 @@ fn of_input(input: &PlanInput) -> Vec<Json> {
     forms
 }
 
-/// The most datatypes of which each has a form of its own.
+/// The most datatypes that get a schema each.
 const FEW: usize = 3;
 
 /// One element: a text, a file, a document.
@@ -121,7 +120,7 @@ fn one_text(kind: &Kind) -> Json {
     })
 }
 
-/// A tensor of one of many types.
+/// A tensor of one of several types.
 fn loose(datatypes: Json, dims: Option<&[Dim]>) -> Json {
     json!({
         "type": "object",
@@ -153,7 +152,7 @@ fn shape(dims: Option<&[Dim]>) -> Json {
     shape
 }
 
-/// The elements in one list, or nested as the shape is.
+/// The elements in one list, or nested like the shape.
 fn data(element: ElementType, dims: Option<&[Dim]>) -> Json {
     let item = element_schema(element, Direction::In);
     let nested =
@@ -161,7 +160,7 @@ fn data(element: ElementType, dims: Option<&[Dim]>) -> Json {
     json!({ "type": "array", "items": nested })
 }
 
-/// An output whose numbers are given.
+/// The schema of an output without `classification`.
 fn of_output(output: &PlanOutput) -> Json {
     let name = json!({ "const": output.name });
     match &output.kind {
@@ -175,7 +174,7 @@ fn of_output(output: &PlanOutput) -> Json {
     }
 }
 
-/// An output: its bytes follow the JSON where it has no `data`.
+/// An output. Without `data`, its bytes follow the JSON.
 fn tensor(name: Json, datatype: Json, item: Json) -> Json {
     json!({
         "type": "object",

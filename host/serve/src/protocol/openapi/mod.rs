@@ -1,6 +1,6 @@
 //! `GET /openapi.json`: the HTTP API with each pipeline's own inputs and outputs, as OpenAPI 3.1.
 //!
-//! Common parts stand once; each pipeline adds its inputs and outputs.
+//! Common parts are defined once; each pipeline adds its inputs and outputs.
 
 mod answers;
 mod example;
@@ -23,7 +23,7 @@ use crate::{LoadedPipeline, Server, Settings};
 use answers::{ErrorShape, guarded, open, response, with_errors};
 use gpux_core::{Kind, Port};
 
-/// The document for what is served now.
+/// The document for the pipelines that are loaded now.
 pub(crate) async fn document(State(server): State<Arc<Server>>) -> Response {
     let asked = server.clone();
     let made = server.documents().run(move || {
@@ -34,12 +34,12 @@ pub(crate) async fn document(State(server): State<Arc<Server>>) -> Response {
     made.await.unwrap_or_else(|error| response::error(&error))
 }
 
-/// The document while it is made.
+/// The document under construction.
 struct Document<'a> {
     settings: &'a Settings,
-    /// of what is written
+    /// schemas of responses
     generator: SchemaGenerator,
-    /// of what is read
+    /// schemas of requests
     reading: SchemaGenerator,
     schemas: Map<String, Json>,
     parameters: Map<String, Json>,
@@ -156,7 +156,7 @@ impl<'a> Document<'a> {
         self.generator.subschema_for::<T>().to_value()
     }
 
-    /// The media types of an input.
+    /// The schema of an input.
     fn given(&mut self, loaded: &LoadedPipeline, port: &Port) -> Json {
         let schema = values::given(&port.kind);
         match port.kind {
@@ -165,7 +165,7 @@ impl<'a> Document<'a> {
         }
     }
 
-    /// The schema of a part of a pipeline, under a name of its own; what stands in for it comes back.
+    /// Adds a part of a pipeline as a named component; returns a reference to it.
     fn part(&mut self, loaded: &LoadedPipeline, part: &str, schema: impl FnOnce() -> Json) -> Json {
         let name = format!("{}.{part}", component(loaded.name()));
         if !self.schemas.contains_key(&name) {
@@ -181,7 +181,7 @@ fn get(id: &str, summary: &str, meaning: &str, schema: Json) -> Json {
     json!({ "operationId": id, "summary": summary, "responses": { "200": response(meaning, schema) } })
 }
 
-/// Adds that it may be otherwise, which is told in the same form, and to everybody.
+/// Adds the response 503, which has the same form. The operation needs no key.
 fn with_unready(mut operation: Json) -> Json {
     let mut unready = operation["responses"]["200"].clone();
     unready["description"] = json!("it is not, yet or any more");
@@ -195,7 +195,7 @@ pub(crate) fn escaped(name: &str) -> String {
     name.bytes().map(|byte| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") }).collect()
 }
 
-/// A name as that of a component, which may hold fewer characters.
+/// A name as a component's name, which permits fewer characters.
 fn component(name: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
     name.bytes().map(|byte| if plain(byte) { char::from(byte).to_string() } else { format!(".{byte:02X}") }).collect()

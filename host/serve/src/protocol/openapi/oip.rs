@@ -1,5 +1,5 @@
-//! The Open Inference Protocol, `/v2`. Of each pipeline there are the two paths whose requests are its
-//! own; all others stand once, with its name as a parameter.
+//! The Open Inference Protocol, `/v2`. Each pipeline has two paths of its own, as their request schemas differ; all
+//! others are defined once, with the name as a parameter.
 
 use std::sync::Arc;
 
@@ -14,20 +14,20 @@ use crate::protocol::oip::{
     Statistics, request_schema,
 };
 
-/// What the paths stand under that are of no pipeline.
+/// The tag of paths that belong to no pipeline.
 const TAG: &str = "Open Inference Protocol";
 
-/// Answers of an inference without a result.
+/// Error responses of an inference.
 const ERRORS: [&str; 7] = ["400", "404", "408", "413", "415", "500", "503"];
 
-/// Where JSON ends in a body.
+/// The header with the length of the JSON in a body.
 const JSON_LENGTH: &str = "Inference-Header-Content-Length";
 
 pub(super) fn tag() -> Json {
     json!({ "name": TAG, "description": "the same pipelines as models, for NVIDIA's and KServe's clients" })
 }
 
-/// What a pipeline takes and gives.
+/// Adds the inference paths of a pipeline.
 pub(super) fn pipeline(document: &mut Document<'_>, loaded: &LoadedPipeline) {
     let (name, plan) = (loaded.name(), loaded.plan());
     let path = format!("/v2/models/{}", escaped(name));
@@ -40,7 +40,7 @@ pub(super) fn pipeline(document: &mut Document<'_>, loaded: &LoadedPipeline) {
     operation["tags"] = json!([name]);
     document.post(&format!("{path}/infer"), operation);
 
-    // Its other fields are parameters.
+    // `generate` treats all other fields as parameters.
     let fields = json!({
         "type": "object",
         "properties": described_inputs(plan, |input| document.given(loaded, &input.port)),
@@ -57,7 +57,7 @@ pub(super) fn pipeline(document: &mut Document<'_>, loaded: &LoadedPipeline) {
     document.post(&format!("{path}/generate"), operation);
 }
 
-/// What there is beside the inferences of each.
+/// Adds all paths except the inferences of each pipeline.
 pub(super) fn server(document: &mut Document<'_>, loaded: &[Arc<LoadedPipeline>]) {
     parameters(document, loaded);
     for (name, schema) in [("Classes", infer_schemas::classes()), ("InferResponse", infer_schemas::any_result())] {
@@ -86,7 +86,7 @@ pub(super) fn server(document: &mut Document<'_>, loaded: &[Arc<LoadedPipeline>]
     settings(document);
 }
 
-/// What may stand in a path, or in the head of an inference.
+/// Adds the path and header parameters.
 fn parameters(document: &mut Document<'_>, loaded: &[Arc<LoadedPipeline>]) {
     let names: Vec<_> = loaded.iter().map(|loaded| loaded.name()).collect();
     let mut model = json!({ "type": "string" });
@@ -108,7 +108,7 @@ fn parameters(document: &mut Document<'_>, loaded: &[Arc<LoadedPipeline>]) {
     ]);
 }
 
-/// What may be asked of any pipeline.
+/// Adds the paths that every pipeline has.
 fn models(document: &mut Document<'_>, suffix: &str, path: &str) {
     let metadata = document.subschema::<ModelMetadata>();
     let ready = document.subschema::<ModelReady>();
@@ -165,7 +165,7 @@ fn repository(document: &mut Document<'_>) {
     }
 }
 
-/// The extensions `logging`, `trace` and those of shared memory.
+/// The extensions `logging`, `trace` and shared memory.
 fn settings(document: &mut Document<'_>) {
     let named =
         || json!({ "type": "object", "additionalProperties": { "type": ["string", "boolean", "integer", "array"] } });
@@ -202,7 +202,7 @@ impl Document<'_> {
     }
 }
 
-/// The operation with what stands in its path.
+/// Adds the parameters of its path to an operation.
 fn of_path(path: &str, mut operation: Json) -> Json {
     let named = ["model", "version"].into_iter().filter(|name| path.contains(&format!("{{{name}}}")));
     let mut parameters: Vec<_> = named.map(parameter).collect();
@@ -218,7 +218,7 @@ fn parameter(name: &str) -> Json {
     json!({ "$ref": format!("#/components/parameters/{name}") })
 }
 
-/// `infer`, with the request in JSON where it can be written so.
+/// `infer`; with the JSON request schema, if there is one.
 fn inference(id: &str, request: Option<Json>, result: Json) -> Json {
     let binary = json!({ "schema": { "type": "string", "format": "binary" } });
     let mut content = Map::new();
@@ -240,7 +240,7 @@ fn inference(id: &str, request: Option<Json>, result: Json) -> Json {
     guarded(operation, ErrorShape::Protocol)
 }
 
-/// `generate`: an object in, an object out.
+/// `generate`: an object of inputs to an object of outputs.
 fn generation(id: &str, body: Json) -> Json {
     let mut operation = json!({
         "operationId": id,
@@ -252,7 +252,7 @@ fn generation(id: &str, body: Json) -> Json {
     guarded(operation, ErrorShape::Protocol)
 }
 
-/// What `generate` gives beside the outputs.
+/// The schema of `generate`'s response: the outputs and its own fields.
 fn generated(mut outputs: Map<String, Json>) -> Json {
     for name in ["model_name", "model_version", "id"] {
         outputs.insert(name.to_owned(), json!({ "type": "string" }));

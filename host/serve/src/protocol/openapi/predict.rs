@@ -11,7 +11,7 @@ use crate::protocol::predict::info::media_type;
 use crate::protocol::predict::trace::Trace;
 use gpux_core::{Kind, Plan, PlanInput};
 
-/// Answers without a result.
+/// Error responses.
 const ERRORS: [&str; 9] = ["400", "404", "406", "408", "413", "415", "500", "503", "504"];
 
 /// The whole operation.
@@ -47,7 +47,7 @@ fn inputs_part(document: &mut Document<'_>, loaded: &LoadedPipeline) -> Json {
     document.part(loaded, "inputs", || inputs)
 }
 
-/// Outputs by name. Which of them are there, `?output=` may decide.
+/// Outputs by name. `?output=` may select a single one.
 fn outputs_part(document: &mut Document<'_>, loaded: &LoadedPipeline) -> Json {
     document.part(loaded, "outputs", || {
         let outputs = loaded.plan().outputs().iter();
@@ -63,7 +63,7 @@ fn outputs_part(document: &mut Document<'_>, loaded: &LoadedPipeline) -> Json {
 /// Parameters that are the same for every pipeline.
 const SHARED: [&str; 3] = ["timeout", "priority", "trace"];
 
-/// What the query of any pipeline may say, from the type that reads it.
+/// Query parameters of any pipeline, from the type that parses them.
 pub(super) fn parameters() -> Map<String, Json> {
     let settings = SchemaSettings::draft2020_12().with(|settings| settings.inline_subschemas = true);
     let schema = settings.into_generator().into_root_schema_for::<QueryOptions>().to_value();
@@ -79,7 +79,7 @@ pub(super) fn parameters() -> Map<String, Json> {
     shared.map(parameter).collect()
 }
 
-/// In a query, nothing is `null`: what may be left out is left out.
+/// Removes `null` from a schema: query parameters are omitted instead.
 fn plain(mut schema: Json) -> Json {
     let Some(fields) = schema.as_object_mut() else { return schema };
     fields.remove("format");
@@ -103,7 +103,7 @@ fn takes_file(input: &PlanInput) -> bool {
     matches!(input.port.kind, Kind::Bytes | Kind::Text | Kind::Any)
 }
 
-/// Every kind of body that the pipeline reads.
+/// Every media type of a body that the pipeline reads.
 fn request_budget(document: &mut Document<'_>, loaded: &LoadedPipeline, object: Json, single: Option<Json>) -> Json {
     let plan = loaded.plan();
     let mut content = Map::new();
@@ -166,12 +166,12 @@ fn inputs(plan: &Plan, schema: impl FnMut(&PlanInput) -> Json) -> Json {
     })
 }
 
-/// The names of the inputs that every request gives.
+/// The names of the required inputs.
 pub(super) fn required(plan: &Plan) -> Vec<&str> {
     plan.inputs().iter().filter(|input| is_required(input)).map(|input| input.port.name.as_str()).collect()
 }
 
-/// Every input with its schema and what is said of it.
+/// Every input with its schema and its description.
 pub(super) fn described_inputs(plan: &Plan, mut schema: impl FnMut(&PlanInput) -> Json) -> Map<String, Json> {
     let described = |input: &PlanInput| {
         let mut schema = schema(input);
@@ -183,7 +183,7 @@ pub(super) fn described_inputs(plan: &Plan, mut schema: impl FnMut(&PlanInput) -
     plan.inputs().iter().map(described).collect()
 }
 
-/// Every form in which a result is given.
+/// Every media type of a result.
 fn results(plan: &Plan, outputs: &Json, trace: &Json) -> Json {
     let traced = json!({
         "type": "object",

@@ -1,5 +1,5 @@
-//! Inputs and outputs of a pipeline as JSON Schemas: what `pipeline::from_json` reads and
-//! `pipeline::write_json` writes.
+//! Inputs and outputs of a pipeline as JSON Schemas, as `pipeline::from_json` reads them and `pipeline::write_json`
+//! writes them.
 
 use serde_json::{Value as Json, json};
 
@@ -33,7 +33,7 @@ pub(super) fn written(kind: &Kind) -> Json {
     }
 }
 
-/// The same of a tensor in one list, or of its element where it has one.
+/// The schema of an output of this kind as `generate` writes it: a tensor as a flat list, or as its only element.
 pub(super) fn flat_written(kind: &Kind) -> Json {
     let Kind::Tensor(tensor) = kind else { return written(kind) };
     let element = elements(tensor, Direction::Out);
@@ -47,12 +47,12 @@ pub(super) fn flat_written(kind: &Kind) -> Json {
     }
 }
 
-/// Where a schema is for.
+/// The direction that a schema describes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Direction {
-    /// what is read
+    /// values in requests
     In,
-    /// what is written
+    /// values in responses
     Out,
 }
 
@@ -65,11 +65,11 @@ fn base64_object() -> Json {
     })
 }
 
-/// Nested lists, a level an axis.
+/// Nested lists, one level per axis.
 fn lists(tensor: &TensorKind, way: Direction) -> Json {
     let number = elements(tensor, way);
     let Some(shape) = &tensor.shape else {
-        // Without a known rank: a number, or lists of whatever depth.
+        // Of unknown rank: a number, or lists of any depth.
         return json!({ "anyOf": [number, { "type": "array" }] });
     };
     let mut schema = shape.iter().rev().fold(number, |inner, dim| {
@@ -79,7 +79,7 @@ fn lists(tensor: &TensorKind, way: Direction) -> Json {
                 list["minItems"] = json!(size);
                 list["maxItems"] = json!(size);
             }
-            // A list of no lists says no size of the axes within.
+            // A list without inner lists does not determine the sizes of inner axes.
             Dim::Dynamic | Dim::Named(_) if way == Direction::In => list["minItems"] = json!(1),
             Dim::Dynamic | Dim::Named(_) => {}
         }
@@ -89,21 +89,21 @@ fn lists(tensor: &TensorKind, way: Direction) -> Json {
     schema
 }
 
-/// All elements in one list, where they fill the shape in only one way.
+/// All elements in one list, if they determine the shape.
 fn flat(tensor: &TensorKind) -> Option<Json> {
     let shape = tensor.shape.as_ref().filter(|shape| shape.len() > 1)?;
     let fixed: Vec<_> = shape.iter().map(|dim| if let Dim::Fixed(size) = dim { *size } else { 1 }).collect();
     let count = element_count(&fixed)?;
     let mut list = json!({ "type": "array", "items": elements(tensor, Direction::In), "minItems": count });
     list["description"] = json!("the elements in one list, in row-major order");
-    // With one open axis, any multiple fills it; no schema says so.
+    // With one open axis, any multiple of the count fits; a schema cannot express that.
     if shape.iter().filter(|dim| !matches!(dim, Dim::Fixed(_))).count() != 1 {
         list["maxItems"] = json!(count);
     }
     Some(list)
 }
 
-/// The tensor with its type and its shape, as numbers or as bytes.
+/// A tensor as an object with type and shape, its data as numbers or bytes.
 fn explicit(tensor: &TensorKind) -> Json {
     let names: Vec<_> = tensor.elements.iter().map(ElementType::name).collect();
     let mut shape = json!({ "type": "array", "items": { "type": "integer", "minimum": 0 } });
@@ -142,8 +142,8 @@ pub(super) fn element_schema(element: ElementType, way: Direction) -> Json {
         let bound = |bound: i128| u64::try_from(bound).map_or_else(|_| json!(bound as i64), |bound| json!(bound));
         json!({ "type": "integer", "minimum": bound(min), "maximum": bound(max) })
     };
-    // `step` is that between the greatest number and the one before it. What is nearer to the greatest
-    // than to what would follow it is rounded, not refused.
+    // `step` is the distance between the largest number and the one before it. Inputs above the largest number are
+    // rounded down to it if they are within half a step, else rejected.
     let float = |max: f64, step: f64| {
         let max = if step > 0.0 { (max + step / 2.0).next_down() } else { max };
         let mut number = json!({ "type": "number" });
@@ -180,7 +180,7 @@ mod tests {
         jsonschema::validator_for(schema).unwrap().is_valid(json)
     }
 
-    /// What is written fits what is said to be written, and what may be given.
+    /// A written value matches the output schema and the input schema.
     fn both_ways<T: TensorElement>(shape: &[usize], data: Vec<T>, dims: Vec<Dim>) {
         let kind = Kind::Tensor(TensorKind::shaped(T::TYPE, dims));
         let json = to_json(&Value::from(Tensor::new(shape, data).unwrap()));

@@ -1,4 +1,4 @@
-//! `GET /` and `GET /docs`: pages for people, from the binary. They load nothing from elsewhere.
+//! `GET /` and `GET /docs`: pages for people, embedded in the binary. They load nothing from other servers.
 
 use axum::response::Response;
 use http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS};
@@ -30,8 +30,7 @@ const FILES: [File; 9] = [
     ("steps.js", SCRIPT, include_str!("steps.js")),
 ];
 
-/// What every file says beside its text. Nothing runs or loads but these very files, and nobody
-/// shows the page inside of theirs.
+/// Headers of every file. The page runs and loads only these files, and no other site can frame it.
 const HEADERS: [(HeaderName, &str); 4] = [
     (
         CONTENT_SECURITY_POLICY,
@@ -43,7 +42,7 @@ const HEADERS: [(HeaderName, &str); 4] = [
     (CACHE_CONTROL, "no-cache"),
 ];
 
-/// The page to try pipelines on.
+/// The page to try pipelines.
 pub(crate) async fn start() -> Response {
     answer_of(&START)
 }
@@ -53,7 +52,7 @@ pub(crate) async fn docs() -> Response {
     answer_of(&DOCS)
 }
 
-/// What the pages consist of.
+/// The files of the pages.
 pub(crate) async fn file(PathName(name): PathName) -> Response {
     match FILES.iter().find(|(known, ..)| *known == name) {
         Some(file) => answer_of(file),

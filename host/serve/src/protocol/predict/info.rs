@@ -15,12 +15,12 @@ use crate::{LoadedPipeline, PipelineState, ServeError, Server};
 use gpux_config::{InputSpec, PortType};
 use gpux_core::{Dim, Kind, PlanInput, PlanOutput, Port};
 
-/// The only pipeline's.
+/// `/info`: the only pipeline.
 pub(crate) async fn default_pipeline(State(server): State<Arc<Server>>) -> Response {
     answer_of(&server, server.repository().only_pipeline("info"))
 }
 
-/// That of the pipeline of this name.
+/// `/pipelines/NAME/info`.
 pub(crate) async fn by_name(State(server): State<Arc<Server>>, PathName(name): PathName) -> Response {
     answer_of(&server, server.repository().get(&name))
 }
@@ -51,7 +51,7 @@ struct Listed {
     reason: Option<String>,
 }
 
-/// Every pipeline with what it is doing.
+/// `/pipelines`: every pipeline with its state.
 pub(crate) async fn all(State(server): State<Arc<Server>>) -> Response {
     let slots = server.repository().visible();
     let slots = slots.iter().map(|slot| {
@@ -171,7 +171,7 @@ fn type_and_shape(kind: &Kind) -> (String, Option<Vec<i64>>) {
     }
 }
 
-/// The media type of an input: as declared, else from the step that reads it first.
+/// The media type of an input: as declared, or else from the first step that reads it.
 pub(crate) fn media_type(loaded: &LoadedPipeline, port: &Port) -> Option<&'static str> {
     if port.kind != Kind::Bytes {
         return None;

@@ -1,4 +1,4 @@
-//! Reads a body into requests.
+//! Parses a body into requests.
 
 use std::convert::Infallible;
 use std::future::ready;
@@ -16,9 +16,9 @@ use gpux_core::{JsonTree, Plan, Request, ValidationError};
 /// The media type of a request's body.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum MediaType {
-    /// JSON, or nothing said
+    /// JSON, also without a media type
     Json,
-    /// fields of a form, with its boundary
+    /// a form, with its boundary
     Form(String),
     /// a tensor in NumPy's file format
     Npy,
@@ -26,7 +26,7 @@ pub(crate) enum MediaType {
     File,
 }
 
-/// Requests of one list: each may be a few bytes, and its answer many more.
+/// The most requests of one list: each may be a few bytes with a much larger response.
 const MAX_REQUESTS: usize = 10_000;
 
 /// One request, or a list of them.
@@ -65,12 +65,12 @@ impl MediaType {
 }
 
 impl Requests {
-    /// Reads a body.
+    /// Parses a body.
     pub(crate) fn read(plan: &Plan, media_type: &MediaType, body: &Bytes) -> Result<Self, ServeError> {
         let reader = plan.reader(&[]);
         match media_type {
             MediaType::Form(boundary) => {
-                // All of it is there, so nothing is waited for.
+                // The whole body is in memory, so the future never waits.
                 let read = Self::of_form(plan, boundary, body.clone()).now_or_never();
                 read.unwrap_or_else(|| Err(ServeError::Body("the form does not end".to_owned()))).map(Self::One)
             }
@@ -100,9 +100,9 @@ impl Requests {
         }
     }
 
-    /// Reads the fields of a form: each is an input, as a file or as text. A field of a name that is
-    /// no input's gives the only input that takes a file, as when a browser sends a picture. What an input
-    /// already has is not read again: so no form has more fields to read than there are inputs.
+    /// Parses the fields of a form: each is an input, as a file or as text. A field with an unknown name is taken for
+    /// the only input that takes a file, as when a browser sends an image. A repeated input is rejected before it is
+    /// read, so a form has at most as many fields as there are inputs.
     async fn of_form(plan: &Plan, boundary: &str, body: Bytes) -> Result<Request, ServeError> {
         let stream = futures_util::stream::once(ready(Ok::<_, Infallible>(body)));
         let mut form = multer::Multipart::new(stream, boundary);
@@ -123,7 +123,7 @@ impl Requests {
     }
 }
 
-/// A field of a form whose input is already there.
+/// The error for a field whose input was already given.
 fn one_too_many(plan: &Plan, name: &str) -> ValidationError {
     match plan.port(name) {
         Some(_) => ValidationError::input(name, "the form gives it twice"),
@@ -140,7 +140,7 @@ fn json(body: &Bytes) -> Result<Json, ServeError> {
     }
     let tree = serde_json::from_slice::<JsonTree>(body);
     tree.map(|tree| tree.0).map_err(|error| match error.classify() {
-        // It is JSON, but too much of it.
+        // Valid JSON, but it exceeds a limit.
         Category::Data => ServeError::invalid(error.to_string()),
         _ => ServeError::invalid(format!("not JSON: {error}")),
     })

@@ -31,10 +31,10 @@ use gpux_core::{Outputs, Request, ValidationError, Value};
 use input::{MediaType, Requests};
 use output::EncodedOutput;
 
-/// The results of one list, in bytes: a request of a few bytes may ask for megabytes.
+/// The largest response to a list, in bytes: a request of a few bytes may produce megabytes.
 const MAX_RESULTS: usize = 256 << 20;
 
-/// Of those, as many as are counted at once. Fewer are not worth it.
+/// The results of a list are charged to the budget in steps of at least this many bytes; fewer are not charged.
 const GATHERED: usize = 64 << 10;
 
 /// What the query of a request may say.
@@ -100,7 +100,7 @@ async fn respond(
     answer.unwrap_or_else(|error| response::error(&error))
 }
 
-/// Whether a trace is asked for. It is of one request, told in JSON, where the operator lets it be.
+/// Whether the request asks for a trace. Fails if the operator has disabled traces or the client does not accept JSON.
 fn is_traced(server: &Server, options: &QueryOptions, write: &output::ResponseFormat) -> Result<bool, ServeError> {
     let traced = options.trace.unwrap_or_default();
     if traced && !server.settings().trace {
@@ -116,7 +116,7 @@ fn values(outputs: &Outputs) -> impl Iterator<Item = &Value> {
     outputs.iter().map(|(_, value)| value)
 }
 
-/// Runs the request and tells what each step did, whether it fails or not.
+/// Runs the request with a trace, which errors include, too.
 fn traced(
     execution: &Execution,
     request: Request,
@@ -125,7 +125,7 @@ fn traced(
 ) -> Result<EncodedOutput, ServeError> {
     let mut trace = Trace::new(execution.queued(), read);
     let result = execution.infer(request, Some(&mut trace)).and_then(|outputs| {
-        // The trace is put behind a copy.
+        // Appending the trace copies the response.
         execution.reserve_response(values(&outputs), || 2 * write.size(&outputs))?;
         Ok(write.write_json(&outputs))
     });
@@ -196,8 +196,8 @@ async fn predict(
     }
 }
 
-/// Runs requests side by side, as many as run together, and gives their results in order; one that
-/// fails has its error in its place.
+/// Runs the requests of a list concurrently, and returns their results in order. A failed request has its error in its
+/// place.
 async fn list(
     server: &Server,
     loaded: &Arc<LoadedPipeline>,
@@ -209,7 +209,7 @@ async fn list(
         return Err(ServeError::NotAcceptable("the results of a list are given as application/json only".to_owned()));
     }
     let at_once = loaded.pipeline().at_once().max(server.settings().workers);
-    // However cheap each is, many of them would block the I/O thread.
+    // A list of cheap requests would still block the I/O thread.
     let options = RequestOptions { body_bytes: None, ..options };
     let each = |request: Result<Request, ValidationError>| {
         let write = write.clone();
@@ -227,7 +227,7 @@ async fn list(
         }
     };
     let mut results = stream::iter(requests).map(each).buffered(at_once);
-    // The collected results count against the response budget.
+    // The collected results are charged to the response budget.
     let budget = server.response_budget().for_request();
     let (mut text, mut permit) = (vec![b'['], budget.reserve(0)?);
     while let Some(result) = results.next().await {
@@ -236,7 +236,7 @@ async fn list(
         }
         match result {
             Ok(written) => text.extend_from_slice(&written.bytes),
-            // It is the list that finds no room.
+            // The budget rejects the list as a whole.
             Err(error @ (ServeError::Overload(Rejection::Memory) | ServeError::ResponseNeverFits { .. })) => {
                 return Err(error);
             }

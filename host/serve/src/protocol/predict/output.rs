@@ -19,24 +19,24 @@ use gpux_core::{Kind, Outputs, PlanOutput, Tensor, Value, to_npy, write_json, wr
 enum Format {
     /// all outputs, as an object
     Json,
-    /// a picture that is an output
+    /// an output that is an image
     Image,
-    /// a text that is an output
+    /// an output that is a text
     Text,
-    /// the bytes of an output: those of a tensor are little-endian, in row-major order
+    /// the bytes of an output; those of a tensor are little-endian, in row-major order
     Bytes,
-    /// a tensor that is an output, as NumPy's file format
+    /// an output that is a tensor, in NumPy's file format
     Npy,
 }
 
-/// Where a client likes several as much, the first is given.
+/// All formats. The first wins a tie in the client's preference.
 const FORMATS: [Format; 5] = [Format::Json, Format::Image, Format::Text, Format::Bytes, Format::Npy];
 
-/// The media types of pictures that are known.
+/// The known media types of images.
 const PICTURES: [&str; 5] = ["image/png", "image/jpeg", "image/gif", "image/webp", "image/bmp"];
 
 impl Format {
-    /// Its media type, for people.
+    /// Its media type, for error messages.
     const fn name(self) -> &'static str {
         match self {
             Self::Json => "application/json",
@@ -47,7 +47,7 @@ impl Format {
         }
     }
 
-    /// Whether a value of this kind may be written so.
+    /// Whether a value of this kind can have this format.
     const fn may_hold(self, kind: &Kind) -> bool {
         match self {
             Self::Json => true,
@@ -63,22 +63,22 @@ impl Format {
 #[derive(Clone, Debug)]
 pub(crate) struct ResponseFormat {
     accept: Accept,
-    /// the output to give, where one is given alone
+    /// the output to return, if only one is requested
     output: Option<String>,
-    /// whether JSON is liked best, whatever the outputs are
+    /// whether JSON is preferred, whatever the outputs are
     json: bool,
 }
 
-/// A result in bytes.
+/// An encoded result.
 pub(crate) struct EncodedOutput {
     media_type: HeaderValue,
     pub(crate) bytes: Vec<u8>,
-    /// element type and shape of a tensor whose bytes these are
+    /// element type and shape, if the bytes are those of a tensor
     tensor: Option<(&'static str, String)>,
 }
 
 impl EncodedOutput {
-    /// `{"outputs": …, "trace": …}`, of outputs in JSON.
+    /// Wraps outputs in JSON as `{"outputs": …, "trace": …}`.
     pub(crate) fn with_trace(mut self, trace: &Trace) -> Self {
         let mut text = Vec::with_capacity(self.bytes.len() + 1024);
         text.extend_from_slice(b"{\"outputs\":");
@@ -102,8 +102,8 @@ impl EncodedOutput {
 }
 
 impl ResponseFormat {
-    /// As a client accepts it, and only `output` if that is named. Fails where no result of a pipeline with these
-    /// outputs could be written so, before anything has run.
+    /// Negotiates by `Accept`; `output` restricts the result to one output. Fails before anything runs if no result of
+    /// a pipeline with these outputs could have an accepted format.
     pub(crate) fn new(accept: Accept, output: Option<String>, outputs: &[PlanOutput]) -> Result<Self, ServeError> {
         let mut wanted = Self { accept, output, json: false };
         if let Some(output) = &wanted.output
@@ -127,12 +127,12 @@ impl ResponseFormat {
         self.output.as_ref().is_none_or(|wanted| wanted == output)
     }
 
-    /// Whether the client takes JSON.
+    /// Whether the client accepts JSON.
     pub(crate) fn takes_json(&self) -> bool {
         self.accept.preference(Format::Json.name()).is_some()
     }
 
-    /// The formats that the client accepts, highest `q` first, for pictures of these types.
+    /// The formats that the client accepts, highest `q` first, for images of these types.
     fn formats(&self, pictures: &[&str]) -> SmallVec<[Format; FORMATS.len()]> {
         let preference = |format: Format| match format {
             Format::Image => pictures.iter().filter_map(|name| self.accept.preference(name)).max(),
@@ -144,7 +144,7 @@ impl ResponseFormat {
         liked.into_iter().map(|(_, format)| format).collect()
     }
 
-    /// The result as the client likes it best, of the ways in which it can be given.
+    /// Encodes the result in the most preferred format that its values permit.
     pub(crate) fn write(&self, outputs: &Outputs) -> Result<EncodedOutput, ServeError> {
         if self.json {
             return Ok(self.write_json(outputs));
@@ -160,7 +160,7 @@ impl ResponseFormat {
         Err(refused.unwrap_or_else(not_given))
     }
 
-    /// The bytes that a result takes at most while it is written.
+    /// Upper bound of the bytes that a result takes while it is encoded.
     pub(crate) fn size(&self, outputs: &Outputs) -> usize {
         let values = || outputs.iter().filter(|(name, _)| self.wants(name)).map(|(_, value)| value);
         let pictures: SmallVec<[_; 4]> = values().filter_map(media_type).collect();
@@ -171,7 +171,7 @@ impl ResponseFormat {
         values().map(written).sum::<usize>() + encoded_size::of_all(outputs.iter().map(|(_, value)| value))
     }
 
-    /// All outputs, or the one that is wanted, as an object.
+    /// All outputs, or the requested one, as an object.
     pub(crate) fn write_json(&self, outputs: &Outputs) -> EncodedOutput {
         let mut text = Vec::with_capacity(512);
         text.push(b'{');
@@ -212,7 +212,7 @@ impl ResponseFormat {
     }
 }
 
-/// A value that fits.
+/// The value in this format, if its type permits that.
 fn value_as(format: Format, value: &Value) -> Option<EncodedOutput> {
     match (format, value) {
         (Format::Image, Value::Bytes(bytes)) => {
@@ -237,7 +237,7 @@ fn value_as(format: Format, value: &Value) -> Option<EncodedOutput> {
     }
 }
 
-/// The media type of an output that is a picture.
+/// The media type of an output that is an image.
 fn media_type(value: &Value) -> Option<&'static str> {
     if let Value::Bytes(bytes) = value { image_type(bytes) } else { None }
 }
@@ -260,7 +260,7 @@ fn shape(tensor: &Tensor) -> String {
     tensor.shape().iter().map(ToString::to_string).collect::<Vec<_>>().join(",")
 }
 
-/// Writes outputs as fields of the object that `text` has begun.
+/// Writes outputs as fields of the object that `text` has opened.
 pub(crate) fn write_fields<'a>(outputs: impl Iterator<Item = &'a (String, Value)>, text: &mut Vec<u8>) {
     for (name, value) in outputs {
         if text.last() != Some(&b'{') {

@@ -1,4 +1,4 @@
-//! Digests of API keys, and the key in the head of a request.
+//! Digests of API keys; extracts the key from a request's head.
 
 use std::hint::black_box;
 
@@ -15,7 +15,7 @@ impl Digest {
         Self(Sha256::digest(key).into())
     }
 
-    /// 64 hexadecimal digits.
+    /// Parses 64 hexadecimal digits.
     pub(crate) fn from_hex(text: &str) -> Option<Self> {
         let mut bytes = [0; 32];
         if text.len() != 64 || !text.is_ascii() {
@@ -27,7 +27,7 @@ impl Digest {
         Some(Self(bytes))
     }
 
-    /// Whether they are the same; takes as long whether they are or not.
+    /// Compares in constant time.
     pub(crate) fn equals(&self, other: &Self) -> bool {
         let difference = self.0.iter().zip(&other.0).fold(0, |all, (a, b)| all | black_box(a ^ b));
         black_box(difference) == 0

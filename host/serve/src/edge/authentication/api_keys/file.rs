@@ -1,4 +1,4 @@
-//! The file of keys.
+//! Parses the keys file.
 
 use std::collections::BTreeSet;
 use std::num::NonZeroU32;
@@ -59,12 +59,12 @@ struct KeySpec {
     admin: bool,
 }
 
-/// Text, or a number, which is taken as it was written: a key may be all digits.
+/// Text, or a number that is taken as written: a key may consist of digits.
 fn text(_: &mut SchemaGenerator) -> Schema {
     schemars::json_schema!({ "type": ["string", "number", "null"] })
 }
 
-/// A key shorter than this is found by trying.
+/// Shorter keys can be guessed by brute force.
 const SHORT: usize = 16;
 
 pub(crate) fn load(path: &Path, variables: &Variables<'_>, before: Option<&ApiKeys>) -> Result<ApiKeys, LoadError> {

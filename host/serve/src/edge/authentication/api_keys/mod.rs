@@ -14,28 +14,27 @@ use crate::engine::error::ServeError;
 use crate::engine::tenant::Tenant;
 use gpux_config::{LoadError, Variables};
 
-/// The keys there are.
+/// All keys.
 #[derive(Debug)]
 pub(crate) struct ApiKeys {
     tenants: Vec<(Digest, Arc<Tenant>)>,
-    /// what the operator should know of the file, though it is used
+    /// warnings about the file for the operator
     warnings: Vec<String>,
 }
 
 impl ApiKeys {
-    /// Reads the file at `path`. Tenants that were in `before` under the same name and limits have
-    /// used what they had used.
+    /// Reads the file at `path`. Tenants of the same name and limits in `before` keep their usage (tokens, permits).
     pub(crate) fn load(path: &Path, variables: &Variables<'_>, before: Option<&Self>) -> Result<Self, LoadError> {
         file::load(path, variables, before)
     }
 
-    /// Replaces `before`: tenants whose line has changed are revoked.
+    /// Replaces `before`: tenants whose entry has changed are revoked.
     pub(crate) fn replace(&self, before: &Self) {
         let stays = |old: &Arc<Tenant>| self.tenants.iter().any(|(_, tenant)| Arc::ptr_eq(tenant, old));
         for (_, old) in before.tenants.iter().filter(|(_, old)| !stays(old)) {
             old.set_revoked(true);
         }
-        // Two concurrent reloads may share a tenant, which the other has revoked.
+        // Two concurrent reloads may share a tenant that the other has revoked.
         self.tenants.iter().for_each(|(_, tenant)| tenant.set_revoked(false));
     }
 
@@ -49,7 +48,7 @@ impl ApiKeys {
         let missing = "a key is needed: send `Authorization: Bearer KEY` or `X-API-Key: KEY`";
         let key = digest::presented(headers).ok_or_else(|| ServeError::Unauthorized(missing.to_owned()))?;
         let presented = Digest::compute(key);
-        // All are compared, each in the same time, whichever it is.
+        // All digests are compared in constant time, so the duration does not reveal a match.
         let mut found = None;
         for (digest, tenant) in &self.tenants {
             if digest.equals(&presented) {

@@ -135,7 +135,7 @@ fn reads_keys_from_the_environment() {
     assert_eq!(opened_by("'${GPUX_KEY}'", "${GPUX_KEY}"), (false, false), "the text itself is nobody's key");
     assert_eq!(opened_by("${KEY}", "$another-long-secret"), (true, false));
     assert_eq!(opened_by("${GPUX_NONE:-the-default-of-it}", "the-default-of-it"), (true, false));
-    // A key is a text, whatever it looks like.
+    // A key of digits stays text.
     assert_eq!(opened_by("${GPUX_DIGITS}", "00012345678901234567890"), (true, false));
     assert_eq!(opened_by("a$$b-$c", "a$b-$c"), (true, true));
     for (written, wanted) in [

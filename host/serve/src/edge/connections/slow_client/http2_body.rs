@@ -1,4 +1,4 @@
-//! Bodies of HTTP/2 responses: sent in parts, so that responses that a client leaves unread are noticed.
+//! HTTP/2 response bodies, sent in parts to detect responses that a client leaves unread.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -13,10 +13,10 @@ use super::{Activity, PendingPart, ResponseTracker, StreamGuard};
 /// Bytes of one part: HTTP/2's default frame size.
 const PART: usize = 16 << 10;
 
-/// A body in parts, each of which waits for the client to have room for it.
+/// A body in parts, each of which waits for the client's flow-control window.
 pub(crate) struct Http2Body {
     body: Body,
-    /// what is left of what came last
+    /// the unsent rest of the last frame
     rest: Bytes,
     taken: ResponseTracker,
     _open: StreamGuard,
@@ -90,7 +90,7 @@ mod tests {
     #[test]
     fn splits_http2_bodies_into_parts() {
         let activity = Arc::new(Activity::new(Duration::ZERO, Duration::ZERO));
-        // So it is over only where something is not taken.
+        // With a request under way, only an unread part lets the connection time out.
         let _busy = activity.begin();
         let bytes: Vec<u8> = (0..PART + 7).map(|number| number as u8).collect();
         let mut body = Http2Body::new(Body::from(bytes.clone()), &activity, activity.open());

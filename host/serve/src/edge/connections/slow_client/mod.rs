@@ -14,32 +14,33 @@ use tokio::io::{self, AsyncRead, AsyncWrite, ReadBuf};
 
 use super::framing::Framing;
 
-/// What only keeps a connection of HTTP/2 alive (PING, acknowledgements) is shorter than this, in bytes.
+/// Writes shorter than this (bytes) do not count as progress: HTTP/2 keep-alive frames (PING, acknowledgements) are
+/// shorter.
 const WORTH: usize = 64;
 
 /// Activity of one connection.
 #[derive(Debug)]
 pub(super) struct Activity {
     start: Instant,
-    /// how long the first request may take to come
+    /// timeout of the first request
     first: Duration,
-    /// how long nothing may happen after that
+    /// timeout without activity after that
     idle: Duration,
     begun: AtomicBool,
     busy: AtomicUsize,
-    /// answers over HTTP/2 of which there is more to come
+    /// HTTP/2 responses that are not sent to their end
     open: AtomicUsize,
-    /// whether the client does not take what is there for it
+    /// whether the last write returned `Pending`: the client does not read
     blocked: AtomicBool,
-    /// whether some of that lies where it is encrypted
+    /// whether the last flush returned `Pending`: encrypted data is unsent
     unflushed: AtomicBool,
-    /// whether it has taken next to nothing since it first did not
+    /// whether a write has returned `Pending` since the last write of at least [`WORTH`] bytes
     trickling: AtomicBool,
-    /// milliseconds after `start`
+    /// time of the last activity, in milliseconds after `start`
     last: AtomicU64,
-    /// how many answers there were
+    /// number of responses so far
     answers: AtomicU64,
-    /// of those of which something is there for the client to take, by number
+    /// by number, the responses with parts that the client has not taken
     unread: Mutex<BTreeMap<u64, PendingResponse>>,
     framing: Mutex<Framing>,
 }
@@ -48,11 +49,11 @@ pub(super) struct Activity {
 #[derive(Debug)]
 struct PendingResponse {
     parts: usize,
-    /// when one of them was taken, or the first of them was there
+    /// when the last part was taken, or else when the first was ready
     since: Instant,
 }
 
-/// An answer that its client takes part by part.
+/// Identifies a response whose parts wait for the client.
 #[derive(Clone, Debug)]
 pub(super) struct ResponseTracker {
     activity: Arc<Activity>,
@@ -60,7 +61,7 @@ pub(super) struct ResponseTracker {
 }
 
 impl ResponseTracker {
-    /// A part of it is there for the client, until the result is dropped.
+    /// Registers a part that is ready for the client, until the result is dropped.
     pub(super) fn wait(&self) -> PendingPart {
         let mut unread = self.activity.unread_responses();
         let answer = unread.entry(self.number).or_insert_with(|| PendingResponse { parts: 0, since: Instant::now() });
@@ -69,8 +70,8 @@ impl ResponseTracker {
     }
 }
 
-/// A part of an answer, until the client has room for it. What is thrown away goes with all of its answer, so
-/// no other part of that is waited for longer.
+/// A part of a response that waits for the client; dropped once it is sent. A reset stream drops all parts of its
+/// response together, so that drop extends no other part's timeout.
 #[derive(Debug)]
 pub(super) struct PendingPart(ResponseTracker);
 
@@ -87,12 +88,12 @@ impl Drop for PendingPart {
     }
 }
 
-/// A request that is under way.
+/// A request under way.
 #[derive(Debug)]
 pub(super) struct RequestGuard(Arc<Activity>);
 
 impl RequestGuard {
-    /// The connection that it keeps busy.
+    /// The activity of its connection.
     pub(super) fn activity(&self) -> Arc<Activity> {
         self.0.clone()
     }
@@ -105,7 +106,7 @@ impl Drop for RequestGuard {
     }
 }
 
-/// An answer over HTTP/2 of which there is more to come.
+/// An HTTP/2 response that is not sent to its end.
 #[derive(Debug)]
 pub(super) struct StreamGuard(Arc<Activity>);
 
@@ -134,7 +135,7 @@ impl Activity {
         }
     }
 
-    /// Where its requests begin and end.
+    /// The framing of its HTTP/1 requests.
     pub(super) fn framing(&self) -> MutexGuard<'_, Framing> {
         self.framing.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -143,30 +144,30 @@ impl Activity {
         self.unread.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// An answer, which its client takes part by part.
+    /// Registers a response.
     pub(super) fn answer(self: &Arc<Self>) -> ResponseTracker {
         ResponseTracker { activity: self.clone(), number: self.answers.fetch_add(1, Ordering::Relaxed) }
     }
 
-    /// Until when the client may leave the answer where it is that it has left for longest, whatever else it does.
+    /// The deadline of the response that the client has left unread for longest, regardless of other activity.
     fn patience(&self) -> Option<Instant> {
         self.unread_responses().values().map(|answer| answer.since).min().map(|since| since + self.idle)
     }
 
-    /// A request begins, and ends when the result is dropped.
+    /// Registers a request under way, until the result is dropped.
     pub(super) fn begin(self: &Arc<Self>) -> RequestGuard {
         self.begun.store(true, Ordering::Relaxed);
         self.busy.fetch_add(1, Ordering::AcqRel);
         RequestGuard(self.clone())
     }
 
-    /// There is more to come of an answer over HTTP/2, until the result is dropped.
+    /// Registers an HTTP/2 response that is not sent to its end, until the result is dropped.
     pub(super) fn open(self: &Arc<Self>) -> StreamGuard {
         self.open.fetch_add(1, Ordering::AcqRel);
         StreamGuard(self.clone())
     }
 
-    /// Whether no request is under way, and nothing is there for the client.
+    /// Whether no request is under way and no response data waits for the client.
     pub(super) fn is_idle(&self) -> bool {
         self.busy.load(Ordering::Acquire) == 0
             && self.open.load(Ordering::Acquire) == 0
@@ -179,7 +180,7 @@ impl Activity {
         self.last.store(self.start.elapsed().as_millis() as u64, Ordering::Relaxed);
     }
 
-    /// When something happened last.
+    /// The time of the last activity.
     pub(super) fn last(&self) -> Instant {
         self.start + Duration::from_millis(self.last.load(Ordering::Relaxed))
     }
@@ -188,29 +189,27 @@ impl Activity {
         if self.begun.load(Ordering::Relaxed) { self.last() + self.idle } else { self.start + self.first }
     }
 
-    /// Whether it may take as long as it takes. Not where a client keeps the server waiting, even if the
-    /// server is at work for it elsewhere.
+    /// Whether the idle timeout is suspended: a request is under way, and the client reads the data that is sent.
     fn may_last(&self) -> bool {
         self.busy.load(Ordering::Acquire) > 0 && !self.blocked.load(Ordering::Relaxed)
     }
 
-    /// Whether nothing has happened for too long.
+    /// Whether a timeout has expired.
     pub(super) fn is_over(&self) -> bool {
         let now = Instant::now();
         !self.may_last() && self.over_at() <= now || self.patience().is_some_and(|until| until <= now)
     }
 
-    /// When it could be over at the earliest.
+    /// The earliest time at which a timeout can expire.
     pub(super) fn next_look(&self) -> Instant {
         let over = if self.may_last() { Instant::now() + self.idle } else { self.over_at() };
         self.patience().map_or(over, |until| until.min(over))
     }
 
-    /// Notes the result of an attempt to send.
+    /// Records the result of a write.
     fn sent(&self, sent: &Poll<io::Result<usize>>) {
         self.blocked.store(sent.is_pending(), Ordering::Relaxed);
-        // The first attempt that fails begins the time that the client has. Who takes a few bytes and no more has
-        // the same time still.
+        // The timeout starts at the first write that returns `Pending`. Writes below `WORTH` bytes do not extend it.
         let more = match sent {
             Poll::Ready(Ok(WORTH..)) => {
                 self.trickling.store(false, Ordering::Relaxed);
@@ -225,7 +224,7 @@ impl Activity {
     }
 }
 
-/// A stream whose client takes what is sent.
+/// A stream that records its reads and writes as activity.
 pub(super) struct Observed<S> {
     stream: S,
     activity: Arc<Activity>,

@@ -10,8 +10,8 @@ use hyper::body::{Frame, SizeHint};
 
 use super::{Activity, RequestGuard};
 
-/// A body that keeps its connection busy while the next of it is awaited. Between two parts it is the
-/// client that is awaited, as it is where an answer lies in memory as a whole.
+/// A body that marks its connection as busy while its next part is produced. Between parts, the server waits for the
+/// client, as with a body that is wholly in memory.
 pub(crate) struct StreamedBody {
     body: Body,
     activity: Arc<Activity>,
@@ -19,7 +19,7 @@ pub(crate) struct StreamedBody {
 }
 
 impl StreamedBody {
-    /// `busy` is what the request was, which has its answer now.
+    /// Replaces `busy`, the guard of the request, which has its response now.
     pub(crate) fn new(body: Body, busy: RequestGuard) -> Self {
         Self { body, activity: busy.activity(), busy: None }
     }

@@ -1,7 +1,6 @@
-//! The answers of inferences: messages as gRPC sends them, made on the worker that executes the request.
+//! Encodes inference responses as gRPC messages, on the worker that executes the request.
 //!
-//! gRPC's own library would write and compress a message on a thread that answers others, however
-//! large it is.
+//! tonic would encode and compress a message of any size on an I/O thread.
 
 use std::convert::Infallible;
 use std::io::{self, Write};
@@ -25,7 +24,7 @@ use crate::{Execution, ServeError};
 const ENCODING: HeaderName = HeaderName::from_static("grpc-encoding");
 const ACCEPTED: HeaderName = HeaderName::from_static("grpc-accept-encoding");
 
-/// Bytes that are compressed between two looks at whether anybody waits for them.
+/// Bytes that are compressed between two checks for cancellation.
 const PIECE: usize = 256 << 10;
 
 /// Encodes the responses of a call.
@@ -35,20 +34,20 @@ pub(super) struct ResponseEncoder {
 }
 
 impl ResponseEncoder {
-    /// Compressed as the call's messages are, if its client reads that: all clients accept compression,
-    /// few want to pay for it.
+    /// Compresses responses like the call's requests, if the client accepts that: all clients announce compression, but
+    /// few want its cost.
     pub(super) fn to(headers: &HeaderMap, encoding: Encoding) -> Self {
         let mut accepted = headers.get_all(ACCEPTED).iter().filter_map(|value| value.to_str().ok());
         let reads = accepted.any(|list| list.split(',').any(|name| name.trim() == encoding.name()));
         Self { encoding: if reads { encoding } else { Encoding::Identity } }
     }
 
-    /// A message as it is sent.
+    /// A framed message, compressed if the call is.
     pub(super) fn message(self, execution: &Execution, message: &impl Message) -> Result<Bytes, ServeError> {
         self.framed(message, || execution.check_wanted())
     }
 
-    /// The same outside of an execution, of a message that is small.
+    /// A framed small message, outside of an execution.
     pub(super) fn small(self, message: &impl Message) -> Result<Bytes, ServeError> {
         self.framed(message, || Ok(()))
     }
@@ -72,7 +71,7 @@ impl ResponseEncoder {
         Ok(framed.freeze())
     }
 
-    /// The same of what follows the head, behind room for another.
+    /// Compresses the message of a frame, after an empty head.
     fn compressed(
         self,
         framed: &[u8],
@@ -99,7 +98,7 @@ impl ResponseEncoder {
         Ok(sink.map_err(broken)?.into_inner())
     }
 
-    /// The answer of a call that has one message.
+    /// The response of a call with a single message.
     pub(super) fn one(self, message: Result<Bytes, Status>) -> Response {
         match message {
             Ok(message) => self.many(stream::once(future::ready(Ok(message)))),
@@ -107,7 +106,7 @@ impl ResponseEncoder {
         }
     }
 
-    /// The answer of a call with these messages, until the first that is an error.
+    /// The response of a call with these messages; ends at the first error.
     pub(super) fn many(self, messages: impl Stream<Item = Result<Bytes, Status>> + Send + 'static) -> Response {
         let end = stream::once(future::ready(Err(Status::ok(""))));
         let frames = messages.chain(end).scan(false, |has_ended, message| {
@@ -125,7 +124,7 @@ impl ResponseEncoder {
     }
 }
 
-/// The answer to a call whose messages are compressed in a way that is not read.
+/// The response to a call whose messages have an unsupported encoding.
 pub(super) fn unsupported_encoding(headers: &HeaderMap) -> Response {
     let named = headers.get(ENCODING).and_then(|name| name.to_str().ok()).unwrap_or("?");
     let named: String = named.chars().take(32).collect();

@@ -16,7 +16,7 @@ use super::status::status;
 use crate::Server;
 use crate::protocol::http::body::SMALL;
 
-/// A service whose requests are read before they are called.
+/// A service whose requests are read, within limits, before it is called.
 #[derive(Clone)]
 pub(super) struct Bounded<S> {
     service: S,
@@ -47,7 +47,7 @@ where
         Box::pin(async move {
             let (head, body) = request.into_parts();
             let Some(encoding) = Encoding::from_headers(&head.headers) else {
-                // It is refused by its head.
+                // The service rejects the encoding.
                 return service.call(Request::from_parts(head, Body::empty())).await;
             };
             let most = SMALL.min(server.settings().max_body);
@@ -59,7 +59,7 @@ where
     }
 }
 
-/// A message as gRPC sends it, not compressed.
+/// A framed, uncompressed message.
 fn framed(message: &[u8]) -> Bytes {
     let mut framed = BytesMut::with_capacity(HEAD + message.len());
     framed.put_u8(0);

@@ -1,7 +1,7 @@
-//! Messages, held against what they would become before they are read.
+//! Bounds the decoded size of messages before they are decoded.
 //!
-//! An empty tensor is two bytes of a message and some hundred in memory: a body within its bounds could
-//! take all the memory there is.
+//! An empty tensor takes two bytes of a message and some hundred bytes in memory: a body within its limit could use up
+//! all memory.
 
 use std::collections::HashMap;
 
@@ -16,11 +16,10 @@ use crate::protocol::oip::parameters::{MAX_NAME, MAX_PARTS, MAX_TEXT, too_long};
 use gpux_core::MemoryPermit;
 use gpux_core::{MAX_AXES, MAX_STRINGS};
 
-/// Fields of one message, but those in contents: as many parts as there may be, each with all that it
-/// can have.
+/// The most fields of one message, except in contents: the most parts, each with all its fields.
 const MAX_FIELDS: usize = MAX_PARTS * (MAX_AXES + 4);
 
-/// Names and texts of one message, in bytes: they are copied before its execution.
+/// The most bytes of names and texts in one message: they are copied before its execution.
 const MAX_TEXTS: usize = 1 << 20;
 
 /// The fields of a request that are needed before its execution: all but its tensors.
@@ -37,15 +36,15 @@ pub(super) struct Head {
 }
 
 impl Head {
-    /// That of a message, in hardly any time.
+    /// Decodes only the head of a message, which is fast.
     pub(super) fn read(message: &Bytes) -> Result<Self, ServeError> {
         Count::default().walk(Kind::Head, message)?;
         Self::decode(message.clone()).map_err(broken)
     }
 }
 
-/// Reads a message, unless it has more parts than any pipeline takes, or there is no room for what its typed
-/// contents become.
+/// Decodes a message. Fails if it has more parts than the limits, or if the memory budget cannot hold its decoded
+/// contents.
 pub(super) fn read(message: Bytes, budget: &RequestBudget) -> Result<(ModelInferRequest, MemoryPermit), ServeError> {
     let permit = budget.reserve(check(&message)?)?;
     ModelInferRequest::decode(message).map_err(broken).map(|request| (request, permit))
@@ -55,40 +54,40 @@ fn broken(error: prost::DecodeError) -> ServeError {
     ServeError::invalid(format!("not an inference request: {error}"))
 }
 
-/// How much memory the contents will take, in bytes. What is broken is left to prost.
+/// The memory that the decoded contents will take, in bytes. Malformed input is left for prost to reject.
 fn check(message: &[u8]) -> Result<usize, ServeError> {
     let mut count = Count::default();
     count.walk(Kind::Request, message)?;
     Ok(count.contents)
 }
 
-/// The messages that a request is made of, as open_inference.proto has them.
+/// The messages within a request, as in open_inference.proto.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Request,
-    /// a request but for its tensors and outputs
+    /// a request without its tensors and outputs
     Head,
     Input,
     Output,
     /// an entry of a map of parameters
     Parameter,
-    /// what such an entry holds
+    /// the value of such an entry
     Value,
     Contents,
 }
 
-/// What a message holds, with all that lies in it.
+/// Counts of a message with all nested messages.
 #[derive(Default)]
 struct Count {
     /// tensors, outputs and parameters
     parts: usize,
-    /// elements of BYTES
+    /// elements of BYTES tensors
     texts: usize,
-    /// fields of all kinds, but those in contents: a field may come again and again
+    /// fields of all kinds, except in contents: a field may be repeated
     fields: usize,
     /// bytes of names and of texts in parameters
     written: usize,
-    /// bytes of memory that contents become
+    /// memory of the decoded contents, in bytes
     contents: usize,
 }
 
@@ -143,7 +142,7 @@ impl Count {
         Ok(())
     }
 
-    /// A name, or a text of a parameter.
+    /// Counts a name, or a text of a parameter.
     fn written(&mut self, text: &[u8], most: usize) -> Result<(), ServeError> {
         self.written += text.len();
         if text.len() > most {
@@ -155,7 +154,7 @@ impl Count {
         Ok(())
     }
 
-    /// A field of contents: numbers, one or several that are packed, or an element of BYTES.
+    /// Counts a field of contents: one number, several packed numbers, or an element of BYTES.
     fn contents(&mut self, number: u64, field: &[u8]) -> Result<(), ServeError> {
         self.contents += match number {
             1 => numbers_in(field),
@@ -184,12 +183,12 @@ fn refused(why: String) -> ServeError {
     ServeError::invalid(why)
 }
 
-/// How many integers a field holds, one or several that are packed.
+/// The number of integers in a field, packed or single.
 fn numbers_in(field: &[u8]) -> usize {
     field.iter().filter(|byte| **byte < 0x80).count().max(1)
 }
 
-/// How many numbers a field holds, one or several that are packed, as far as that may be.
+/// The number of integers in a field, packed or single, counted up to one beyond the limit.
 fn axes_in(field: &[u8]) -> usize {
     field.iter().filter(|byte| **byte < 0x80).take(MAX_AXES + 1).count().max(1)
 }
@@ -208,7 +207,7 @@ mod tests {
         check(&request.encode_to_vec()).err().map(|error| error.to_string())
     }
 
-    /// A field of these bytes.
+    /// A field with these bytes.
     fn field(number: u8, bytes: &[u8]) -> Vec<u8> {
         let mut field = vec![number << 3 | 2];
         prost::encoding::encode_varint(bytes.len() as u64, &mut field);
@@ -224,7 +223,7 @@ mod tests {
         };
         assert_eq!(rejection(&inputs(MAX_PARTS)), None);
         assert!(rejection(&inputs(MAX_PARTS + 1)).unwrap().contains("4096 tensors"));
-        // What lies beside the tensors is no part.
+        // Raw contents do not count as parts.
         let raw = vec![Bytes::new(); MAX_PARTS];
         let named = ModelInferRequest { id: "7".into(), raw_input_contents: raw, ..inputs(MAX_PARTS) };
         assert_eq!(rejection(&named), None);
@@ -352,7 +351,7 @@ mod tests {
         assert_eq!(of(InferTensorContents { fp32_contents: vec![0.5; 7], ..Default::default() }), 28);
         assert_eq!(of(InferTensorContents { fp64_contents: vec![0.5; 7], ..Default::default() }), 56);
         assert_eq!(of(InferTensorContents { bytes_contents: vec![Bytes::new(); 3], ..Default::default() }), 168);
-        // One by one, each with its own tag.
+        // Not packed: each element with its own tag.
         assert_eq!(check(&field(5, &field(5, &[0x18, 1].repeat(5)))).unwrap(), 40);
     }
 

@@ -1,4 +1,4 @@
-//! Tensors in the messages of gRPC: typed contents, or raw bytes beside them.
+//! Tensors in gRPC messages: typed contents, or raw bytes.
 
 use bytes::Bytes;
 use serde_json::Value as Json;
@@ -16,7 +16,7 @@ use crate::protocol::oip::tensors::{Data, InputTensor, OutputTensor};
 use gpux_core::encoded_size;
 use gpux_core::{ElementType, Tensor, TensorData, TensorElement};
 
-/// The parameters of a message, as those of REST are.
+/// The parameters of a message, converted to JSON as in REST.
 pub(super) fn parameters(given: impl IntoIterator<Item = (String, InferParameter)>) -> Parameters {
     let json = |parameter: InferParameter| match parameter.parameter_choice {
         Some(ParameterChoice::BoolParam(value)) => Json::from(value),
@@ -29,7 +29,7 @@ pub(super) fn parameters(given: impl IntoIterator<Item = (String, InferParameter
     given.into_iter().map(|(name, parameter)| (name, json(parameter))).collect()
 }
 
-/// The inputs of a message; `raw` holds the bytes of each, or nothing.
+/// The inputs of a message; `raw` holds the bytes of each input, or is empty.
 pub(super) fn inputs(given: Vec<InferInputTensor>, raw: Vec<Bytes>) -> Result<Vec<InputTensor>, ServeError> {
     if !raw.is_empty() && raw.len() != given.len() {
         let message = format!("there are {} inputs, but raw contents of {}", given.len(), raw.len());
@@ -55,7 +55,7 @@ fn input(given: InferInputTensor, raw: Option<Bytes>) -> Result<InputTensor, Ser
     Ok(InputTensor { name, element, shape: sizes, data })
 }
 
-/// The number of elements, of any type.
+/// The number of elements of any type.
 fn length(contents: &InferTensorContents) -> usize {
     contents.bool_contents.len()
         + contents.int_contents.len()
@@ -67,7 +67,7 @@ fn length(contents: &InferTensorContents) -> usize {
         + contents.bytes_contents.len()
 }
 
-/// The elements of a datatype, from the field where they belong.
+/// The elements of a datatype, from the field of that type.
 fn typed(element: ElementType, contents: InferTensorContents) -> Result<Data, String> {
     let all = length(&contents);
     let (data, found) = match element {
@@ -110,20 +110,20 @@ fn narrow<W: Copy + ToString, T: TensorElement + TryFrom<W>>(items: Vec<W>) -> F
     whole(items.into_iter().map(one).collect::<Result<Vec<_>, _>>()?)
 }
 
-/// The bytes that an output takes at most while it is written: its value, the contents of the message, the message,
-/// and that compressed.
+/// Upper bound of the bytes that an output takes while it is encoded: its value, the contents of the message, the
+/// message, and its compressed form.
 pub(super) fn size(output: &SelectedOutput, raw: bool) -> usize {
     let value = &output.tensor.value;
     let written = match value.as_tensor() {
-        // Narrow integers have four bytes in contents, and ten at most in a message.
+        // Narrow integers take four bytes in contents, and at most ten in a message.
         Some(tensor) if !raw && tensor.element() != ElementType::String => 10 * tensor.len(),
         _ => encoded_size::raw(value),
     };
     encoded_size::memory(value) + 3 * written
 }
 
-/// The outputs as messages, with their raw bytes if they are asked for raw. Types that contents cannot
-/// hold make all of them raw: a message has either.
+/// The outputs as messages, with their raw bytes if `raw`. If typed contents cannot hold one of the types, all outputs
+/// are raw: a message has either form.
 pub(super) fn outputs(
     given: Vec<SelectedOutput>,
     raw: bool,
@@ -165,7 +165,7 @@ fn contents(output: &OutputTensor) -> InferTensorContents {
         Some(TensorData::Uint64(data)) => contents.uint64_contents = data.to_vec(),
         Some(TensorData::Float32(data)) => contents.fp32_contents = data.to_vec(),
         Some(TensorData::Float64(data)) => contents.fp64_contents = data.to_vec(),
-        // These are given raw.
+        // These types are always raw.
         Some(TensorData::Float16(_) | TensorData::Bfloat16(_)) => {}
         Some(TensorData::String(_)) | None => contents.bytes_contents = output.items(),
     }

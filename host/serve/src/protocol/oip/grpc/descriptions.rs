@@ -1,4 +1,4 @@
-//! Messages that describe pipelines: their configuration, their statistics, the index of the repository.
+//! Messages that describe pipelines: configuration, statistics, the repository index.
 
 use super::proto;
 use crate::protocol::oip::lookup::Model;

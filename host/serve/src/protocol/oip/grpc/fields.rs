@@ -1,6 +1,6 @@
 //! Reads the fields of a Protobuf message without decoding it.
 
-/// The number of each, and its bytes if it is of a kind that has a length. Ends at what is broken.
+/// Iterates over fields: the number of each, and its bytes if its wire type has a length. Ends at malformed input.
 pub(super) struct Fields<'a>(pub(super) &'a [u8]);
 
 impl<'a> Iterator for Fields<'a> {
@@ -12,7 +12,7 @@ impl<'a> Iterator for Fields<'a> {
             0 => return varint(&mut self.0).map(|_| (tag >> 3, &[][..])),
             1 => 8,
             2 => usize::try_from(varint(&mut self.0)?).ok()?,
-            // Groups, which prost reads past, have no length: what they hold is counted as well.
+            // Groups, which prost skips, have no length: their contents are counted as well.
             3 | 4 => 0,
             5 => 4,
             _ => return None,

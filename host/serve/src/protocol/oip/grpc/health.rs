@@ -1,4 +1,4 @@
-//! gRPC's own health service: the server as "", and each pipeline by its name.
+//! gRPC's health service: the server as "", and each pipeline by its name.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ impl Health {
     }
 }
 
-/// The status of a service; `None` if there is none of this name.
+/// The status of a service; `None` if the name is unknown.
 fn state(server: &Server, name: &str) -> Option<ServingStatus> {
     let serving = |yes| if yes { ServingStatus::Serving } else { ServingStatus::NotServing };
     if name.is_empty() || name == SERVICE_NAME {
@@ -50,7 +50,7 @@ impl health_server::Health for Health {
 
     type WatchStream = Pin<Box<dyn Stream<Item = Result<HealthCheckResponse, Status>> + Send>>;
 
-    /// The state now, and whenever it changes, until the server ends.
+    /// Sends the status now and after each change, until the server stops.
     async fn watch(&self, request: Request<HealthCheckRequest>) -> Result<Response<Self::WatchStream>, Status> {
         let (server, name) = (self.server.clone(), request.into_inner().service);
         let states = stream::unfold(None::<ServingStatus>, move |last| {

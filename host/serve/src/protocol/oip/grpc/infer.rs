@@ -23,7 +23,7 @@ use crate::protocol::oip::parameters;
 use crate::protocol::oip::parameters::Parameters;
 use crate::{Execution, ServeError, Server};
 
-/// The answer of a call, and its only message.
+/// `ModelInfer`: one message in, one out.
 pub(super) async fn call(State(server): State<Arc<Server>>, request: Request) -> Response {
     let Some(encoding) = Encoding::from_headers(request.headers()) else {
         return answers::unsupported_encoding(request.headers());
@@ -39,8 +39,7 @@ pub(super) async fn call(State(server): State<Arc<Server>>, request: Request) ->
     answers.one(message.await.map_err(|error| status(&error)))
 }
 
-/// Runs a request of this head, and has its result written in the same execution; `timeout` is how long its
-/// caller waits.
+/// Runs a request with this head, and encodes its result in the same execution; `timeout` is the caller's deadline.
 pub(super) async fn infer(
     server: &Server,
     head: Head,
@@ -64,14 +63,14 @@ pub(super) async fn infer(
     done.await
 }
 
-/// From the message of the request to that of the result.
+/// Converts the request message to the result message.
 fn run(
     execution: &Execution,
     model: &Model,
     request: ModelInferRequest,
     parameters: Parameters,
 ) -> Result<ModelInferResponse, ServeError> {
-    // As Triton does, whichever way the inputs came: its clients read nothing else.
+    // Raw by default, as in Triton, whatever form the inputs have: Triton's clients read only raw outputs.
     let raw = parameters::flag(&parameters, "binary_data_output")?.unwrap_or(true);
     let request = read(request, parameters)?;
     let given = inference::infer(execution, request.inputs, request.outputs)?;
@@ -92,7 +91,7 @@ fn read(request: ModelInferRequest, parameters: Parameters) -> Result<InferReque
     let outputs = request.outputs.into_iter();
     let outputs = outputs.map(|output| {
         let parameters = contents::parameters(output.parameters);
-        // As Triton has it; over REST it is as if it were not there.
+        // As in Triton; over REST, 0 is ignored.
         if parameters::count(&parameters, "classification")? == Some(0) {
             return Err(ServeError::invalid("the parameter `classification` is a whole number, not below 1"));
         }

@@ -1,7 +1,6 @@
-//! The messages of a call as they come: each within the bounds that all bodies have, of size, of time, and of
-//! what they hold together, whether it is compressed or not.
+//! Reads the messages of a call, with the limits that all bodies have (size, time, memory), compressed or not.
 //!
-//! gRPC's own library would inflate a message at once, on a thread that answers others, and count nothing of it.
+//! tonic would decompress a message in one go on an I/O thread, without a memory budget.
 
 use std::io::{self, BufRead, Read};
 use std::time::Duration;
@@ -46,10 +45,10 @@ impl Encoding {
     }
 }
 
-/// Before each message: whether it is compressed, and its length.
+/// The length of a message's head: a compression flag and the message's length.
 pub(super) const HEAD: usize = 5;
 
-/// Bytes that come of inflating in one go.
+/// Bytes that are decompressed in one go.
 const PIECE: usize = 64 << 10;
 
 /// Reads the messages of a body.
@@ -57,10 +56,10 @@ pub(super) struct Messages {
     body: Body,
     encoding: Encoding,
     budget: RequestBudget,
-    /// the largest message, in bytes, inflated
+    /// the largest message after decompression, in bytes
     most: usize,
     timeout: Duration,
-    /// what has come, and is of no message yet
+    /// received bytes that belong to no message yet
     come: Bytes,
 }
 
@@ -70,7 +69,7 @@ impl Messages {
         Self { body, encoding, budget, most, timeout, come: Bytes::new() }
     }
 
-    /// The one message of a call.
+    /// Reads the only message of a call.
     pub(super) async fn single(mut self) -> Result<Bytes, ServeError> {
         let late = self.timeout;
         let only = async {
@@ -86,7 +85,7 @@ impl Messages {
         timeout(late, only).await.map_err(|_| ServeError::SlowBody(late))?
     }
 
-    /// The next message, which may come at any time; but once it has begun, it must be whole in time.
+    /// Reads the next message. It may start at any time, but must then be complete within the timeout.
     pub(super) async fn next(&mut self) -> Result<Option<Bytes>, ServeError> {
         if !self.more().await? {
             return Ok(None);
@@ -95,7 +94,7 @@ impl Messages {
         timeout(self.timeout, self.message()).await.map_err(|_| late)?.map(Some)
     }
 
-    /// Waits until there is something; says whether there is, or the body has ended.
+    /// Waits for more bytes; `false` if the body has ended.
     async fn more(&mut self) -> Result<bool, ServeError> {
         while self.come.is_empty() {
             let Some(frame) = self.body.frame().await else { return Ok(false) };
@@ -119,7 +118,7 @@ impl Messages {
         }
     }
 
-    /// The next so many bytes.
+    /// Reads this many bytes.
     async fn take(&mut self, length: usize, most: usize) -> Result<Bytes, ServeError> {
         let budget = self.budget.clone();
         let mut parts = Parts::new(|| budget.clone(), most, length)?;
@@ -146,7 +145,7 @@ async fn inflate(mut decoder: impl Read, mut inflated: Parts<impl Fn() -> Reques
     }
 }
 
-/// One member of gzip after the other.
+/// Decompresses all gzip members in sequence.
 struct CompressedMembers {
     now: GzDecoder<PacedBytes>,
     left: u32,
@@ -172,11 +171,11 @@ impl Read for CompressedMembers {
     }
 }
 
-/// What is to be inflated, in morsels: after each, the reader is told to wait. A decoder reads on until
-/// something comes of it, which may be never.
+/// Compressed bytes in small portions; after each, `read` fails with `WouldBlock`. A decoder reads until it has output,
+/// which may be never.
 struct PacedBytes {
     bytes: Bytes,
-    /// of this morsel
+    /// bytes left of this portion
     left: usize,
 }
 
@@ -239,7 +238,7 @@ mod tests {
         Server::new(Settings { body_memory, body_timeout, ..Settings::default() }, LoadOptions::default())
     }
 
-    /// Messages of a body that brings these parts, and then nothing, but does not end.
+    /// Messages of a body that sends these parts, then nothing, but does not end.
     fn messages(parts: Vec<Vec<u8>>, encoding: Encoding, server: &Server) -> Messages {
         let parts = stream::iter(parts.into_iter().map(Ok::<_, axum::Error>)).chain(stream::pending());
         Messages::new(Body::from_stream(parts), encoding, MOST, server)
@@ -306,7 +305,7 @@ mod tests {
 
     #[tokio::test]
     async fn yields_while_decompressing_empty_output() {
-        // Blocks that are empty, and the last of them.
+        // Empty blocks, and the final block.
         let blocks = [[0, 0, 0, 0xff, 0xff].repeat(200_000), vec![1, 0, 0, 0xff, 0xff]].concat();
         let gzip = [&[0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 0xff][..], &blocks, &[0; 8]].concat();
         let zlib = [&[0x78, 0x9c][..], &blocks, &[0, 0, 0, 1]].concat();

@@ -1,4 +1,4 @@
-//! The protocol over gRPC.
+//! The Open Inference Protocol over gRPC.
 
 mod answers;
 mod body;
@@ -32,7 +32,7 @@ use crate::protocol::route;
 use crate::protocol::route::{is_grpc, truncated};
 use crate::{ServeError, Server};
 
-/// Every call. Messages are bounded and decompressed before tonic sees them.
+/// Every call. Messages are limited and decompressed before tonic sees them.
 pub(super) fn router(server: &Arc<Server>) -> Router {
     let inference =
         proto::grpc_inference_service_server::GrpcInferenceServiceServer::new(service::Service::new(server.clone()))
@@ -48,7 +48,7 @@ pub(super) fn router(server: &Arc<Server>) -> Router {
         .route_layer(middleware::from_fn(check))
 }
 
-/// Refuses what is no call of gRPC (415), and calls that there are not, before any of their messages is read.
+/// Rejects requests that are not gRPC (415) and unknown calls before any message is read.
 async fn check(request: Request, next: Next) -> Response {
     let path = request.uri().path();
     if !is_grpc(request.headers()) {
@@ -61,7 +61,7 @@ async fn check(request: Request, next: Next) -> Response {
     next.run(request).await
 }
 
-/// The answer to a call that there is not.
+/// The response to an unknown call.
 pub(crate) fn no_such_call(path: &str) -> Response {
     Status::unimplemented(format!("there is no call `{}`", truncated(path))).into_http()
 }

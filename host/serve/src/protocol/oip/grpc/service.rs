@@ -31,7 +31,7 @@ fn plain<T>(result: Result<T, ServeError>) -> Result<Response<T>, Status> {
     result.map(Response::new).map_err(|error| status(&error))
 }
 
-/// Inferences have routes of their own, which read and write their messages while they execute.
+/// Unreachable: inference calls have routes of their own, which decode and encode messages during the execution.
 fn elsewhere() -> Status {
     Status::internal("an inference came where none is taken")
 }
@@ -45,7 +45,7 @@ fn tensors(tensors: Vec<TensorMetadata>) -> Vec<proto::model_metadata_response::
     tensors.into_iter().map(one).collect()
 }
 
-/// The name in a repository's call: KServe's message holds it where Triton's has the repository.
+/// The model's name in a repository call: KServe has it in the field that Triton uses for the repository.
 fn in_repository(repository_name: String, model_name: String) -> String {
     if model_name.is_empty() { repository_name } else { model_name }
 }
@@ -73,7 +73,7 @@ impl GrpcInferenceService for Service {
         let proto::ModelReadyRequest { name, version } = request.into_inner();
         let ready = match lookup::of_message(&self.server, &name, &version) {
             Ok(_) => Ok(true),
-            // A missing model is not ready: clients ask before it is loaded.
+            // A missing model is not ready: clients poll before it is loaded.
             Err(ServeError::NotReady(_) | ServeError::NotFound(_)) => Ok(false),
             Err(error) => Err(error),
         };

@@ -1,4 +1,4 @@
-//! The settings of `logging` and `trace` in the messages of gRPC.
+//! The settings of `logging` and `trace` in gRPC messages.
 
 use serde_json::{Value as Json, json};
 
@@ -8,7 +8,7 @@ use crate::protocol::oip::settings;
 use crate::protocol::oip::settings::SettingsMap;
 use crate::{ServeError, Server};
 
-/// `LogSettings`: what they are, once what is asked for is known to be the same.
+/// `LogSettings`: returns the settings; fails if the request would change one.
 pub(super) fn logging(
     server: &Server,
     request: proto::LogSettingsRequest,
@@ -39,7 +39,7 @@ pub(super) fn logging(
     Ok(proto::LogSettingsResponse { settings: settings.into_iter().map(value).collect() })
 }
 
-/// `TraceSetting`, of the server or of a pipeline.
+/// `TraceSetting` of the server or of a pipeline; fails if the request would change a setting.
 pub(super) fn tracing(
     server: &Server,
     request: proto::TraceSettingRequest,

@@ -1,4 +1,4 @@
-//! Inferences on a stream, until it ends: by its client, at its deadline, or with the server.
+//! Streams of inferences, until the client ends the stream, its deadline passes, or the server stops.
 
 use std::future::ready;
 use std::pin::Pin;
@@ -26,8 +26,7 @@ use crate::protocol::oip::grpc::proto::{InferParameter, ModelInferResponse, Mode
 use crate::settings::LAST_CALL;
 use crate::{Execution, ServeError, Server};
 
-/// Runs the requests of a stream side by side, as many as there are workers, and gives their results
-/// in order.
+/// Runs the requests of a stream concurrently, as many as there are workers, and sends their results in order.
 pub(super) async fn call(State(server): State<Arc<Server>>, request: Request) -> Response {
     let Some(encoding) = Encoding::from_headers(request.headers()) else {
         return answers::unsupported_encoding(request.headers());
@@ -45,7 +44,7 @@ pub(super) async fn call(State(server): State<Arc<Server>>, request: Request) ->
     answers.many(results.buffered(at_once).chain(last))
 }
 
-/// One answer of a stream: an error is said in it, and the stream goes on.
+/// One response of a stream. Errors are part of the message, and the stream continues.
 async fn answer(
     server: &Server,
     message: Bytes,
@@ -70,26 +69,26 @@ async fn answer(
     })
 }
 
-/// Clients that wait for the last of several answers look for what is said here; the first is the last.
+/// Marks a response as final, as clients that expect several responses per request require: here it is the only one.
 fn last_of_one(mut response: ModelInferResponse) -> ModelStreamInferResponse {
     let is_final = InferParameter { parameter_choice: Some(ParameterChoice::BoolParam(true)) };
     response.parameters.insert("triton_final_response".to_owned(), is_final);
     ModelStreamInferResponse { error_message: String::new(), infer_response: Some(response) }
 }
 
-/// Why a stream ended, if not because its client had nothing more to ask.
+/// The reason that a stream ended, unless its client ended it.
 #[derive(Clone, Default)]
 pub(super) struct StreamEnd(Arc<OnceLock<Status>>);
 
 impl StreamEnd {
-    /// The status that follows the last answer.
+    /// The status that follows the last response.
     pub(super) fn status(&self) -> Option<Status> {
         self.0.get().cloned()
     }
 }
 
-/// What clients ask on one stream. Once the server ends, only what has come by then is taken: a client
-/// that says nothing more must not hold up the end.
+/// The requests of one stream. Once the server stops, it takes only requests that have already arrived: a silent client
+/// must not delay the shutdown.
 pub(super) struct Requests {
     stream: BoxStream<'static, Result<Bytes, Status>>,
     stopped: BoxFuture<'static, ()>,
@@ -99,11 +98,11 @@ pub(super) struct Requests {
 }
 
 impl Requests {
-    /// Those of `messages`, whose caller waits until `deadline` at most.
+    /// The requests in `messages`, until `deadline`.
     pub(super) fn new(messages: Messages, server: &Server, deadline: Option<Instant>, ending: StreamEnd) -> Self {
         let mut stopping = server.stopping();
         let stopped = async move {
-            // Without a server there is nobody who could stop it.
+            // An error means that the server, which alone could stop the stream, is gone.
             let _ = stopping.wait_for(|stopping| *stopping).await;
             tokio::time::sleep(LAST_CALL).await;
         };
@@ -121,7 +120,7 @@ impl Requests {
     }
 
     fn end(&self, status: Status) -> Poll<Option<Result<Bytes, Status>>> {
-        // The first reason is the one that is told.
+        // The first reason is kept.
         let _ = self.ending.0.set(status);
         Poll::Ready(None)
     }

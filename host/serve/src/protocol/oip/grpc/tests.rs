@@ -1,4 +1,4 @@
-//! The calls of gRPC through the router, with the client that the same messages make.
+//! gRPC calls through the router, with the generated client.
 
 use std::sync::Arc;
 
@@ -179,7 +179,7 @@ async fn stream_responds_in_order_and_survives_errors() {
             assert!(answer.error_message.contains("nobody"));
         } else {
             assert_eq!(first(&response).to_bits(), f32::from(number).to_bits());
-            // Whoever waits for the last of several answers finds that this is the last.
+            // Clients that expect several responses per request look for this marker.
             let is_final = response.parameters["triton_final_response"].parameter_choice.as_ref().unwrap();
             assert_eq!(*is_final, ParameterChoice::BoolParam(true));
         }
@@ -322,7 +322,7 @@ async fn unary_calls_take_one_message() {
     }
 }
 
-/// The head, and the first bytes of the answer, to a message under these headers.
+/// The head and the first bytes of the response to a message with these headers.
 async fn answered(headers: &[(&'static str, &'static str)], message: &[u8]) -> (http::HeaderMap, Vec<u8>) {
     let mut request = http::Request::post("/inference.GRPCInferenceService/ModelInfer");
     for (name, value) in headers {

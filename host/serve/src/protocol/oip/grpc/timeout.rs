@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use http::HeaderMap;
 
-/// The time that the caller gives a call; `None` if it does not say, or not in gRPC's way.
+/// The timeout of a call; `None` if absent or malformed.
 pub(super) fn from_headers(headers: &HeaderMap) -> Option<Duration> {
     let text = headers.get("grpc-timeout")?.to_str().ok()?;
     let (digits, unit) = text.split_at_checked(text.len().checked_sub(1)?)?;
-    // At most eight digits, says the protocol.
+    // The protocol permits at most eight digits.
     if digits.is_empty() || digits.len() > 8 || !digits.bytes().all(|digit| digit.is_ascii_digit()) {
         return None;
     }

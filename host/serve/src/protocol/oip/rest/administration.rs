@@ -14,7 +14,7 @@ use crate::protocol::oip::{settings, shared_memory};
 use crate::{ServeError, Server};
 use gpux_core::JsonTree;
 
-/// `GET /v2/systemsharedmemory/status`, `…/region/NAME/status`, and the same of CUDA's.
+/// `GET /v2/systemsharedmemory/status`, `…/region/NAME/status`, and the same paths for CUDA.
 pub(super) async fn regions(named: PathParameters) -> Response {
     let status = shared_memory::status(&named.region);
     answered(status.map(|()| response::json(&json!([]))))
@@ -30,7 +30,7 @@ pub(super) async fn register(
     answered(Err(read.err().unwrap_or_else(|| shared_memory::register(&named.region))))
 }
 
-/// `POST …/unregister`, of one region or of all: there is nothing to take away.
+/// `POST …/unregister`, for one region or for all: succeeds, as there are none.
 pub(super) async fn unregister(State(server): State<Arc<Server>>, request: HttpRequest<Body>) -> Response {
     answered(read(&server, request).await.map(|_| Response::default()))
 }
@@ -52,7 +52,7 @@ pub(super) async fn tracing(State(server): State<Arc<Server>>, named: PathParame
     answered(settings.map(|settings| response::json(&json!(settings))))
 }
 
-/// `POST` of the same.
+/// `POST` on the same paths.
 pub(super) async fn set_tracing(
     State(server): State<Arc<Server>>,
     named: PathParameters,
@@ -65,7 +65,7 @@ pub(super) async fn set_tracing(
     answered(updated.await.map(|settings| response::json(&json!(settings))))
 }
 
-/// The object of a body, which may be empty.
+/// The object in a body, which may be empty.
 async fn read(server: &Server, request: HttpRequest<Body>) -> Result<settings::SettingsMap, ServeError> {
     let (head, body) = request.into_parts();
     let body = body::read_small(&head.headers, body, server).await?;

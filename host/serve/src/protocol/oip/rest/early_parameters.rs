@@ -1,8 +1,8 @@
 //! Timeout and priority of a JSON request, found before it is parsed.
 //!
-//! Reading a large request takes its time, and so belongs to its execution; where it stands in the queue has to
-//! be known before. Clients write parameters before the tensors or behind them: so only the start and
-//! the end are looked at, whose lengths do not grow with the request.
+//! Parsing a large request takes long and so happens in its execution, but its position in the queue is needed earlier.
+//! Clients write the parameters before or after the tensors. So only a fixed length at the start and at the end of the
+//! text is searched.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -16,17 +16,17 @@ use crate::protocol::oip::parameters;
 use crate::protocol::oip::parameters::Parameters;
 use crate::{RequestOptions, ServeError};
 
-/// How much of each end is looked at, in bytes: read in hardly more time than it takes to submit it.
+/// How much of each end is searched, in bytes: this takes about as long as submitting the request.
 const LOOK: usize = 64 << 10;
 
-/// The field that holds them.
+/// The field with the parameters.
 const FIELD: &str = "parameters";
 
 /// Parameters that matter before the execution.
 const WORDS: [&str; 2] = ["\"timeout\"", "\"priority\""];
 
-/// What a request of so many bytes asks for, by its parameters. Those that stand far from both of its ends
-/// are found when it is read.
+/// The options in a request's parameters; `bytes` is the size of its body. Parameters far from both ends are found when
+/// it is parsed.
 pub(super) fn options(json: &[u8], bytes: usize) -> Result<RequestOptions, ServeError> {
     parameters::options(&found(json), bytes)
 }
@@ -39,12 +39,12 @@ fn found(json: &[u8]) -> Parameters {
     found.or_else(|| matters(end).then(|| last(end)).flatten()).unwrap_or_default()
 }
 
-/// Looking for a word is much faster than reading past every number.
+/// A search for a word is much faster than parsing every number.
 fn matters(text: &[u8]) -> bool {
     text.utf8_chunks().any(|chunk| WORDS.into_iter().any(|word| chunk.valid().contains(word)))
 }
 
-/// The parameters of an object that begins so.
+/// The parameters of an object from the start of its text.
 fn first(start: &[u8]) -> Option<Parameters> {
     let read = |text: &[u8]| {
         let mut found = None;
@@ -57,7 +57,7 @@ fn first(start: &[u8]) -> Option<Parameters> {
     }
 }
 
-/// Reads an object up to its parameters, wherever its text ends.
+/// Parses an object up to its parameters, even if its text is cut off.
 struct UpToParameters<'a>(&'a mut Option<Parameters>);
 
 impl<'de> Visitor<'de> for UpToParameters<'_> {
@@ -79,7 +79,7 @@ impl<'de> Visitor<'de> for UpToParameters<'_> {
     }
 }
 
-/// The parameters of an object that ends so.
+/// The parameters of an object from the end of its text.
 fn last(end: &[u8]) -> Option<Parameters> {
     #[derive(Deserialize)]
     struct Tail {
@@ -90,8 +90,8 @@ fn last(end: &[u8]) -> Option<Parameters> {
     read(&tail).or_else(|| read(&literals::quoted(&tail)?)).map(|tail| tail.parameters.0)
 }
 
-/// Where the field begins in the end of an object. Read from behind, it is known at every byte how deep it
-/// lies, and which quotes belong together.
+/// Finds the field in the end of an object's text. Scanning backwards, the nesting depth and the pairs of quotes are
+/// known at every byte.
 fn field(end: &[u8]) -> Option<usize> {
     let (mut depth, mut text) = (0_usize, end);
     while let [before @ .., byte] = text {
@@ -113,7 +113,7 @@ fn field(end: &[u8]) -> Option<usize> {
     None
 }
 
-/// The quote that opens the string which ends the text; one behind an odd number of backslashes is a letter of it.
+/// The opening quote of the string at the end of `text`. A quote after an odd number of backslashes is escaped.
 fn opening(mut text: &[u8]) -> Option<usize> {
     loop {
         let quote = text.iter().rposition(|byte| *byte == b'"')?;
@@ -132,7 +132,7 @@ mod tests {
 
     use super::*;
 
-    /// A request whose parameters are before or behind its tensors, `more` bytes of which are its data.
+    /// A request whose parameters precede or follow its tensors, with about `more` bytes of data.
     fn request(before: bool, more: usize, other: &str) -> String {
         let parameters = r#""parameters" : {"timeout":7,"priority":1}"#;
         let data = "1, ".repeat(more / 3);

@@ -1,31 +1,31 @@
-//! The extension `binary_tensor_data`: where JSON ends in a body, and whose bytes follow.
+//! The extension `binary_tensor_data`: splits a body into JSON and the raw tensor data after it.
 //!
-//! Clients are free with Content-Type, so only `Inference-Header-Content-Length` decides.
+//! Clients send various values of Content-Type, so only `Inference-Header-Content-Length` decides.
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName};
 
 use crate::ServeError;
 
-/// Length of the JSON before the bytes of tensors, in bytes; both ways.
+/// Length of the JSON before the raw tensor data, in bytes; in requests and responses.
 pub(super) const JSON_LENGTH: HeaderName = HeaderName::from_static("inference-header-content-length");
 
 /// The parts of a body.
 #[derive(Clone)]
 pub(super) enum Framing {
-    /// JSON, then the bytes of tensors, if any
+    /// JSON, followed by raw tensor data, if any
     Json {
         /// the request
         json: Bytes,
-        /// what follows it
+        /// the raw tensor data
         binary: Bytes,
     },
-    /// nothing but the bytes of the only input
+    /// only the raw data of the single input
     Raw(Bytes),
 }
 
 impl Framing {
-    /// Takes a body apart.
+    /// Splits a body.
     pub(super) fn split(headers: &HeaderMap, mut body: Bytes) -> Result<Self, ServeError> {
         let Some(length) = headers.get(&JSON_LENGTH) else {
             return Ok(Self::Json { json: body, binary: Bytes::new() });
@@ -42,7 +42,7 @@ impl Framing {
         }
     }
 
-    /// The JSON of the request, if there is any.
+    /// The JSON of the request; empty if there is none.
     pub(super) fn json(&self) -> &[u8] {
         match self {
             Self::Json { json, .. } => json,
@@ -50,7 +50,7 @@ impl Framing {
         }
     }
 
-    /// The bytes of tensors.
+    /// The raw tensor data.
     pub(super) fn raw(&self) -> &[u8] {
         match self {
             Self::Json { binary: raw, .. } | Self::Raw(raw) => raw,

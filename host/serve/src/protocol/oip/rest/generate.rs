@@ -1,6 +1,5 @@
-//! The extension `generate`: an object of inputs by name in, an object of outputs by name out, in which
-//! one element stands alone and several in one list. A pipeline gives its result at once, so the stream
-//! holds one event.
+//! The extension `generate`: an object of inputs by name to an object of outputs by name. An output of one element is
+//! that element, others are one list. A pipeline produces its result at once, so the stream holds one event.
 
 use std::sync::Arc;
 
@@ -97,7 +96,7 @@ fn run(execution: &Execution, model: &Model, body: &Bytes) -> Result<Vec<u8>, Se
     Ok(text)
 }
 
-/// A tensor of one axis, or of none if it has one element.
+/// The tensor with one axis, or without axes if it has one element.
 fn flat(value: Value) -> Value {
     let Value::Tensor(tensor) = value else { return value };
     let shape = if tensor.len() == 1 { Vec::new() } else { vec![tensor.len()] };

@@ -55,7 +55,7 @@ fn run(
     framing: Framing,
     budget: &RequestBudget,
 ) -> Result<EncodedResponse, ServeError> {
-    // Only a raw request leaves unsaid what it is.
+    // Only a raw request needs the declared inputs.
     let inputs = if matches!(framing, Framing::Raw(_)) { metadata::inputs(model) } else { Vec::new() };
     // Held until the execution ends, as the tensors are.
     let json = framing.json();

@@ -1,26 +1,26 @@
-//! `NaN`, `Infinity` and `-Infinity` without quotes: no JSON, but what Python writes for them, and so
-//! NVIDIA's clients and Triton.
+//! Unquoted `NaN`, `Infinity` and `-Infinity`: not valid JSON, but written by Python and therefore by NVIDIA's clients
+//! and Triton.
 
 use std::ops::Range;
 
 /// Literals for numbers that JSON does not have.
 const LITERALS: [&[u8]; 3] = [b"NaN", b"Infinity", b"-Infinity"];
 
-/// How much room the text takes with them in quotes at the most: two quotes for four bytes.
+/// Upper bound of the text's length with its literals quoted: two quotes for each four bytes (`NaN,`).
 pub(super) const fn budget(json: &[u8]) -> usize {
     json.len() + json.len() / 2
 }
 
-/// Whether there are any.
+/// Whether the text has such literals.
 pub(super) fn are_in(json: &[u8]) -> bool {
     Literals::new(json).next().is_some()
 }
 
-/// The text with these literals in quotes, as JSON has them; `None` if there are none.
+/// The text with these literals as JSON strings; `None` if there are none.
 pub(super) fn quoted(json: &[u8]) -> Option<Vec<u8>> {
     let mut literals = Literals::new(json).peekable();
     literals.peek()?;
-    // The text does not have to move.
+    // Never reallocates.
     let mut out = Vec::with_capacity(budget(json));
     let mut copied = 0;
     for literal in literals {
@@ -34,12 +34,11 @@ pub(super) fn quoted(json: &[u8]) -> Option<Vec<u8>> {
     Some(out)
 }
 
-/// Where they stand in a text. Only items of lists are looked at: nowhere else could they be the numbers of a
-/// tensor.
+/// Iterates over the literals in a text. Only items of lists are considered: tensor data is always in lists.
 struct Literals<'a> {
     json: &'a [u8],
     place: usize,
-    /// the byte before, but for white space
+    /// the previous byte that is not white space
     before: u8,
 }
 
@@ -79,12 +78,12 @@ impl Iterator for Literals<'_> {
     }
 }
 
-/// Whether an item of a list ends here.
+/// Whether a list item ends here.
 fn ends(rest: &[u8]) -> bool {
     matches!(rest.trim_ascii_start().first(), Some(b',' | b']'))
 }
 
-/// Length of what is left of a string, with its closing quote.
+/// The length of the rest of a string, including its closing quote.
 fn string(text: &[u8]) -> usize {
     let mut escaped = false;
     let closing = text.iter().position(|byte| {

@@ -1,4 +1,4 @@
-//! The protocol over REST.
+//! The Open Inference Protocol over REST.
 
 mod administration;
 mod early_parameters;
@@ -80,8 +80,8 @@ pub(super) fn router(server: Arc<Server>) -> Router {
     router.route("/v2/logging", get(administration::logging).post(administration::set_logging)).with_state(server)
 }
 
-/// What a path names: a pipeline and its version, or, without a version, the one there is; a region of
-/// shared memory. What it does not name is empty.
+/// Names in a path: a pipeline and its version (by default the loaded one), or a shared memory region. Absent names are
+/// empty.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct PathParameters {
@@ -100,7 +100,7 @@ impl<S: Send + Sync> FromRequestParts<S> for PathParameters {
     }
 }
 
-/// The answer, or the error in the protocol's form.
+/// The response, or the error in the protocol's form.
 fn answered(result: Result<Response, ServeError>) -> Response {
     result.unwrap_or_else(|fault| error::response(&fault))
 }
@@ -110,13 +110,13 @@ pub(crate) fn is_path(path: &str) -> bool {
     path == "/v2" || path.starts_with("/v2/")
 }
 
-/// The answer to a path that there is not, if it would be one of the protocol.
+/// The response to an unknown path of the protocol; `None` for other paths.
 pub(crate) fn no_such_path(path: &str) -> Option<Response> {
     let message = || format!("there is nothing at `{path}`");
     is_path(path).then(|| error::with_message(StatusCode::NOT_FOUND, &message()))
 }
 
-/// The answer to a method that a path of the protocol does not take.
+/// The response to a method that a path of the protocol does not support; `None` for other paths.
 pub(crate) fn no_such_method(path: &str, method: &http::Method) -> Option<Response> {
     let message = || format!("`{path}` does not take {method}");
     is_path(path).then(|| error::with_message(StatusCode::METHOD_NOT_ALLOWED, &message()))

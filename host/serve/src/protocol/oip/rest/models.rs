@@ -35,7 +35,7 @@ fn described<T: Serialize>(server: &Server, named: &PathParameters, describe: im
     answered(model.map(|model| response::json(&json!(describe(&model)))))
 }
 
-/// `GET /v2/models`, which KServe's servers know.
+/// `GET /v2/models`, as in KServe's servers.
 pub(super) async fn list(State(server): State<Arc<Server>>) -> Response {
     let models = server.repository().visible().iter().map(|slot| slot.name().to_owned()).collect();
     response::json(&json!(Models { models }))

@@ -1,4 +1,4 @@
-//! Objects of JSON that are read as nothing else: serde takes lists of the fields, too.
+//! Accepts only JSON objects for structs: serde would also accept a list of the fields.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -6,7 +6,7 @@ use std::marker::PhantomData;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 
-/// What was written as an object.
+/// A value that was written as an object.
 pub(super) struct Object<T>(pub(super) T);
 
 impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {

@@ -1,5 +1,4 @@
-//! The parts of a request in JSON, as many as a pipeline could have a use for: each is a few bytes of
-//! text, and many more in memory.
+//! Limits the number of parts in a JSON request: each takes a few bytes of text, and many more in memory.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -14,17 +13,17 @@ fn too_many<E: Error>(what: &str) -> E {
     E::custom(format_args!("more than {MAX_PARTS} {what}"))
 }
 
-/// What may have parameters of its own.
+/// A part that may have parameters of its own.
 pub(super) trait Parameterized {
     fn parameters(&self) -> usize;
 
-    /// How many strings its data has.
+    /// The number of strings in its data.
     fn strings(&self) -> usize {
         0
     }
 }
 
-/// A list of tensors or outputs, with bounds on the parameters and the strings of all of them together.
+/// A list of tensors or outputs, with limits for the sum of their parameters and the sum of their strings.
 pub(super) struct BoundedList<T>(pub(super) Vec<T>);
 
 impl<T> Default for BoundedList<T> {
@@ -75,7 +74,7 @@ impl<'de, T: Deserialize<'de> + Parameterized> Visitor<'de> for BoundedListVisit
     }
 }
 
-/// A name, an id or a datatype, of a length that has a use.
+/// A name, an id or a datatype, of limited length.
 #[derive(Debug, Default)]
 pub(super) struct Name(pub(super) String);
 
@@ -103,7 +102,7 @@ fn bounded<E: Error>(text: &str, most: usize) -> Result<&str, E> {
     if text.len() > most { Err(E::custom(too_long(most))) } else { Ok(text) }
 }
 
-/// A tensor's shape, of no more axes than a tensor has.
+/// A tensor's shape, with a limited number of axes.
 #[derive(Debug)]
 pub(super) struct Shape(pub(super) Vec<usize>);
 
@@ -134,8 +133,7 @@ impl<'de> Visitor<'de> for ShapeVisitor {
     }
 }
 
-/// An object of parameters. No parameter that is known is a list or an object: these are there, but
-/// empty.
+/// An object of parameters. No known parameter is a list or an object; such values are kept as empty ones.
 #[derive(Debug, Default)]
 pub(super) struct ParsedParameters(pub(super) Parameters);
 
@@ -166,7 +164,7 @@ impl<'de> Visitor<'de> for ParametersVisitor {
     }
 }
 
-/// A value that has no parts.
+/// Parses a value; lists and objects become empty.
 struct LeafSeed;
 
 impl<'de> DeserializeSeed<'de> for LeafSeed {
@@ -237,7 +235,7 @@ mod tests {
         }
     }
 
-    /// What is written as its number of parameters.
+    /// Deserializes from its number of parameters.
     #[derive(serde::Deserialize)]
     struct ParameterCount(usize);
 
@@ -256,7 +254,7 @@ mod tests {
         assert!(list([MAX_PARTS - 1, 1, 1]).err().unwrap().to_string().contains("more than 4096 parameters"));
     }
 
-    /// What is written as its number of strings.
+    /// Deserializes from its number of strings.
     #[derive(serde::Deserialize)]
     struct StringCount(usize);
 

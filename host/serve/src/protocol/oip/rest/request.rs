@@ -1,4 +1,4 @@
-//! Requests in JSON, read without a tree: the numbers of a tensor go straight into its elements.
+//! Parses JSON requests without a tree: the numbers of a tensor are parsed directly into its elements.
 
 use std::fmt;
 
@@ -65,14 +65,14 @@ struct JsonInput {
     data: Option<Tensor>,
 }
 
-/// The schema of a request, whose parts the generator then knows.
+/// The schema of a request; adds its parts to the generator's definitions.
 pub(crate) fn schema(generator: &mut SchemaGenerator) -> Json {
     generator.subschema_for::<JsonRequest>();
     generator.definitions().get("InferRequest").cloned().unwrap_or_default()
 }
 
-/// Reads a request, and says whether numbers that JSON does not have stood in it as literals. A raw one is
-/// for the only one of `inputs`.
+/// Parses a request; also returns whether it had unquoted literals such as `NaN`. A raw request must be for a pipeline
+/// with a single required input.
 pub(super) fn read(
     framing: Framing,
     inputs: &[TensorMetadata],
@@ -96,8 +96,8 @@ pub(super) fn read(
     Ok((InferRequest { id: written.id.0, parameters: written.parameters.0, inputs, outputs }, has_literals))
 }
 
-/// Reads JSON, or, where it is none, what it is with [`literals`] in quotes, if there is room for that; whether
-/// it was so.
+/// Parses JSON. If that fails, quotes its [`literals`], within the budget, and tries again. Also returns whether it
+/// did.
 fn of_text<T: DeserializeOwned>(json: &[u8], budget: &RequestBudget) -> Result<(T, bool), ServeError> {
     let wrong = |error| ServeError::invalid(format!("not an inference request: {error}"));
     let error = match serde_json::from_slice(json) {
@@ -112,15 +112,15 @@ fn of_text<T: DeserializeOwned>(json: &[u8], budget: &RequestBudget) -> Result<(
     serde_json::from_slice(&quoted).map(|read| (read, true)).map_err(wrong)
 }
 
-/// The size of the largest number that a tensor in this text may have, by what stands in it: every datatype
-/// ends in its bits. Names with escapes may be any.
+/// The size of the widest number in a request, in bytes, found by searching for datatypes: each ends in its number of
+/// bits. Escaped names may be any datatype.
 pub(super) fn widest(json: &[u8]) -> usize {
     let Ok(text) = std::str::from_utf8(json) else { return 8 };
     let found = |(ends, _): &(&str, usize)| text.contains(ends);
     [("64\"", 8), ("\\u", 8), ("32\"", 4), ("16\"", 2)].into_iter().find(found).map_or(1, |(_, size)| size)
 }
 
-/// A body without JSON: one element of BYTES, or as many elements as there are bytes for.
+/// A body without JSON: one element of BYTES, or as many elements as the bytes hold.
 fn raw(bytes: Bytes, inputs: &[TensorMetadata]) -> Result<InferRequest, ServeError> {
     let mut needed = inputs.iter().filter(|input| !input.optional);
     let (Some(input), None) = (needed.next(), needed.next()) else {
@@ -131,12 +131,12 @@ fn raw(bytes: Bytes, inputs: &[TensorMetadata]) -> Result<InferRequest, ServeErr
         Some(size) => (raw_shape(input, bytes.len() / size)?, Data::Raw(bytes)),
     };
     let input = InputTensor { name: input.name.clone(), element: input.element, shape, data };
-    // A raw request gets a binary response.
+    // A raw request gets a raw response.
     let parameters = Parameters::from_iter([("binary_data_output".to_owned(), Json::Bool(true))]);
     Ok(InferRequest { id: String::new(), parameters, inputs: vec![input], outputs: Vec::new() })
 }
 
-/// The shape of the one input, of which one dimension may follow from the number of elements.
+/// The shape of the only input. One open dimension is computed from the number of elements.
 fn raw_shape(input: &TensorMetadata, elements: usize) -> Result<Vec<usize>, ServeError> {
     let known: Vec<_> = input.shape.iter().filter_map(|size| usize::try_from(*size).ok()).collect();
     let open = input.shape.len() - known.len();
@@ -214,7 +214,7 @@ impl<'de> Visitor<'de> for JsonInputVisitor {
                     Some(element) => {
                         once(&mut data, "data", || fields.next_value_seed(seed(element, shape.as_deref())?))?;
                     }
-                    // Its type is not known yet.
+                    // The datatype follows later.
                     None => early = Some(fields.next_value()?),
                 },
                 _ => {
@@ -234,7 +234,7 @@ impl<'de> Visitor<'de> for JsonInputVisitor {
     }
 }
 
-/// Reads a field that comes at most once.
+/// Parses a field that may occur only once.
 fn once<T, E: Error>(place: &mut Option<T>, name: &'static str, read: impl FnOnce() -> Result<T, E>) -> Result<(), E> {
     if place.is_some() {
         return Err(E::duplicate_field(name));

@@ -1,4 +1,4 @@
-//! Results: JSON, with the bytes of tensors behind it.
+//! Encodes results: JSON, followed by raw tensor data.
 
 use axum::response::Response;
 
@@ -10,10 +10,10 @@ use crate::protocol::oip::{datatype, tensors};
 use gpux_core::encoded_size;
 use gpux_core::{Kind, Plan, Value, write_json_text};
 
-/// A result in bytes.
+/// An encoded result.
 pub(super) struct EncodedResponse {
     bytes: Vec<u8>,
-    /// where the JSON ends, if bytes of tensors follow
+    /// the length of the JSON, if raw tensor data follows
     json: Option<usize>,
 }
 
@@ -27,14 +27,14 @@ pub(super) struct ResponseHeading<'a> {
 /// The encoding of a response.
 #[derive(Clone, Copy, Default)]
 pub(super) struct ResponseEncoding {
-    /// whether outputs are bytes of which nobody says how they are to come
+    /// whether outputs are raw by default
     pub(super) binary: bool,
-    /// whether NaN and infinite elements are literals, which JSON does not have, and not texts
+    /// whether NaN and infinite elements are bare literals, which are not valid JSON, instead of strings
     pub(super) literals: bool,
 }
 
-/// Refuses outputs that are asked for in JSON and that it does not hold, before anything runs: those of which
-/// the type is known.
+/// Rejects outputs that are requested in JSON but whose type JSON cannot hold, before anything runs. Outputs of unknown
+/// type pass.
 pub(super) fn check(plan: &Plan, asked: &[RequestedOutput], binary: bool) -> Result<(), ServeError> {
     for output in plan.outputs() {
         let found = asked.iter().find(|asked| asked.name == output.name);
@@ -51,13 +51,13 @@ pub(super) fn check(plan: &Plan, asked: &[RequestedOutput], binary: bool) -> Res
     Ok(())
 }
 
-/// The bytes that a result takes at most while it is written.
+/// Upper bound of the bytes that a result takes while it is encoded.
 pub(super) fn size(outputs: &[SelectedOutput], form: ResponseEncoding) -> usize {
     let size = |output: &SelectedOutput| {
         let value = &output.tensor.value;
-        // Raw bytes lie for a moment where they are gathered, and behind the JSON.
+        // Raw bytes exist twice for a moment: where they are gathered, and after the JSON.
         let raw = || 2 * encoded_size::raw(value);
-        // JSON is a text within JSON, where each quote takes two bytes.
+        // JSON is a string within JSON, where each quote takes two bytes.
         let json = || if matches!(value, Value::Json(_)) { 3 } else { 1 } * encoded_size::json(value);
         encoded_size::memory(value) + if output.binary.unwrap_or(form.binary) { raw() } else { json() }
     };
@@ -65,7 +65,7 @@ pub(super) fn size(outputs: &[SelectedOutput], form: ResponseEncoding) -> usize 
 }
 
 impl EncodedResponse {
-    /// Writes a result.
+    /// Encodes a result.
     pub(super) fn encode(
         heading: &ResponseHeading<'_>,
         outputs: &[SelectedOutput],
@@ -106,7 +106,7 @@ impl EncodedResponse {
     }
 }
 
-/// Writes an output: its elements into `raw`, if that is given, else into the JSON.
+/// Writes an output: its elements into `raw` if given, else into the JSON.
 fn write_output(
     output: &SelectedOutput,
     literals: bool,

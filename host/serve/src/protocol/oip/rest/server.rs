@@ -105,7 +105,7 @@ pub(super) async fn unload(
     request: HttpRequest<Body>,
 ) -> Response {
     let unloaded = async {
-        // Read only so that the connection can be used again.
+        // Read only so that the connection can be reused.
         RepositoryCall::read(&server, request).await?;
         repository::unload(&server, &named.model).await?;
         Ok(Response::default())

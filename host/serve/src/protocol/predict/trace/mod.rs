@@ -50,12 +50,12 @@ struct TracedStep {
     gave: Vec<Preview>,
 }
 
-/// Lines of a step's log that are shown, and characters of each.
+/// The most log lines of a step, and characters per line.
 const LOG_LINES: usize = 50;
 const LOG_LINE: usize = 500;
 
 impl Trace {
-    /// The trace of a request that waited and was read for so long, before its first step.
+    /// The trace of a request before its first step, with its time in the queue and its parsing time.
     pub(crate) fn new(queued: Duration, read: Duration) -> Self {
         Self { queued_ms: milliseconds(queued), read_ms: milliseconds(read), ..Self::default() }
     }
@@ -94,7 +94,7 @@ impl Observer for Trace {
     }
 }
 
-/// With three digits behind the point: microseconds.
+/// Milliseconds, rounded to microseconds.
 fn milliseconds(time: Duration) -> f64 {
     (time.as_secs_f64() * 1e6).round() / 1e3
 }

@@ -61,7 +61,7 @@ const fn is_false(value: &bool) -> bool {
     !*value
 }
 
-/// Bytes that the previews of one request may still take.
+/// Bytes that further previews of one request may take.
 #[derive(Clone, Debug)]
 pub(crate) struct PreviewBudget(usize);
 
@@ -72,7 +72,7 @@ impl Default for PreviewBudget {
 }
 
 impl PreviewBudget {
-    /// Whether so many bytes have room; takes it.
+    /// Takes this many bytes from the budget; `false` if it has fewer.
     fn take(&mut self, bytes: usize) -> bool {
         let fits = bytes <= self.0;
         self.0 -= if fits { bytes } else { 0 };
@@ -80,19 +80,19 @@ impl PreviewBudget {
     }
 }
 
-/// The most elements of a tensor that are shown one by one.
+/// The most elements of a tensor that are listed.
 const NUMBERS: usize = 64;
 
-/// Bytes of a text, or of JSON.
+/// The most bytes of a text, or of JSON.
 const TEXT: usize = 2000;
 
-/// Pixels of a picture's longer side.
+/// Pixels of an image's longer side.
 const SIDE: usize = 160;
 
-/// The largest encoded picture that is shown as it is, in bytes.
+/// The largest encoded image that is included unchanged, in bytes.
 const PICTURE: usize = 256 << 10;
 
-/// Estimated bytes of the words of a preview.
+/// Estimated bytes of a preview's other fields.
 const WORDS: usize = 400;
 
 impl Preview {
@@ -137,7 +137,7 @@ impl Preview {
         self.sample_rate = tensor.metadata.sample_rate;
         self.statistics = Statistics::from_tensor(tensor);
         let short = tensor.len() <= NUMBERS && tensor.byte_len() <= TEXT;
-        // Written as JSON, a number takes some ten bytes.
+        // A number takes about ten bytes of JSON.
         if short && room.take(TEXT) {
             self.numbers = Some(to_json(&Value::from(tensor.clone())));
         }
@@ -147,7 +147,7 @@ impl Preview {
 
     fn json(&mut self, json: &Json, room: &mut PreviewBudget) {
         let mut beginning = PrefixWriter(Vec::new());
-        // It fails where the document is longer than what is kept.
+        // Fails if the document is longer than the limit.
         if serde_json::to_writer(&mut beginning, json).is_err() {
             self.cut(&beginning.0, room);
             self.shortened = true;
@@ -160,7 +160,7 @@ impl Preview {
         let kept = &text[..text.len().min(TEXT)];
         if room.take(kept.len()) {
             self.shortened = kept.len() < text.len();
-            // A character that was cut in the middle is left out.
+            // Omits a character that was cut in the middle.
             let end = kept.utf8_chunks().next().map_or(0, |chunk| chunk.valid().len());
             self.text = Some(String::from_utf8_lossy(&kept[..end]).into_owned());
         }
@@ -171,7 +171,7 @@ fn data_url(media_type: &str, bytes: &[u8]) -> String {
     format!("data:{media_type};base64,{}", BASE64.encode(bytes))
 }
 
-/// Keeps the first bytes, and fails on the next.
+/// Keeps the first bytes, and fails at the limit.
 struct PrefixWriter(Vec<u8>);
 
 impl Write for PrefixWriter {

@@ -24,17 +24,17 @@ pub(crate) struct Statistics {
     histogram: Vec<u32>,
 }
 
-/// The most numbers that are looked at.
+/// The most numbers that are sampled.
 const SAMPLE: usize = 1 << 16;
 
-/// More than the sample, so that a sum of so many shares stays finite.
+/// Exceeds the sample size, so that the sum of the scaled numbers stays finite.
 const SCALE: f64 = (1 << 17) as f64;
 
-/// Parts of the range.
+/// Bins of the histogram.
 const BINS: usize = 24;
 
 impl Statistics {
-    /// Of a tensor of numbers or bools, if there is a finite one.
+    /// The statistics of a tensor of numbers or bools; `None` without finite numbers.
     pub(crate) fn from_tensor(tensor: &Tensor) -> Option<Self> {
         if tensor.element() == ElementType::String {
             return None;
@@ -49,13 +49,13 @@ impl Statistics {
             return None;
         }
         let (min, max) = (finite().fold(f64::INFINITY, f64::min), finite().fold(f64::NEG_INFINITY, f64::max));
-        // Dividing by a power of two loses nothing.
+        // Division by a power of two is exact.
         let mean = finite().map(|number| number / SCALE).sum::<f64>() / count as f64 * SCALE;
         let deviation = (finite().map(|number| (number - mean).powi(2)).sum::<f64>() / count as f64).sqrt();
         let mut histogram = vec![0; BINS];
         for number in finite() {
             let place = (number / 2.0 - min / 2.0) / (max / 2.0 - min / 2.0) * BINS as f64;
-            // NaN, where all are equal, is the first.
+            // If all numbers are equal, the place is NaN, which counts as the first bin.
             histogram[(place as usize).min(BINS - 1)] += 1;
         }
         let not_finite = numbers.len() - count;

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
 
-use super::guest_output::json_error;
+use super::limits::json_error;
 use super::log::sanitize;
 use super::schema;
 use gpux_core::{JsonTree, OptionOrigin, Registry, Step, closest};

@@ -4,13 +4,13 @@
 
 use super::bindings::{step, types};
 use super::failure::StopReason;
-use super::limits::{Limits, bytes, exceeded};
+use super::limits::{Limits, bytes, exceeded, json_error};
 use super::log::sanitize;
 use super::state::State;
 use gpux_core::sanitize::is_unsafe_for_terminal;
 use gpux_core::{
-    Dim, ElementSet, ElementType, JsonTree, JsonTreeError, Kind, Port, Signature, StepFailure, TensorKind, Value,
-    decoded_size, encoded_size,
+    Dim, ElementSet, ElementType, JsonTree, Kind, Port, Signature, StepFailure, TensorKind, Value, decoded_size,
+    encoded_size,
 };
 
 /// Bytes of a description or an error's text.
@@ -110,14 +110,6 @@ fn document(state: &State, text: &str, room: &mut usize) -> Result<Result<Value,
         *room -= 2 * memory;
         Value::from(json)
     }))
-}
-
-/// Why a text is no JSON value, for the guest's author.
-pub(super) fn json_error(error: &JsonTreeError) -> String {
-    match error {
-        JsonTreeError::TooDeep(_) => format!("{error} (limit `json_depth`)"),
-        _ => error.to_string(),
-    }
 }
 
 /// The guest's own error.

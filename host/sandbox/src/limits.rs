@@ -4,8 +4,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use gpux_core::LimitExceeded;
-use gpux_core::TimeSpan;
+use gpux_core::{JsonTreeError, LimitExceeded, TimeSpan};
 
 /// What one component step may use. A field's name is its key under `limits:` in gpux.yml, where a
 /// step may lower any of them below the operator's ceiling.
@@ -145,6 +144,14 @@ mod written {
 
     pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
         TimeSpan::deserialize(deserializer).map(|span| span.0)
+    }
+}
+
+/// Why a text is no JSON value, for the guest's author.
+pub(super) fn json_error(error: &JsonTreeError) -> String {
+    match error {
+        JsonTreeError::TooDeep(_) => format!("{error} (limit `json_depth`)"),
+        _ => error.to_string(),
     }
 }
 

@@ -2,7 +2,7 @@
 //! beside it. `TRYCMD=overwrite cargo test` writes what it prints now.
 
 #[test]
-fn prints_what_its_cases_expect() {
+fn prints_the_expected_output_of_its_cases() {
     // Without its two files a case would check nothing.
     let folder = crate::digits::root().join("tests/cases/run");
     for entry in std::fs::read_dir(&folder).unwrap() {

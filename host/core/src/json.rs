@@ -486,7 +486,7 @@ mod tests {
     }
 
     #[test]
-    fn reports_what_is_wrong_with_the_json() {
+    fn reports_the_error_in_the_json() {
         let float = kind(ElementType::Float32, &[Dim::Dynamic, Dim::Dynamic]);
         let message = |json: Json, kind: &Kind| from_json(json, kind).unwrap_err().to_string();
         assert_eq!(message(json!([[1, 2], [3]]), &float), "the lists are ragged: 2 and 1 elements side by side");

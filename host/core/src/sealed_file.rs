@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn reads_only_what_was_written_under_the_same_name() {
+    fn reads_only_content_written_under_the_same_name() {
         let (_folder, cache) = cache();
         write(&cache, "steps", "one", b"native code").unwrap();
         assert_eq!(read(&cache, "steps", "one").unwrap(), b"native code");

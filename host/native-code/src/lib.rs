@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn rejects_code_of_other_settings_and_what_is_no_code() {
+    fn rejects_code_of_other_settings_and_garbage() {
         let folder = tempfile::tempdir().unwrap();
         let mut config = wasmtime::Config::new();
         let other = Engine::new(config.epoch_interruption(true)).unwrap();

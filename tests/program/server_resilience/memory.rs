@@ -229,7 +229,7 @@ fn small(data: &[f32]) -> Vec<u8> {
 }
 
 #[test]
-fn what_never_fits_is_413_and_not_503() {
+fn rejects_bodies_that_never_fit_with_413() {
     let server = Server::start(&[SCORES, "--body-memory", "4MiB"]);
     let large = vec![b' '; 5 << 20];
     assert_eq!(server.ask("POST", "/predict", &["content-type: application/json"], &large).status, 413);

@@ -89,7 +89,7 @@ fn silent_connections_do_not_block_shutdown() {
 }
 
 #[test]
-fn who_lets_nothing_be_sent_over_http2_is_cut() {
+fn disconnects_http2_clients_that_grant_no_window() {
     let server = Server::start(&[SCORES, "--idle-timeout", "500ms"]);
     // `accept-encoding: gzip, deflate` is one byte in HPACK.
     for (more, cut) in [(&[][..], 1.0), (&[0x90], 2.0)] {
@@ -103,7 +103,7 @@ fn who_lets_nothing_be_sent_over_http2_is_cut() {
 }
 
 #[test]
-fn who_asks_for_more_and_more_over_http2_and_reads_nothing_is_cut() {
+fn disconnects_http2_clients_that_leave_responses_unread() {
     let server = Server::start(&[SCORES, "--idle-timeout", "1s", "--header-timeout", "1s"]);
     let mut client = connect(&server);
     client.write_all(&frame(SETTINGS, 0, 0, &[0, 4, 0, 0, 0, 0])).unwrap();
@@ -167,7 +167,7 @@ fn bounds_unread_responses() {
 }
 
 #[test]
-fn who_takes_an_answer_over_http2_slowly_is_not_cut() {
+fn keeps_http2_clients_that_read_slowly() {
     const AT_ONCE: u32 = 16 << 10;
     let server = Server::start(&[SCORES, "--idle-timeout", "1s", "--header-timeout", "1s"]);
     let mut client = connect(&server);

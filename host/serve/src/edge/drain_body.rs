@@ -4,6 +4,8 @@
 //! early, and unread data in its receive buffer makes the kernel reset it, which discards the response. Over HTTP/2
 //! some clients lose a response that arrives with a stream reset (`NO_ERROR`). So the rest is read and dropped, within
 //! the limits below.
+//!
+//! Tests: `rejection_waits_for_the_request_body`, `drains_unread_bodies`.
 
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};

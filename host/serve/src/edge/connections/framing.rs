@@ -3,6 +3,8 @@
 //! For a request with both `Transfer-Encoding` and `Content-Length`, hyper uses the first, drops the second and closes
 //! the connection. A proxy in front of the server may have used the second (request smuggling), so the server rejects
 //! such a request. hyper removes the header before the service sees it; only the raw bytes show it.
+//!
+//! Test: `closes_connections_with_wrong_content_length`.
 
 use std::collections::VecDeque;
 

@@ -2,6 +2,8 @@
 //!
 //! h2 drops such fields from trailers and passes on the others. Empty trailers held nothing but such fields, or
 //! nothing.
+//!
+//! Test: `rejects_pseudo_headers_in_trailers`.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};

@@ -1,4 +1,7 @@
 //! Request bodies, limited in size, time and memory.
+//!
+//! axum's `DefaultBodyLimit` knows no time and no memory of all requests together. Tests: `bounds_memory_of_all_bodies`,
+//! `rejects_bodies_above_the_limit`.
 
 use std::error::Error;
 use std::io;
@@ -24,7 +27,7 @@ const SMALLEST: usize = 1 << 10;
 const EXPECTED: usize = 1 << 20;
 
 /// Bytes read or inflated before the task yields.
-const BREATH: usize = 256 << 10;
+const BYTES_BETWEEN_YIELDS: usize = 256 << 10;
 
 /// Compressed bytes that are decompressed before the task yields. Bytes that produce no output take longest.
 pub(crate) const COMPRESSED: usize = 2 << 10;
@@ -51,10 +54,10 @@ pub(crate) async fn read_for(
     body: Body,
     server: &Server,
 ) -> Result<Bytes, ServeError> {
-    let (arrived, said) = (Instant::now(), said(headers));
-    let options = RequestOptions { timeout, priority, body_bytes: said };
+    let (arrived, declared) = (Instant::now(), declared(headers));
+    let options = RequestOptions { timeout, priority, body_bytes: declared };
     let read = match server.check(loaded, &options) {
-        Ok(()) => read_within(server.settings().max_body, said, headers, body, server).await,
+        Ok(()) => read_within(server.settings().max_body, declared, headers, body, server).await,
         Err(error) => Err(error),
     };
     read.inspect_err(|error| {
@@ -65,7 +68,7 @@ pub(crate) async fn read_for(
 }
 
 /// The declared `Content-Length`.
-fn said(headers: &HeaderMap) -> Option<usize> {
+fn declared(headers: &HeaderMap) -> Option<usize> {
     headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok())
 }
 
@@ -74,7 +77,7 @@ pub(crate) const SMALL: usize = 64 << 10;
 
 /// Reads a small body.
 pub(crate) async fn read_small(headers: &HeaderMap, body: Body, server: &Server) -> Result<Bytes, ServeError> {
-    read_within(server.settings().max_body.min(SMALL), said(headers), headers, body, server).await
+    read_within(server.settings().max_body.min(SMALL), declared(headers), headers, body, server).await
 }
 
 /// Reads a body of at most `most` bytes, also after decompression. A larger declared length is rejected before any byte
@@ -82,7 +85,7 @@ pub(crate) async fn read_small(headers: &HeaderMap, body: Body, server: &Server)
 /// and sends nothing takes no memory from others. The memory is released when the last of the bytes is dropped.
 async fn read_within(
     most: usize,
-    said: Option<usize>,
+    declared: Option<usize>,
     headers: &HeaderMap,
     body: Body,
     server: &Server,
@@ -94,18 +97,19 @@ async fn read_within(
         return Err(ServeError::MediaType(message));
     }
     let timeout = server.settings().body_timeout;
-    let reading = collect(body, Parts::new(|| server.request_budget().for_request(), most, said.unwrap_or(0))?);
+    let reading =
+        collect(body, BodyBuffer::new(|| server.request_budget().for_request(), most, declared.unwrap_or(0))?);
     tokio::time::timeout(timeout, reading).await.map_err(|_| ServeError::SlowBody(timeout))?
 }
 
-async fn collect(mut body: Body, mut parts: Parts<impl Fn() -> RequestBudget>) -> Result<Bytes, ServeError> {
+async fn collect(mut body: Body, mut buffer: BodyBuffer<impl Fn() -> RequestBudget>) -> Result<Bytes, ServeError> {
     while let Some(frame) = body.frame().await {
         let frame = frame.map_err(|error| read_error(&error))?;
         if let Ok(part) = frame.into_data() {
-            parts.push(part).await?;
+            buffer.push(part).await?;
         }
     }
-    Ok(parts.whole())
+    Ok(buffer.into_bytes())
 }
 
 /// The error of a body that cannot be read to its end.
@@ -123,11 +127,11 @@ pub(crate) fn read_error(error: &axum::Error) -> ServeError {
 }
 
 /// Collects the parts of a body, within its limits. A single part is not copied.
-pub(crate) struct Parts<R> {
+pub(crate) struct BodyBuffer<R> {
     /// creates the budget once there are bytes to reserve
     budget: R,
     most: usize,
-    said: usize,
+    declared: usize,
     first: Bytes,
     all: BytesMut,
     permit: Option<MemoryPermit>,
@@ -135,17 +139,17 @@ pub(crate) struct Parts<R> {
     since: usize,
 }
 
-impl<R: Fn() -> RequestBudget> Parts<R> {
-    /// Accepts at most `most` bytes, of which the client has announced `said`.
-    pub(crate) fn new(budget: R, most: usize, said: usize) -> Result<Self, ServeError> {
-        if said > most {
+impl<R: Fn() -> RequestBudget> BodyBuffer<R> {
+    /// Accepts at most `most` bytes, of which the head of the request declares `declared`.
+    pub(crate) fn new(budget: R, most: usize, declared: usize) -> Result<Self, ServeError> {
+        if declared > most {
             return Err(ServeError::TooLarge(most));
         }
-        if said > SMALLEST {
-            budget().check(said)?;
+        if declared > SMALLEST {
+            budget().check(declared)?;
         }
         let (first, all) = (Bytes::new(), BytesMut::new());
-        Ok(Self { budget, most, said, first, all, permit: None, since: 0 })
+        Ok(Self { budget, most, declared, first, all, permit: None, since: 0 })
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -162,7 +166,7 @@ impl<R: Fn() -> RequestBudget> Parts<R> {
         } else {
             self.append(&part);
         }
-        self.breathe(length).await;
+        self.yield_now_and_then(length).await;
         Ok(())
     }
 
@@ -171,7 +175,7 @@ impl<R: Fn() -> RequestBudget> Parts<R> {
     pub(crate) async fn copy(&mut self, part: &[u8]) -> Result<(), ServeError> {
         self.reserve(part.len())?;
         self.append(part);
-        self.breathe(part.len()).await;
+        self.yield_now_and_then(part.len()).await;
         Ok(())
     }
 
@@ -196,22 +200,22 @@ impl<R: Fn() -> RequestBudget> Parts<R> {
     fn append(&mut self, part: &[u8]) {
         if self.all.is_empty() {
             let length = self.len() + part.len();
-            self.all.reserve(self.said.clamp(length, length.max(EXPECTED)));
+            self.all.reserve(self.declared.clamp(length, length.max(EXPECTED)));
             self.all.extend_from_slice(&std::mem::take(&mut self.first));
         }
         self.all.extend_from_slice(part);
     }
 
-    async fn breathe(&mut self, length: usize) {
+    async fn yield_now_and_then(&mut self, length: usize) {
         self.since += length;
-        if self.since >= BREATH {
+        if self.since >= BYTES_BETWEEN_YIELDS {
             self.since = 0;
             tokio::task::yield_now().await;
         }
     }
 
     /// All bytes with their permit.
-    pub(crate) fn whole(self) -> Bytes {
+    pub(crate) fn into_bytes(self) -> Bytes {
         let bytes = if self.all.is_empty() { self.first } else { self.all.freeze() };
         if self.permit.is_none() { bytes } else { Bytes::from_owner(BudgetedBytes { bytes, _permit: self.permit }) }
     }
@@ -237,7 +241,7 @@ mod tests {
     }
 
     async fn read(headers: &HeaderMap, body: Body, server: &Server) -> Result<Bytes, ServeError> {
-        read_within(server.settings().max_body, said(headers), headers, body, server).await
+        read_within(server.settings().max_body, declared(headers), headers, body, server).await
     }
 
     async fn read_parts(sizes: &[usize], server: &Server) -> Result<Bytes, ServeError> {

@@ -1,4 +1,6 @@
 //! Members of a compressed body. Their number is limited: beginning a member costs far more than its bytes.
+//!
+//! Test: `bounds_the_members_of_a_body`.
 
 use std::io;
 use std::pin::Pin;

@@ -2,6 +2,8 @@
 //!
 //! Layers of a router would box and copy every request and response, most of which are too small to be compressed. So
 //! each is examined first, and passes a layer only if that will change it.
+//!
+//! Test: `compresses_large_responses_only`.
 
 use std::convert::Infallible;
 use std::future::ready;

@@ -1,5 +1,7 @@
 //! Splits compressed bodies into small parts. Decompression may produce no output for long; the task yields between
 //! parts.
+//!
+//! Test: `yields_while_decompressing_empty_output`.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};

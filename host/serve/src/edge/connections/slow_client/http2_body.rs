@@ -1,4 +1,6 @@
 //! HTTP/2 response bodies, sent in parts to detect responses that a client leaves unread.
+//!
+//! Test: `disconnects_http2_clients_that_leave_responses_unread`.
 
 use std::pin::Pin;
 use std::sync::Arc;

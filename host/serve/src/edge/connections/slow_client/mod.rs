@@ -1,4 +1,6 @@
 //! Detects clients that send too slowly, or leave responses unread.
+//!
+//! hyper times out request heads only. Tests: `server_resilience::slow_readers`, `disconnects_slow_clients`.
 
 pub(super) mod http2_body;
 pub(super) mod streamed_body;

@@ -1,4 +1,6 @@
 //! Bodies that are produced while they are sent, such as compressed ones and streams.
+//!
+//! Test: `disconnects_clients_that_leave_large_responses_unread`.
 
 use std::pin::Pin;
 use std::sync::Arc;

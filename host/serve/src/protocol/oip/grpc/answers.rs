@@ -1,6 +1,8 @@
 //! Encodes inference responses as gRPC messages, on the worker that executes the request.
 //!
 //! tonic would encode and compress a message of any size on an I/O thread.
+//!
+//! Test: `compresses_responses_to_compressing_clients`.
 
 use std::convert::Infallible;
 use std::io::{self, Write};

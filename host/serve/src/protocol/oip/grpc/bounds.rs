@@ -2,6 +2,8 @@
 //!
 //! An empty tensor takes two bytes of a message and some hundred bytes in memory: a body within its limit could use up
 //! all memory.
+//!
+//! tonic limits the encoded size only. Tests: `estimates_memory_before_decoding`, `bounds_repeated_fields`.
 
 use std::collections::HashMap;
 

@@ -1,6 +1,8 @@
 //! Reads the messages of a call, with the limits that all bodies have (size, time, memory), compressed or not.
 //!
 //! tonic would decompress a message in one go on an I/O thread, without a memory budget.
+//!
+//! Tests: `holds_memory_of_received_messages`, `times_out_incomplete_messages`, `bounds_the_members_of_a_message`.
 
 use std::io::{self, BufRead, Read};
 use std::time::Duration;
@@ -13,7 +15,7 @@ use http_body_util::BodyExt as _;
 use tokio::time::timeout;
 
 use crate::engine::memory_budget::RequestBudget;
-use crate::protocol::http::body::{COMPRESSED, Parts, read_error};
+use crate::protocol::http::body::{BodyBuffer, COMPRESSED, read_error};
 use crate::protocol::http::compressed_members;
 use crate::{ServeError, Server};
 
@@ -108,7 +110,7 @@ impl Messages {
         let mut head = self.take(HEAD, HEAD).await?;
         let (compressed, length) = (head.get_u8(), head.get_u32() as usize);
         let message = self.take(length, self.most).await?;
-        let inflated = || Parts::new(|| self.budget.clone(), self.most, 0);
+        let inflated = || BodyBuffer::new(|| self.budget.clone(), self.most, 0);
         match (compressed, self.encoding) {
             (0, _) => Ok(message),
             (1, Encoding::Gzip) => inflate(CompressedMembers::new(message), inflated()?).await,
@@ -121,23 +123,26 @@ impl Messages {
     /// Reads this many bytes.
     async fn take(&mut self, length: usize, most: usize) -> Result<Bytes, ServeError> {
         let budget = self.budget.clone();
-        let mut parts = Parts::new(|| budget.clone(), most, length)?;
-        while parts.len() < length {
+        let mut buffer = BodyBuffer::new(|| budget.clone(), most, length)?;
+        while buffer.len() < length {
             if !self.more().await? {
                 return Err(early());
             }
-            let part = self.come.split_to((length - parts.len()).min(self.come.len()));
-            parts.push(part).await?;
+            let part = self.come.split_to((length - buffer.len()).min(self.come.len()));
+            buffer.push(part).await?;
         }
-        Ok(parts.whole())
+        Ok(buffer.into_bytes())
     }
 }
 
-async fn inflate(mut decoder: impl Read, mut inflated: Parts<impl Fn() -> RequestBudget>) -> Result<Bytes, ServeError> {
+async fn inflate(
+    mut decoder: impl Read,
+    mut inflated: BodyBuffer<impl Fn() -> RequestBudget>,
+) -> Result<Bytes, ServeError> {
     let mut piece = vec![0; PIECE];
     loop {
         match decoder.read(&mut piece).map(|length| piece.get(..length)) {
-            Ok(None | Some([])) => return Ok(inflated.whole()),
+            Ok(None | Some([])) => return Ok(inflated.into_bytes()),
             Ok(Some(part)) => inflated.copy(part).await?,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => tokio::task::yield_now().await,
             Err(error) => return Err(ServeError::Body(error.to_string())),

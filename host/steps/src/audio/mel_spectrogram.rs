@@ -57,8 +57,8 @@ impl Power {
 
 /// The precision of the spectra, and the scale of the bands.
 enum PostProcessing {
-    Librosa { spectrum: Spectrum<f64, 4>, power: Power, decibels: Option<Decibels> },
-    Whisper { spectrum: Spectrum<f32, 8>, samples: usize },
+    Librosa { spectrum: Spectrum<f64>, power: Power, decibels: Option<Decibels> },
+    Whisper { spectrum: Spectrum<f32>, samples: usize },
 }
 
 pub(super) fn builtin() -> Builtin {

@@ -1,7 +1,5 @@
 //! The parts of `mel-spectrogram`.
 
-mod batched_fft;
-mod fft_butterflies;
 mod filters;
 mod log_scale;
 mod logarithm;

@@ -6,8 +6,6 @@ use realfft::{FftNum, RealFftPlanner, RealToComplex};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::batched_fft::{BatchedFft, FftFloat};
-use crate::simd::{Wide, wide};
 use gpux_core::StepFailure;
 
 /// The samples before and behind a sound, where a frame reaches beyond its edges.
@@ -44,74 +42,106 @@ impl FrameLayout {
     }
 }
 
-/// Computes power spectra, of `L` frames at a time. Planned once; a run takes one set of buffers for all frames.
-pub(in crate::audio) struct Spectrum<T, const L: usize> {
-    window: FrameLayout,
-    transform: FftPlan<T>,
+/// A float that spectra are computed in.
+pub(in crate::audio) trait FftFloat: FftNum {
+    fn from_weight(weight: f64) -> Self;
+    fn from_sample(sample: f32) -> Self;
+    fn to_energy(self) -> f32;
 }
 
-enum FftPlan<T> {
-    /// where the processor has wide vectors, and frames have a length that suits them
-    Batched(BatchedFft<T>),
-    /// any other
-    Single { weights: Vec<T>, transform: Arc<dyn RealToComplex<T>> },
-}
-
-impl<T: FftFloat<L> + FftNum, const L: usize> Spectrum<T, L> {
-    /// With a periodic Hann window, in the middle of the frame if it is shorter than that.
-    pub(in crate::audio) fn new(window: FrameLayout) -> Self {
-        Self::with(window, wide())
+impl FftFloat for f32 {
+    fn from_weight(weight: f64) -> Self {
+        weight as Self
     }
 
-    fn with(window: FrameLayout, wide: Option<Wide>) -> Self {
+    fn from_sample(sample: f32) -> Self {
+        sample
+    }
+
+    fn to_energy(self) -> f32 {
+        self
+    }
+}
+
+impl FftFloat for f64 {
+    fn from_weight(weight: f64) -> Self {
+        weight
+    }
+
+    fn from_sample(sample: f32) -> Self {
+        sample.into()
+    }
+
+    fn to_energy(self) -> f32 {
+        self as f32
+    }
+}
+
+/// Frames whose spectra lie side by side, so that a filter sums them with one vector.
+const LANES: usize = 8;
+
+/// Computes power spectra. One run allocates one set of buffers for all frames.
+pub(in crate::audio) struct Spectrum<T> {
+    window: FrameLayout,
+    weights: Vec<T>,
+    transform: Arc<dyn RealToComplex<T>>,
+}
+
+impl<T: FftFloat> Spectrum<T> {
+    /// With a periodic Hann window, in the middle of the frame if it is shorter than that.
+    pub(in crate::audio) fn new(window: FrameLayout) -> Self {
         let before = (window.n_fft - window.length) / 2;
         let weight = |place: usize| {
             let Some(place) = place.checked_sub(before).filter(|place| *place < window.length) else { return 0.0 };
             let turn = std::f64::consts::TAU * place as f64 / window.length as f64;
             0.5 - 0.5 * turn.cos()
         };
-        let weights: Vec<f64> = (0..window.n_fft).map(weight).collect();
-        let transform = match wide.and_then(|wide| BatchedFft::new(wide, &weights)) {
-            Some(transform) => FftPlan::Batched(transform),
-            None => FftPlan::Single {
-                weights: weights.into_iter().map(T::narrow).collect(),
-                transform: RealFftPlanner::new().plan_fft_forward(window.n_fft),
-            },
-        };
-        Self { window, transform }
+        let weights = (0..window.n_fft).map(|place| T::from_weight(weight(place))).collect();
+        Self { window, weights, transform: RealFftPlanner::new().plan_fft_forward(window.n_fft) }
     }
 
-    /// Calls `take` with the number of a frame of `sound` and the power spectra of it and those that follow, bin
-    /// after bin. The sound is followed by silence up to `length` samples; frames of nothing but that silence are
-    /// left out, and what stands in the place of frames behind the last means nothing.
+    /// Calls `take` with the index of a frame of `sound` and the power spectra of it and the next frames, bin after
+    /// bin. The sound is followed by silence up to `length` samples. Frames of that silence alone are left out, or
+    /// have energies of 0 beside the last frame of the sound.
     pub(in crate::audio) fn each(
         &self,
         sound: &[f32],
         length: usize,
         frames: usize,
-        mut take: impl FnMut(usize, &mut [[f32; L]]) -> Result<(), StepFailure>,
+        mut take: impl FnMut(usize, &mut [[f32; LANES]]) -> Result<(), StepFailure>,
     ) -> Result<(), StepFailure> {
         let FrameLayout { n_fft, hop, .. } = self.window;
         let margin = self.window.margin();
         // Frames from there on reach neither the sound nor its reflection at the end.
         let silent = if sound.len() + margin < length { (sound.len() + margin).div_ceil(hop) } else { frames };
         let frames = frames.min(silent);
-        let mut transform = self.transform.begin();
-        let mut edges = vec![0.0; L * n_fft];
-        let mut energies = vec![[0.0; L]; n_fft / 2 + 1];
-        for first in (0..frames).step_by(L) {
-            let mut rows: [&[f32]; L] = [&[]; L];
-            for ((frame, row), edge) in (first..).zip(&mut rows).zip(edges.chunks_exact_mut(n_fft)) {
+        let (mut input, mut output) = (self.transform.make_input_vec(), self.transform.make_output_vec());
+        let mut scratch = self.transform.make_scratch_vec();
+        let mut edge = vec![0.0; n_fft];
+        let mut energies = vec![[0.0; LANES]; n_fft / 2 + 1];
+        for first in (0..frames).step_by(LANES) {
+            if frames - first < LANES {
+                energies.fill([0.0; LANES]);
+            }
+            for (lane, frame) in (first..frames.min(first + LANES)).enumerate() {
                 let start = frame * hop;
                 let inside = start.checked_sub(margin).and_then(|start| sound.get(start..start + n_fft));
-                *row = inside.unwrap_or_else(|| {
+                let samples = inside.unwrap_or_else(|| {
                     for (place, sample) in edge.iter_mut().enumerate() {
-                        *sample = if frame < frames { self.sample(sound, length, start + place) } else { 0.0 };
+                        *sample = self.sample(sound, length, start + place);
                     }
-                    edge
+                    &edge
                 });
+                for ((input, sample), weight) in input.iter_mut().zip(samples).zip(&self.weights) {
+                    *input = T::from_sample(*sample) * *weight;
+                }
+                self.transform
+                    .process_with_scratch(&mut input, &mut output, &mut scratch)
+                    .map_err(|error| StepFailure::Failed(error.to_string()))?;
+                for (energies, bin) in energies.iter_mut().zip(&output) {
+                    energies[lane] = bin.norm_sqr().to_energy();
+                }
             }
-            transform(&rows, &mut energies)?;
             take(first, &mut energies)?;
         }
         Ok(())
@@ -132,45 +162,6 @@ impl<T: FftFloat<L> + FftNum, const L: usize> Spectrum<T, L> {
     }
 }
 
-/// Writes the power spectra of frames.
-type Running<'t, const L: usize> = Box<dyn FnMut(&[&[f32]; L], &mut [[f32; L]]) -> Result<(), StepFailure> + 't>;
-
-impl<T: FftNum> FftPlan<T> {
-    /// A closure that writes the power spectra of frames, with its own buffers.
-    fn begin<const L: usize>(&self) -> Running<'_, L>
-    where
-        T: FftFloat<L>,
-    {
-        match self {
-            Self::Batched(transform) => {
-                let mut buffers = [transform.buffer(), transform.buffer()];
-                Box::new(move |rows, energies| {
-                    transform.energies(rows, &mut buffers, energies);
-                    Ok(())
-                })
-            }
-            Self::Single { weights, transform } => {
-                let (mut input, mut output) = (transform.make_input_vec(), transform.make_output_vec());
-                let mut scratch = transform.make_scratch_vec();
-                Box::new(move |rows, energies| {
-                    for (lane, row) in rows.iter().enumerate() {
-                        for ((input, sample), weight) in input.iter_mut().zip(*row).zip(weights) {
-                            *input = T::sample(*sample) * *weight;
-                        }
-                        transform
-                            .process_with_scratch(&mut input, &mut output, &mut scratch)
-                            .map_err(|error| StepFailure::Failed(error.to_string()))?;
-                        for (energies, bin) in energies.iter_mut().zip(&output) {
-                            energies[lane] = bin.norm_sqr().energy();
-                        }
-                    }
-                    Ok(())
-                })
-            }
-        }
-    }
-}
-
 /// The place that a place outside reflects, without repeating the edge; again and again, as NumPy does,
 /// where the sound is shorter than the padding.
 fn reflect(place: isize, length: usize) -> usize {
@@ -180,53 +171,4 @@ fn reflect(place: isize, length: usize) -> usize {
     }
     let place = place.rem_euclid(2 * last);
     (if place > last { 2 * last - place } else { place }) as usize
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn sound() -> Vec<f32> {
-        (0..5000_u32).map(|place| (place as f32 * 0.05).sin() + (place * 7919 % 1000) as f32 * 1e-3).collect()
-    }
-
-    /// The largest difference between the two ways, against the largest energy.
-    fn difference<T: FftFloat<L> + FftNum, const L: usize>(wide: Wide, window: FrameLayout) -> f32 {
-        let frames = window.frames(5000).unwrap_or(0);
-        let energies = |wide: Option<Wide>| {
-            let spectrum = Spectrum::<T, L>::with(window, wide);
-            assert_eq!(matches!(spectrum.transform, FftPlan::Batched(_)), wide.is_some(), "{window:?}");
-            let mut all = Vec::new();
-            let outcome = spectrum.each(&sound(), 5000, frames, |first, energies| {
-                for lane in 0..L.min(frames - first) {
-                    all.extend(energies.iter().map(|bin| bin[lane]));
-                }
-                Ok(())
-            });
-            assert_eq!(outcome, Ok(()));
-            assert_eq!(all.len(), frames * (window.n_fft / 2 + 1));
-            all
-        };
-        let (together, alone) = (energies(Some(wide)), energies(None));
-        let most = alone.iter().fold(0.0, |most: f32, energy| most.max(*energy));
-        together.iter().zip(&alone).fold(0.0, |most: f32, (one, other)| most.max((one - other).abs())) / most
-    }
-
-    #[test]
-    fn batched_and_single_spectra_agree() {
-        let Some(wide) = wide() else { return };
-        for n_fft in [2, 4, 6, 8, 10, 12, 18, 20, 30, 50, 64, 90, 250, 400, 480, 512, 540, 1250, 2048, 3888] {
-            let window = FrameLayout { n_fft, hop: n_fft / 2, length: n_fft, pad: Some(EdgePadding::Reflect) };
-            assert!(difference::<f32, 8>(wide, window) <= 1e-6, "{n_fft}");
-            assert!(difference::<f64, 4>(wide, window) <= 1e-7, "{n_fft}");
-        }
-    }
-
-    #[test]
-    fn other_lengths_use_the_single_transform() {
-        for n_fft in [3, 14, 401, 441, 882] {
-            let window = FrameLayout { n_fft, hop: 100, length: n_fft, pad: None };
-            assert!(matches!(Spectrum::<f32, 8>::new(window).transform, FftPlan::Single { .. }));
-        }
-    }
 }

@@ -44,7 +44,7 @@ pub(super) fn plan_adaptations(given: &TensorKind, wanted: &TensorKind) -> Resul
     Ok(adaptations)
 }
 
-/// The cast that keeps what the numbers mean, if one is needed.
+/// The cast that keeps the meaning of the numbers, if one is needed.
 fn cast(given: &TensorKind, wanted: &TensorKind) -> Result<Option<ElementType>, String> {
     if !given.elements.intersection(wanted.elements).is_empty() {
         return Ok(None);
@@ -120,7 +120,7 @@ fn axes(given: &TensorKind, wanted: &TensorKind) -> Result<Adaptations, String> 
     Ok(adaptations)
 }
 
-/// The first axis that cannot fit: which, what it is, what it must be.
+/// The first axis whose size does not fit: its index, its size, and the expected size.
 fn fault(given: &[Dim], wanted: &[Dim]) -> Option<(usize, usize, usize)> {
     given.iter().zip(wanted).enumerate().find_map(|(axis, dims)| match dims {
         (Dim::Fixed(given), Dim::Fixed(wanted)) if given != wanted => Some((axis, *given, *wanted)),

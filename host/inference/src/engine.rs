@@ -19,7 +19,7 @@ use super::value::OnnxValue;
 pub struct SessionOptions {
     /// where the model runs; operators that it lacks run on the CPU
     pub provider: ExecutionProvider,
-    /// threads of its own that one operator may use, the calling one counted; `None` for those that
+    /// threads of its own that one operator may use, including the calling one; `None` for the pool that
     /// all such sessions share ([`Engine::threads`])
     pub threads: Option<usize>,
     /// the provider's options
@@ -38,7 +38,7 @@ pub enum Optimized {
 }
 
 impl SessionOptions {
-    /// On the CPU, with nothing said about it.
+    /// The CPU with default options.
     pub fn cpu() -> Self {
         Self {
             provider: ExecutionProvider::Cpu,
@@ -54,7 +54,7 @@ impl SessionOptions {
 pub struct Device {
     /// the provider, under the library's own name
     pub provider: String,
-    /// who made the device
+    /// the device's vendor
     pub vendor: String,
     /// `CPU`, `GPU` or `NPU`
     pub kind: String,
@@ -84,8 +84,8 @@ pub trait Engine: Send + Sync {
         not_offered(self.name(), provider)
     }
 
-    /// Threads that one operator can use, the calling one counted, in a session that asks for so
-    /// many of its `own`; `None`: in one that shares those of all such sessions.
+    /// Threads that one operator can use, including the calling one, in a session with
+    /// `own` threads; `None`: in a session on the shared pool.
     fn threads(&self, _own: Option<usize>) -> usize {
         1
     }

@@ -1,4 +1,4 @@
-//! Values of every kind through ONNX Runtime, and what the embedded engine says to them.
+//! Values of every kind through ONNX Runtime, and the embedded engine's errors for them.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
 use std::time::{Duration, Instant};

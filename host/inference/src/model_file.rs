@@ -12,8 +12,8 @@ use super::error::ModelLoadError;
 use super::graph::{self, ForwardRead, ModelInfo};
 use gpux_core::files::{FileVersion, digest, hex, open_file};
 
-/// Engines are given models up to this many bytes from memory, so that what they load is what was
-/// checked; larger ones they read themselves.
+/// Engines load models up to this many bytes from memory, so that the loaded bytes are those that were
+/// checked. They read larger files themselves.
 const IN_MEMORY: u64 = 64 << 20;
 /// Bytes that are hashed at a time: they stay in a core's cache.
 const PASSING: u64 = 128 << 10;
@@ -94,8 +94,8 @@ impl ModelFile {
     }
 }
 
-/// A file that is hashed as it passes, so that what is checked and what is hashed are one: what is
-/// skipped is read, too.
+/// A file that is hashed while it is read, so that the checked and the hashed bytes are the same;
+/// skipped bytes are read, too.
 struct HashingFile {
     file: File,
     length: u64,

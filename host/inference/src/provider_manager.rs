@@ -35,7 +35,7 @@ impl ProviderManager {
         Self { missing: others.map(|provider| (provider, engine.unavailable_reason(provider))).collect(), offered }
     }
 
-    /// Full names of what is offered, best first.
+    /// Full names of the offered providers, best first.
     pub fn available_providers(&self) -> Vec<&'static str> {
         self.offered.iter().map(|provider| provider.name()).collect()
     }

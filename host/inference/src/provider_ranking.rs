@@ -60,8 +60,8 @@ impl fmt::Display for ProviderRanking {
     }
 }
 
-/// Measures each provider that the engine offers, or remembers what it came to; `again` measures in
-/// any case. What was measured holds for this model, library, machine and these options. Inputs are
+/// Measures each provider that the engine offers, or reads the remembered times; `again` measures in
+/// any case. Times hold for this model, library, machine and these options. Inputs are
 /// zeros of these `shapes`; dimensions that neither they nor the model tell are 1.
 pub fn rank_providers(
     trial: &Trial<'_>,

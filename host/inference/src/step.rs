@@ -29,7 +29,7 @@ pub struct ModelStep {
     file: Arc<ModelFile>,
     engine: Arc<dyn Engine>,
     signature: Signature,
-    /// the tensor that each input takes; of no element type for one that takes none
+    /// the tensor kind of each input; no element type for inputs that are not tensors
     wanted: Vec<TensorKind>,
     /// whether all inputs and outputs are plain tensors
     plain: bool,
@@ -73,12 +73,12 @@ impl ModelStep {
         &self.sessions
     }
 
-    /// Threads that one run may use, the one that calls counted.
+    /// Threads that one run may use, including the calling one.
     pub fn threads(&self) -> usize {
         self.engine.threads(self.sessions.options().threads)
     }
 
-    /// Whether these, but for the one that calls, are those of all models that have none of their
+    /// Whether these, except the calling one, belong to the pool of all models without threads of their
     /// own.
     pub fn shares_threads(&self) -> bool {
         self.sessions.options().threads.is_none()

@@ -23,7 +23,7 @@ pub enum OnnxValue {
     Tensor(Tensor),
     /// values of one type, in order
     Sequence(Vec<Self>),
-    /// two tensors of one axis and the same length: keys, and what is under each
+    /// two tensors of one axis and the same length: keys and values
     Map {
         /// strings or int64
         keys: Tensor,

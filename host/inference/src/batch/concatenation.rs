@@ -3,8 +3,8 @@
 use gpux_core::with_elements;
 use gpux_core::{Tensor, TensorElement, TensorError};
 
-/// The rows of all `parts` under each other. With `padded`, axis 1 gets this size and zeros behind
-/// what a part has. The parts have the same element type, and the same shape but for these axes.
+/// Concatenates the rows of all `parts`. With `padded`, axis 1 gets this size, filled with zeros behind
+/// each part's values. The parts have the same element type, and the same shape except for these axes.
 pub(super) fn concat_rows(parts: &[&Tensor], padded: Option<usize>) -> Result<Tensor, TensorError> {
     let [first, others @ ..] = parts else { return Tensor::new([0], Vec::<u8>::new()) };
     if others.is_empty() && padded.is_none_or(|size| first.shape()[1] == size) {

@@ -1,5 +1,5 @@
-//! Which requests may share a run, and how: what a model's signature says about its first axis,
-//! and about the length of texts.
+//! Which requests may share a run, and how: derived from the first axis in a model's signature
+//! and from the axis of text lengths.
 
 use smallvec::SmallVec;
 
@@ -191,7 +191,7 @@ impl SequenceAxes {
             let open = dims.iter().skip(1).any(|dim| matches!(dim, Dim::Dynamic));
             let mut long = dims.iter().enumerate().filter(|(_, dim)| is_length(dim)).map(|(axis, _)| axis);
             let axis = long.next();
-            // More than one axis (attention weights), or one that may be anything: not to be cut.
+            // More than one axis (attention weights), or one of any size: cannot be cut.
             (!open && long.next().is_none()).then_some(axis)
         };
         Some(Self { inputs, outputs: signature.outputs.iter().map(output).collect::<Option<_>>()? })

@@ -164,7 +164,7 @@ fn batches_waiting_requests() {
     assert_eq!(engine.runs(), [[9]]);
 }
 
-/// Notes what was worked for whom.
+/// Records which requests were executed for which client.
 #[derive(Default)]
 struct Shares(Mutex<Vec<Duration>>);
 

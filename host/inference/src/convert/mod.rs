@@ -35,7 +35,7 @@ const PACKAGES: [(&str, &str); 2] = [("onnx", "1.23.2"), ("onnxruntime", "1.31.1
 pub enum Precision {
     /// floats of 16 bits, weights and computation
     Fp16,
-    /// weights of 8 bits; what they are multiplied with is brought to 8 bits at each run ("dynamic
+    /// weights of 8 bits; activations are quantized to 8 bits at each run ("dynamic
     /// quantization")
     Int8,
 }
@@ -73,7 +73,7 @@ impl FromStr for Precision {
 pub struct Conversion<'a> {
     /// the model
     pub file: &'a ModelFile,
-    /// in what it is to compute
+    /// the precision to compute in
     pub precision: Precision,
     /// the Python to use; `None`: the active environment's, else that of the search path
     pub python: Option<&'a Path>,
@@ -112,7 +112,7 @@ pub enum ConvertError {
         python: PathBuf,
         /// its version
         version: String,
-        /// what it lacks
+        /// the missing package
         packages: Vec<String>,
         /// what pip is to be told
         install: String,

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::io::{Error, ErrorKind};
 use std::path::{Path, PathBuf};
 
-/// The programs to try: what is named and nothing else; without a name that of the active
+/// The programs to try: the named one alone; without a name, the Python of the active
 /// environment, then those of the search path.
 pub(super) fn candidates(named: Option<&Path>) -> Vec<PathBuf> {
     named.map_or_else(|| of_environment(|name| std::env::var_os(name)), |named| vec![named.to_owned()])

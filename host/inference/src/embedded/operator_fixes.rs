@@ -38,7 +38,7 @@ const REDUCTIONS: [&str; 3] = ["Reduce", "LpNorm", "LogSoftmax"];
 pub(super) fn declutter(mut model: InferenceModel) -> TractResult<TypedModel> {
     model.analyse(false)?;
     for node in model.nodes() {
-        // Where sizes of 0 are known, tract computes at once, before this can be mended.
+        // Where sizes of 0 are known, tract computes the node while loading, before it can be replaced.
         let reduces = REDUCTIONS.iter().any(|name| node.op.name().starts_with(name));
         let input = node.inputs.first().filter(|_| reduces).map(|input| model.outlet_fact(*input)).transpose()?;
         if input.is_some_and(|fact| {
@@ -55,7 +55,7 @@ pub(super) fn declutter(mut model: InferenceModel) -> TractResult<TypedModel> {
     Ok(simplified)
 }
 
-/// Puts other operators in place of those that give wrong results, in the graphs of operators as well.
+/// Replaces operators that give wrong results, in subgraphs as well.
 fn patch_operators(model: &mut TypedModel, is_simplified: bool) {
     let patches: Vec<_> =
         model.nodes().iter().map(|node| OperatorPatch::for_operator(model, node, is_simplified)).collect();

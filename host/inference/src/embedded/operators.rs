@@ -1,6 +1,6 @@
-//! Which operators the engine takes, and how: tract passes over attributes, inputs and element types
-//! that it does not know, so a model is held against a table of what is known to come out right.
-//! Everything else is refused when the model is loaded. `tests/onnx/operators.py` holds the table to
+//! The operators that the engine accepts. tract ignores attributes, inputs and element types
+//! that it does not know, so each model is checked against a table of forms whose results are known to be right.
+//! Other forms are refused when the model is loaded. `tests/onnx/operators.py` compares the table with
 //! ONNX Runtime's results.
 
 mod table;
@@ -14,7 +14,7 @@ use table::{ALL, AttributeValues, Operator, OutputType, TABLE};
 /// A set of ONNX element types: bit `1 << data_type`.
 type Elements = u32;
 
-/// What is known of values by name, those of the graphs around a graph included.
+/// Facts about values by name, including those of enclosing graphs.
 #[derive(Clone, Default)]
 struct Scope<'a> {
     elements: HashMap<&'a str, i32>,
@@ -88,7 +88,7 @@ fn plain(domain: &str) -> &str {
     if domain == "ai.onnx" { "" } else { domain }
 }
 
-/// Adds what the nodes of a graph take and what it gives, those of the graphs in it included.
+/// Adds the inputs of a graph's nodes and its outputs, including those of subgraphs.
 fn note_used<'a>(graph: &'a GraphProto, used: &mut HashSet<&'a str>) {
     used.extend(graph.output.iter().map(|output| output.name.as_str()));
     for node in &graph.node {
@@ -196,7 +196,7 @@ fn check_node<'a>(
     let mut inner = Vec::new();
     for graph in node.attribute.iter().filter_map(|attribute| attribute.g.as_ref()) {
         let mut around = scope.clone();
-        // A body takes what the node is given.
+        // A body's inputs have the types of the node's inputs.
         for (port, name) in graph.input.iter().zip(&node.input) {
             if let Some(element) = scope.elements.get(name.as_str()) {
                 around.elements.insert(&port.name, *element);
@@ -221,7 +221,7 @@ fn check_node<'a>(
         })
         .collect();
     for (name, element) in node.output.iter().zip(results) {
-        // An unknown type is one that no operator takes.
+        // No operator accepts an unknown type.
         scope.elements.insert(name, element.unwrap_or(0));
         if is_computed {
             scope.known.insert(name);
@@ -288,7 +288,7 @@ fn attribute<'a>(node: &'a NodeProto, name: &str) -> Option<&'a AttributeProto> 
     node.attribute.iter().find(|attribute| attribute.name == name)
 }
 
-/// The element type of what a `Constant` or a `ConstantOfShape` gives.
+/// The element type of a `Constant` or a `ConstantOfShape`.
 fn constant(node: &NodeProto) -> Option<i32> {
     let Some(given) = node.attribute.first() else { return Some(FLOAT) };
     match given.name.as_str() {

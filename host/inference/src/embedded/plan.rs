@@ -44,7 +44,7 @@ pub(super) fn concrete(mut model: InferenceModel, shapes: &ConcreteShapes) -> Tr
         let fact: InferenceFact = model.input_fact(index)?.clone();
         model.set_input_fact(index, fact.with_shape(shape.as_slice()))?;
     }
-    // What the file says about outputs may name dimensions that are now numbers.
+    // The output shapes in the file may name dimensions that are now numbers.
     for index in 0..model.output_outlets()?.len() {
         let fact = InferenceFact::default();
         model.set_output_fact(index, fact)?;

@@ -13,11 +13,11 @@ use crate::graph::ModelInfo;
 use gpux_core::catch_panic::{catch_panic, shorten};
 use gpux_core::{ElementType, Tensor};
 
-/// Shapes whose plans, and whose runs, are kept at once, the latest used last.
+/// The most shapes whose plans and run counts are kept, least recently used first.
 const PLANS: usize = 8;
 
 /// Runs of a shape on the plan for any shape before it gets a plan of its own. A count and not a
-/// time: the two plans may differ in a result's last bits, and what a request gets must not depend
+/// time: the two plans may differ in a result's last bits, and a response must not depend
 /// on how busy the machine is. Making a plan costs about as much as this many runs of a small model.
 const RUNS_BEFORE_A_PLAN: u32 = 32;
 

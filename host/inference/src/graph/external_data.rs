@@ -25,7 +25,7 @@ pub(super) struct ExternalFiles<'a> {
     folder: &'a Path,
     /// the folder, links followed
     root: Option<PathBuf>,
-    /// what was found at each place
+    /// the tensor at each place
     found: BTreeMap<PathBuf, ExternalFile>,
 }
 
@@ -87,8 +87,8 @@ pub(super) fn sanitize(text: &str) -> String {
 }
 
 /// Whether weights may lie in their file in the order of ONNX Runtime's kernels as well
-/// (`prepacked_0` …). It takes the size of such a block on trust and reads as much as the kernel needs,
-/// beyond the block, the file and what is mapped of it. So only a graph that gpux itself has written may
+/// (`prepacked_0` …). It does not check the size of such a block and reads as much as the kernel needs,
+/// even beyond the block and the mapped file. So only a graph that gpux itself has written may
 /// have them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PrepackedWeights {

@@ -105,7 +105,7 @@ impl FixedShapes {
         Err(ShapeError::Dimension { name: name.to_owned(), known: join_names(names.into_iter()) })
     }
 
-    /// Gives an input a shape; `None` leaves an axis as it is.
+    /// Sets the shape of an input; `None` keeps an axis.
     pub fn fix_input(&mut self, info: &ModelInfo, name: &str, sizes: &[Option<usize>]) -> Result<(), ShapeError> {
         sizes.iter().flatten().try_for_each(|size| check_size(*size))?;
         let InputSpec { shape, .. } = info.inputs.iter().find(|input| input.name == name).ok_or_else(|| {
@@ -161,7 +161,7 @@ impl FixedShapes {
         info
     }
 
-    /// The bytes of the model with these sizes in its inputs, outputs and what it says of values in
+    /// The bytes of the model with these sizes in its inputs, outputs and the recorded shapes of values in
     /// between. Weights in other files stay there.
     pub fn apply(&self, model: &[u8]) -> Result<Vec<u8>, ShapeError> {
         let mut changed = 0;

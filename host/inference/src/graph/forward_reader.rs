@@ -8,7 +8,7 @@ use prost::bytes::Buf;
 const WINDOW: usize = 16 << 10;
 /// Bytes that may be read (not skipped): names, shapes and nodes of the largest real models fit.
 const READ_LIMIT: u64 = 512 << 20;
-/// Protobuf items that may be read: a second or so, with what is made of them.
+/// The most Protobuf items of a file: about one second of reading.
 const STEP_LIMIT: u32 = 16 << 20;
 
 /// Why a [`ForwardReader`] ended early.

@@ -92,7 +92,7 @@ fn model(opset: i64, graph: Graph) -> Vec<u8> {
 pub(crate) fn cast_model(from: i32, to: i32, narrow: NarrowType) -> Vec<u8> {
     let mut attributes = vec![int("to", to)];
     if (17..=20).contains(&to) {
-        // One of the four floats of eight bits with a sign: what is infinite stays so.
+        // One of the four signed 8-bit floats: infinity stays infinity.
         attributes.push(int("saturate", 0));
     }
     model(

@@ -28,7 +28,7 @@ const FILE: usize = 1 << 10;
 pub(super) enum ScanError {
     WireError(WireError),
     TooLarge(String),
-    /// weights in other files: which tensor, and what is wrong with it
+    /// weights in other files: the tensor, and the defect
     External(String, String),
 }
 
@@ -350,7 +350,7 @@ fn ensure_once(seen: &mut bool) -> Result<(), WireError> {
     if std::mem::replace(seen, true) { Err(WireError::Twice) } else { Ok(()) }
 }
 
-/// As protobuf reads an `int32`: the low bits of what is written.
+/// As protobuf reads an `int32`: the low 32 bits of the varint.
 fn low_32_bits(value: i64) -> i32 {
     value as i32
 }

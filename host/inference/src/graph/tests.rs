@@ -104,7 +104,7 @@ fn bounds_memory_of_small_fields() {
     let numbered = |tag: u32, inner: u32| -> Vec<u8> {
         (0..MANY).flat_map(|index| field(tag, &field(inner, index.to_string().as_bytes()))).collect()
     };
-    // What would be kept of these: inputs, names of weights, of operators, and of what a loop takes.
+    // The memory that each would take: inputs, names of weights, names of operators, inputs of loops.
     let axes = field(11, &field(2, &field(1, &field(2, &field(1, &[]).repeat(2 * MANY)))));
     let taken = field(1, &[field(1, &[]).repeat(MANY), field(4, b"Loop")].concat());
     for graph in [field(11, &[]).repeat(MANY), numbered(5, 8), numbered(1, 4), axes, taken, dimensions(3 * MANY)] {
@@ -154,7 +154,7 @@ fn check_external_data(location: &str) -> Vec<u8> {
     said("location", location)
 }
 
-/// What a tensor says of where it lies.
+/// The `external_data` entries of a tensor.
 fn said(key: &str, value: &str) -> Vec<u8> {
     field(13, &[field(1, key.as_bytes()), field(2, value.as_bytes())].concat())
 }

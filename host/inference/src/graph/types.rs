@@ -12,7 +12,7 @@ use super::proto;
 pub enum OnnxType {
     /// a tensor; `narrow` where its elements are of a type that the pipeline carries as another
     Tensor {
-        /// as what the pipeline carries it
+        /// its kind in a pipeline
         kind: TensorKind,
         /// its own element type, if that is another
         narrow: Option<NarrowType>,

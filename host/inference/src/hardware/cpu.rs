@@ -34,9 +34,9 @@ const FEATURES: [&str; 22] = [
 /// The processor.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Cpu {
-    /// what it calls itself; empty where the system does not say
+    /// model name; empty where the system does not report it
     pub model: String,
-    /// who made it; empty where the system does not say
+    /// vendor; empty where the system does not report it
     pub vendor: String,
     /// `x86_64`, `aarch64`
     pub arch: &'static str,

@@ -7,7 +7,7 @@ use serde::Serialize;
 /// A GPU or NPU.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Gpu {
-    /// who made it
+    /// vendor
     pub vendor: String,
     /// its name, else the number of its model
     pub name: String,

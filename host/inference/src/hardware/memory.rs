@@ -7,11 +7,11 @@ use serde::Serialize;
 /// Memory in bytes; `None` where the system does not say.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Memory {
-    /// what the machine has
+    /// the machine's memory
     pub total: Option<u64>,
     /// what programs could still get
     pub available: Option<u64>,
-    /// what the container may take
+    /// the container's limit
     pub limit: Option<u64>,
 }
 

@@ -8,7 +8,7 @@ use std::path::{Component, Path};
 use super::InstallError;
 use super::package::Package;
 
-/// The folder of the licences and notices of what was unpacked.
+/// The folder of the licences and notices of the unpacked packages.
 const NOTICES: &str = "licenses";
 
 /// Writes the files of `package` from `archive` (a wheel, or npm's `.tgz`) into `target`, and the licences and

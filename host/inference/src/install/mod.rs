@@ -157,7 +157,7 @@ fn install_one_of(
     }
 }
 
-/// From what was fetched before.
+/// Installs from packages that were fetched before.
 fn offline(
     bundles: &[&Bundle],
     request: &InstallRequest,
@@ -200,7 +200,7 @@ fn unpack(
         let unpacked =
             check(package, downloads).and_then(|archive| archive::extract(&archive, package, staging.path()));
         if let Err(error) = unpacked {
-            // Damaged, or not what it should be: of no use any more.
+            // Damaged, or not the pinned one.
             let _ = fs::remove_file(downloads.join(package.archive));
             return Err(error);
         }

@@ -46,6 +46,6 @@ pub(super) struct Package {
     pub(super) size: u64,
     /// the folder in the archive
     pub(super) folder: &'static str,
-    /// what is taken from that folder
+    /// the files to extract from that folder
     pub(super) files: &'static [&'static str],
 }

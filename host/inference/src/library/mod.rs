@@ -1,4 +1,4 @@
-//! Finding an ONNX Runtime library among what the operator has.
+//! Finds the ONNX Runtime library to load.
 
 mod build;
 mod candidates;
@@ -244,8 +244,8 @@ impl LibrarySearch {
     }
 }
 
-/// The place of an installed build among the others, the first being the best: it brings what is
-/// asked for; it brings what this machine has the hardware for; it is for the CPU.
+/// The rank of an installed build, the smallest the best: it brings a provider that was
+/// requested; it brings a provider for this machine's hardware; it is for the CPU.
 fn rank(build: Option<LibraryBuild>, wanted: &[ExecutionProvider], hardware: &Hardware) -> (u8, usize) {
     let Some(build) = build else { return (3, 0) };
     let brings = |provider: &ExecutionProvider| {

@@ -27,7 +27,7 @@ pub(super) fn flops(operator: &str, inputs: &[Vec<u64>], outputs: &[Vec<u64>]) -
             let weights = count(inputs.get(1))?.checked_add(count(inputs.get(2))?)?;
             sum(one.checked_mul(*other)?.checked_mul(weights), 0)
         }
-        // The shapes do not say over what they sum, or how many trees there are.
+        // The shapes tell neither the summed axes nor the number of trees.
         "Einsum" | "Attention" | "DeformConv" | "LinearClassifier" | "LinearRegressor" => None,
         _ if operator.starts_with("TreeEnsemble") || operator.starts_with("SVM") => None,
         _ if MOVES.contains(&operator) => Some(0),

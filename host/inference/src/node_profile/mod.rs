@@ -38,7 +38,7 @@ struct Request {
     options: ProviderOptions,
     /// index and shape of each input
     inputs: Vec<(usize, Vec<usize>)>,
-    /// where ONNX Runtime writes what it saw
+    /// where ONNX Runtime writes its profile
     folder: PathBuf,
     memory: Option<u64>,
 }
@@ -46,7 +46,7 @@ struct Request {
 /// One execution of a node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct NodeExecution {
-    /// the node, so that one that runs in a loop is counted once
+    /// the node, so that a node in a loop is counted once
     node: String,
     operator: String,
     /// as ONNX Runtime calls it: `CPUExecutionProvider`

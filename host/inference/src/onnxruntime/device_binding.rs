@@ -34,7 +34,7 @@ impl<'p> Binding<'p> {
         let mut bound = native.create_binding()?;
         for (name, value) in inputs {
             match value {
-                // A view is no use: `ort` copies it on its own way, which ends in a deadlock.
+                // Not a view: `ort` would copy it itself, and deadlock.
                 HostOrDevice::Host(tensor) => bound.bind_input(name, &values::owned(tensor)?)?,
                 HostOrDevice::Device(tensor) => {
                     let held = tensor.held::<SessionTensor>().and_then(|held| held.value.get());

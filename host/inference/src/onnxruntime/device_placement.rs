@@ -19,7 +19,7 @@ pub(super) struct DevicePlacement {
 }
 
 impl DevicePlacement {
-    /// That of a provider of ONNX Runtime's own, whose memory the library may be too old to name.
+    /// The placement of a built-in provider, whose memory an old library may not name.
     pub(super) fn for_provider(provider: ExecutionProvider, options: &ProviderOptions) -> Self {
         let memory = |kind: AllocationDevice<'_>, device| {
             let memory = Memory { name: kind.as_str().to_owned(), device };

@@ -32,13 +32,13 @@ pub(super) fn environment(path: &Path) -> Result<&'static Environment, LibraryEr
         }
         return Err(LibraryError::Another { loaded: loaded.path.clone(), asked: path });
     }
-    // The library waits for ever for a thread that does not start. That which calls is one of them.
+    // The library waits forever for a thread that does not start. The calling thread is one of the pool.
     let pool = 1 + startable(Cpu::detect().kernel_threads().saturating_sub(1));
     let environment = catch_panic(|| load(&path, pool)).map_err(broken)??;
     Ok(&LOADED.get_or_init(|| Loaded { path, pool, environment }).environment)
 }
 
-/// Threads of the pool that sessions share, the one that calls counted.
+/// Threads of the pool that sessions share, including the calling one.
 pub(super) fn pool() -> usize {
     LOADED.get().map_or(1, |loaded| loaded.pool)
 }
@@ -61,10 +61,10 @@ fn load(path: &Path, pool: usize) -> Result<Environment, LibraryError> {
     // A pool for each session, as ONNX Runtime makes by default, has the threads of one session
     // look for work on the cores where another's work is.
     let threads = GlobalThreadPoolOptions::default().with_intra_threads(pool);
-    // For running several operators of a graph at once, which no session here does.
+    // These would run several operators of a graph in parallel; no session here does.
     let threads =
         threads.and_then(|threads| threads.with_inter_threads(1)).map_err(|error| broken(error.to_string()))?;
-    // Errors reach us as values; what the library would print beside them is noise.
+    // Errors are returned as values; the library's log would repeat them.
     let environment = builder
         .with_name("gpux")
         .with_telemetry(false)

@@ -17,7 +17,7 @@ pub(super) fn simplify(status: &str) -> String {
     }
 }
 
-/// `CUDA failure 100: no CUDA-capable device is detected` out of what is around it.
+/// Extracts `CUDA failure 100: no CUDA-capable device is detected` from a longer message.
 fn cuda(status: &str) -> Option<&str> {
     let marks = ["CUDA failure ", "CUDNN failure ", "CUBLAS failure "];
     let start = marks.iter().filter_map(|mark| status.find(mark)).min()?;

@@ -107,7 +107,7 @@ impl OnnxRuntime {
     }
 }
 
-/// The version in the library's own account of its build (`git-branch=rel-1.31.1`).
+/// The version in the library's build information (`git-branch=rel-1.31.1`).
 fn build_version() -> Option<String> {
     let (_, rest) = ort::info().split_once("git-branch=rel-")?;
     let end = rest.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(rest.len());
@@ -194,7 +194,7 @@ impl Engine for OnnxRuntime {
 
 /// A pool of the session's own, whose threads stop looking for work when no run is going on.
 fn own_threads(builder: SessionBuilder, threads: usize) -> Result<SessionBuilder, String> {
-    // It waits for ever for one that does not start.
+    // ONNX Runtime waits forever for a thread that does not start.
     if startable(threads) < threads {
         return Err(format!("the system lets this process start no {threads} threads"));
     }

@@ -136,7 +136,7 @@ impl NonTensorValues {
         }
     }
 
-    /// Copies of what the session gave, in the model's order.
+    /// Copies of the session's outputs, in the model's order.
     pub(super) fn outputs(&mut self, outputs: &SessionOutputs<'_>) -> Result<Vec<OnnxValue>, String> {
         let declared = std::mem::take(&mut self.outputs);
         let read = |(name, kind, given): &(String, OnnxType, OutputLocation)| match *given {

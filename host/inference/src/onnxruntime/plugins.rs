@@ -15,8 +15,8 @@ use crate::library::LibraryError;
 use crate::providers::{ExecutionProvider, PluginName, ProviderLibrary};
 use gpux_core::catch_panic::{catch_panic, shorten};
 
-/// The devices that each registered library has found, by the addresses of ONNX Runtime's accounts
-/// of them, which it keeps as long as it is loaded.
+/// The devices that each registered library has found, by the addresses of ONNX Runtime's `OrtEpDevice`s,
+/// which live as long as the library is loaded.
 static REGISTERED: LazyLock<Mutex<HashMap<PluginName, Vec<usize>>>> = LazyLock::new(Mutex::default);
 
 /// Registers each library, unless it is registered already.

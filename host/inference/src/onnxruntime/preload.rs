@@ -7,7 +7,7 @@ use std::sync::Once;
 use crate::hardware::Hardware;
 use crate::providers::ExecutionProvider;
 
-/// Each after what it needs itself.
+/// Each follows its own dependencies.
 #[cfg(not(windows))]
 const CUDA: &[&str] = &[
     "libcudart.so.13",

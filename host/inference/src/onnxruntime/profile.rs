@@ -45,7 +45,7 @@ impl OnnxRuntime {
         let mut builder = builder(self.environment, options)?
             .with_optimization_level(GraphOptimizationLevel::Disable)
             .map_err(text)?
-            // Weights that are packed beforehand are left out of what a node is said to be given.
+            // The profile leaves prepacked weights out of a node's inputs.
             .with_prepacking(false)
             .map_err(text)?
             .with_profiling(prefix)

@@ -63,7 +63,7 @@ pub(super) fn owned(tensor: &Tensor) -> ort::Result<DynTensor> {
     }
 }
 
-/// A copy of what the session gave.
+/// A copy of the session's output.
 pub(super) fn copy(name: &str, value: &DynValue) -> Result<Tensor, String> {
     let ValueType::Tensor { ty, .. } = value.dtype() else {
         return Err(format!("output `{name}` is {}, and no tensor", value.dtype()));

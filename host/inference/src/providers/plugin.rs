@@ -23,7 +23,7 @@ impl PluginName {
         names.iter().find(|known| known.eq_ignore_ascii_case(name)).map(|known| Self(known))
     }
 
-    /// A name for a plug-in: letters, digits and hyphens, and not that of a provider that there is.
+    /// A name for a plug-in: letters, digits and hyphens, and not the name of another provider.
     fn register(name: &str) -> Result<Self, String> {
         let sound = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
         if name.is_empty() || name.len() > 64 || !name.chars().all(sound) {

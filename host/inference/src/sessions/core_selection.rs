@@ -42,8 +42,8 @@ mod linux {
             Self([const { AtomicUsize::new(0) }; CpuSet::MAX_CPU])
         }
 
-        /// A run that begins where its thread is, unless another began there and there is a core
-        /// without one that the thread may use.
+        /// A run that starts on its thread's core, unless another run started there and there is a core
+        /// without a run that the thread may use.
         pub(super) fn begin(&'static self) -> CoreReservation {
             let core = sched_getcpu();
             if self.runs(core) > 0

@@ -12,7 +12,7 @@ const DECAY: f64 = 0.99;
 const MIN_RUNS: f64 = 16.0;
 /// How far sizes must spread around their mean, as a part of it, to tell the two costs apart.
 const SPREAD: f64 = 0.1;
-/// A run beyond this many times what was expected met something else, and counts as no more.
+/// A run that takes longer than this multiple of the expected time was disturbed, and counts as this multiple.
 const OUTLIER: f64 = 3.0;
 const UNKNOWN: usize = usize::MAX;
 

@@ -20,7 +20,7 @@ impl RunDurations {
         Self { short: SizeThreshold::new(SHORT_RUN), brief: SizeThreshold::new(BRIEF_RUN) }
     }
 
-    /// Whether a run on so many bytes is known to be short enough for its caller's thread.
+    /// Whether a run on inputs of this many bytes is known to be short enough for its caller's thread.
     pub(super) fn is_short(&self, bytes: usize) -> bool {
         self.short.contains(bytes)
     }

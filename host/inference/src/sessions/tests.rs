@@ -9,7 +9,7 @@ use crate::providers::ExecutionProvider;
 use crate::testing::{model, tensor};
 use gpux_core::DeviceTensor;
 
-/// An engine whose sessions do what the first number of their input says.
+/// An engine whose sessions behave as the first number of their input commands.
 #[derive(Default)]
 struct Obedient {
     loaded: AtomicUsize,
@@ -128,7 +128,7 @@ fn waits_for_a_session_until_the_deadline() {
 
 #[test]
 fn abandons_overdue_runs() {
-    // Two kernels that do not return, and who lets them.
+    // Two kernels that do not return, and the callers that abandon them.
     let barrier = Arc::new(Barrier::new(3));
     let engine = Arc::new(Obedient { barrier: Some(barrier.clone()), ..Obedient::default() });
     let set = set(&engine, 1);
@@ -195,7 +195,7 @@ fn keeps_the_session_when_the_device_lock_times_out() {
     let engine = Arc::new(Obedient { barrier: Some(barrier.clone()), exclusive: true, ..Obedient::default() });
     let (busy, other) = (set(&engine, 1), set(&engine, 1));
     let far = || Some(Instant::now() + Duration::from_mins(1));
-    // One of which nothing is known runs elsewhere, one that is known to be short on the caller's thread.
+    // A run of unknown duration runs on another thread, a known short one on the caller's thread.
     for is_short in [false, true] {
         assert_eq!(other.shared.durations.is_short(8), is_short);
         std::thread::scope(|scope| {
@@ -235,7 +235,7 @@ fn restores_retired_sessions_to_empty_slots() {
     assert_eq!(engine.loaded.load(Ordering::SeqCst), 1, "nothing was loaded again");
 }
 
-/// An engine of so many cores. Its runs note how many threads they were made for, and wait at the
+/// An engine with this many cores. Its runs record the thread count of their session, and wait at the
 /// gate where the input says so.
 #[derive(Clone)]
 struct Cores {
@@ -347,7 +347,7 @@ fn loads_single_threaded_sessions_under_load() {
         let third = scope.spawn(|| set.run(order(1), None).map(drop));
         engine.wait_for_callers(3);
         assert_eq!(set.count(), 3);
-        // Now there is one a core, and nobody takes the wide one beside them.
+        // Now there is one session a core, and no run uses the multi-threaded session beside them.
         let fourth = scope.spawn(|| set.run(order(0), None).map(drop));
         while set.shared.pool.waiting() == 0 {
             std::thread::yield_now();

@@ -52,13 +52,13 @@ impl RunSamples {
 }
 
 impl ThreadingTrial {
-    /// A trial; without single-threaded sessions it is decided at once.
+    /// A trial; without single-threaded sessions it is decided from the start.
     pub(super) fn new(possible: bool) -> Self {
         let stage = Mutex::new(Stage::Counting(RunSamples::default()));
         Self { single_threaded: AtomicUsize::new(0), is_decided: AtomicBool::new(!possible), stage }
     }
 
-    /// Whether a run on so many bytes uses a single-threaded session, decided or on trial.
+    /// Whether a run on inputs of this many bytes uses a single-threaded session, decided or on trial.
     pub(super) fn prefers_single_threaded(&self, bytes: usize) -> bool {
         if self.is_decided.load(Ordering::Relaxed) {
             return bytes < self.single_threaded.load(Ordering::Relaxed);
@@ -67,7 +67,7 @@ impl ThreadingTrial {
             Stage::Trying { multi_threaded, .. } if multi_threaded.bytes == bytes)
     }
 
-    /// Notes what a run took that did not fail.
+    /// Records the duration of a successful run.
     pub(super) fn record(&self, mode: ThreadMode, bytes: usize, duration: Duration) {
         if self.is_decided.load(Ordering::Relaxed) {
             return;

@@ -22,7 +22,7 @@ pub struct ModelOptions {
     pub strict: bool,
     /// the options of each provider
     pub provider_options: ProviderOptions,
-    /// how many runs may go on at once; each takes memory of its own. `None`: one for a few callers,
+    /// the most concurrent runs; each has its own session memory. `None`: one for a few callers,
     /// and, on the CPU without `threads`, one a core for more
     pub instances: Option<usize>,
     /// threads of its own that one operator of each instance may use; `None`: a single instance

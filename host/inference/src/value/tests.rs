@@ -90,7 +90,7 @@ proptest! {
         let OnnxValue::Tensor(item) = &items[0] else { panic!("{items:?}") };
         prop_assert_eq!(item.shape(), tensor.shape());
         prop_assert_eq!(item.element(), tensor.element());
-        // NaN is not equal to itself, and has one name in JSON: compare what is written.
+        // NaN is not equal to itself, and has one name in JSON: compare the JSON.
         prop_assert_eq!(&read.to_json().to_string(), &text);
         if !text.contains("NaN") {
             prop_assert_eq!(item, &tensor);

@@ -5,8 +5,8 @@ use super::*;
 
 const NAP: Duration = Duration::from_millis(15);
 
-/// An engine that naps over each run, and notes for how long. It fails over a -1 and panics over a -2,
-/// and then as it is to load again.
+/// An engine that sleeps in each run and records for how long. It fails on -1 and panics on -2,
+/// and again when its session is reloaded.
 #[derive(Clone, Default)]
 struct Napping {
     loads: Arc<AtomicUsize>,
@@ -81,7 +81,7 @@ fn does_not_charge_for_waiting() {
     let batcher = engine.batcher(options(8));
     engine.hold(true);
     std::thread::scope(|scope| {
-        // Not through the batcher, as one that runs alone.
+        // Without the batcher: it runs alone.
         scope.spawn(|| batcher.shared.sessions.run(row(0), None).map(drop));
         engine.wait_inside();
         scope.spawn(|| assert_eq!(value(batcher.run(row(1), None, 0, Some(&shares))), Ok(2)));
@@ -113,7 +113,7 @@ fn survives_panics_in_a_batch() {
     let shared = &batcher.shared;
     let profile = || shared.rules.profile(&row(1)).unwrap();
     let one = |inputs| Arc::new(Request::new(inputs, profile(), None, 0));
-    // The second has no axes, though it is said to be like the first.
+    // The second has no axes, though the model declares the same axes for both.
     let scalar = ModelInputs::from_iter([(0, tensor(&[], vec![2_i64]))]);
     let [first, second] = [one(row(1)), one(scalar)];
     assert_eq!((shared.queue.enter(&first, 1), shared.queue.enter(&second, 1)), (QueueRole::Lead, QueueRole::Wait));

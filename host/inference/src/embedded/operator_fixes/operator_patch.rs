@@ -32,7 +32,7 @@ pub(super) enum OperatorPatch {
     Simplified,
 }
 
-/// An S-shaped function, or one that is made of it.
+/// A sigmoid-like function, or one that is composed of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Tail {
     Sigmoid,
@@ -44,7 +44,7 @@ pub(super) enum Tail {
 }
 
 impl OperatorPatch {
-    /// What is wrong with `node`. Some are put right only after tract's simplifications, which look for operators that they know.
+    /// The defect of `node`, if it has one. Some are fixed after tract's simplifications, which match known operators.
     pub(super) fn for_operator(model: &TypedModel, node: &TypedNode, is_simplified: bool) -> Option<Self> {
         let op: &dyn TypedOp = node.op.as_ref();
         if op.name() == "DynamicQuantizeLinearU8" {
@@ -104,7 +104,7 @@ fn uniform(model: &TypedModel, mut outlet: OutletId) -> Option<f32> {
     }
 }
 
-/// The operator, and what is wrong with it.
+/// The operator and its defect.
 #[derive(Clone, Debug)]
 pub(super) struct PatchedOperator {
     op: Box<dyn TypedOp>,

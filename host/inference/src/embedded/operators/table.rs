@@ -2,7 +2,7 @@
 
 use super::{BOOL, DOUBLE, Elements, FLOAT, INT32, INT64, NodeView, UINT8};
 
-/// What is known of one operator.
+/// The supported forms of one operator.
 pub(super) struct Operator {
     pub(super) domain: &'static str,
     pub(super) name: &'static str,
@@ -360,7 +360,7 @@ fn dropout(node: &NodeView<'_>) -> Result<bool, String> {
     if trains { Err("training".to_owned()) } else { Ok(true) }
 }
 
-/// tract takes two states for one that begin with the same constant.
+/// tract merges two loop states that start with the same constant.
 fn lstm(node: &NodeView<'_>) -> Result<bool, String> {
     let is_one_way = node.text("direction", "forward") != "bidirectional";
     let gives_both = node.is_used(2) && (node.is_used(0) || node.is_used(1));

@@ -45,11 +45,11 @@ pub enum OptionKind {
     Size,
     /// one of these, in any case
     Choice(&'static [&'static str]),
-    /// text of letters, digits and `.,:_-+*/()[]`; what it says is told here in a few words
+    /// text of letters, digits and `.,:_-+*/()[]`, with a short description of its meaning
     Text(&'static str),
     /// shapes by input: `{ image: [1, 3, 224, 224] }` or `image:1x3x224x224`
     Shapes,
-    /// a folder for what the provider keeps: `true` is one in gpux's cache, and only the operator
+    /// a folder for the provider's files: `true` is one in gpux's cache, and only the operator
     /// may name another
     Folder,
     /// a file or a library, which only the operator may name

@@ -1,4 +1,4 @@
-//! Where gpux keeps what it can make again: compiled components, verified models, engines.
+//! The cache directory: compiled components, verified models, engines. All of it can be made again.
 
 use std::fs::{DirEntry, File};
 use std::io::Write as _;
@@ -13,7 +13,7 @@ pub struct CacheDir {
     root: PathBuf,
 }
 
-/// What there must be room for, in bytes, so that a cache is of any use.
+/// Free bytes that a cache folder must have.
 const ROOM: usize = 64 << 10;
 
 impl CacheDir {
@@ -70,9 +70,9 @@ impl CacheDir {
         Ok(path)
     }
 
-    /// Notes that `entry` of the folder `name` is used now, and removes from that folder what was
-    /// used longest ago until the rest takes `limit` bytes at most. This entry stays in any case.
-    /// What cannot be removed stays too: that costs room, no more.
+    /// Marks `entry` of the folder `name` as used now, and evicts the least recently used entries of that folder
+    /// until the rest takes at most `limit` bytes. This entry is never evicted.
+    /// Entries that cannot be removed stay.
     pub fn used(&self, name: &str, entry: &str, limit: u64) {
         let folder = self.root.join(name);
         let _ = File::open(folder.join(entry)).and_then(|entry| entry.set_modified(SystemTime::now()));
@@ -142,7 +142,7 @@ mod tests {
         cache.check().unwrap();
         std::fs::set_permissions(&folder, std::fs::Permissions::from_mode(0o777)).unwrap();
         assert!(cache.folder("wasmtime").unwrap_err().to_string().contains("others may write"));
-        // Whoever owns it may write to it at any time. Only root can give a folder away.
+        // The owner of a folder can write to it at any time. Only root can change the owner.
         let given = CacheDir::at(parent.path().join("given"));
         if std::os::unix::fs::chown(given.folder("").unwrap(), Some(65_534), None).is_ok() {
             assert!(given.folder("").unwrap_err().to_string().contains("others may write"));

@@ -12,10 +12,10 @@ use std::time::{Duration, Instant};
 use crate::catch_panic::shorten;
 use crate::process_exit::exit;
 
-/// The most that is read of what a child wrote: its end, where its answer and its last words are.
+/// Bytes that are read of a child's output: its end, which holds the answer and the last messages.
 const OUTPUT_LIMIT: u64 = 1 << 20;
 
-/// Bytes of which there must be room for an answer.
+/// Bytes that must be free on the disk for an answer.
 const ROOM: usize = 64 << 10;
 
 /// A child that gave no answer.
@@ -55,8 +55,8 @@ impl ChildError {
     }
 }
 
-/// What the parent gave such a child, which waits for it: to be called before anything else, and
-/// only where the parent gives something.
+/// Reads the parent's input of such a child. Blocks until it comes. To be called before anything else, and
+/// only if the parent sends an input.
 pub fn given<T: serde::de::DeserializeOwned>() -> std::io::Result<T> {
     let mut line = Vec::new();
     std::io::stdin().lock().read_until(b'\n', &mut line)?;
@@ -88,8 +88,8 @@ pub fn bound_processor_time(longest: Duration) {
 #[cfg(not(target_os = "linux"))]
 pub(crate) fn bound_processor_time(_longest: Duration) {}
 
-/// The processor time that this process has taken, all its threads together: what a bound means
-/// the same by on a busy machine and on an idle one. Only on Linux; elsewhere, the time of day.
+/// The processor time of all threads of this process, so that a bound means
+/// the same on a busy machine and on an idle one. On systems other than Linux, the wall clock.
 #[cfg(target_os = "linux")]
 pub fn processor_time() -> Duration {
     use rustix::time::{ClockId, clock_gettime};
@@ -117,7 +117,7 @@ pub fn bound_memory(limit: Option<u64>) {
 #[cfg(not(target_os = "linux"))]
 pub(crate) fn bound_memory(_limit: Option<u64>) {}
 
-/// To be called by such a child before its work: whoever serves requests on this machine goes
+/// Lowers the priority of such a child, to be called before its work: processes that serve requests on this machine go
 /// first.
 #[cfg(target_os = "linux")]
 pub fn give_way() {
@@ -127,7 +127,7 @@ pub fn give_way() {
 #[cfg(not(target_os = "linux"))]
 pub(crate) fn give_way() {}
 
-/// Runs `program` with `arguments` and gives back what it wrote to stdout. Its answer is JSON on
+/// Runs `program` with `arguments` and returns its stdout. Its answer is JSON on
 /// one line, the last: libraries write there too.
 pub fn ask<T: serde::de::DeserializeOwned>(
     program: &Path,
@@ -154,7 +154,7 @@ pub fn ask_about<T: serde::de::DeserializeOwned>(
         Some(answer) if status.success() => Ok(answer),
         None if status.success() && output.is_partial_line() => Err(ChildError::TooLong),
         _ => {
-            // An answer that there was no room for is not the child's fault.
+            // A full disk is not the child's fault.
             stdout.write_all(&vec![0; ROOM]).map_err(no_room)?;
             let stderr = read_tail(&mut stderr).map_err(ChildError::Start)?.text;
             let tail: Vec<_> = stderr.lines().rev().filter(|line| !line.trim().is_empty()).take(3).collect();
@@ -164,7 +164,7 @@ pub fn ask_about<T: serde::de::DeserializeOwned>(
     }
 }
 
-/// A file without a name; where the system has them, in memory: what a child says needs no disk.
+/// A file without a name, in memory where the system supports that, so that the output of a child needs no disk.
 fn temporary() -> Result<File, ChildError> {
     #[cfg(target_os = "linux")]
     if let Ok(file) = rustix::fs::memfd_create("gpux-child", rustix::fs::MemfdFlags::CLOEXEC) {
@@ -193,7 +193,7 @@ fn run(
     let mut child = command.spawn().map_err(ChildError::Start)?;
     let stdin = child.stdin.take().map(|stdin| tell(stdin, line)).transpose();
     let mut child = RunningChild { child, _stdin: stdin.map_err(ChildError::Start)? };
-    // A timeout beyond what the clock can count is none.
+    // A timeout that the clock cannot represent is none.
     let deadline = Instant::now().checked_add(timeout);
     let mut pause = Duration::from_micros(200);
     loop {
@@ -232,7 +232,7 @@ impl Drop for RunningChild {
     }
 }
 
-/// The end of what a child wrote.
+/// The end of a child's output.
 struct OutputTail {
     text: String,
     /// whether something came before it
@@ -249,7 +249,7 @@ fn read_tail(file: &mut File) -> std::io::Result<OutputTail> {
     let start = file.seek(SeekFrom::End(0))?.saturating_sub(OUTPUT_LIMIT);
     file.seek(SeekFrom::Start(start))?;
     let mut bytes = Vec::new();
-    // What a child left behind may still write.
+    // Processes that the child started may still write.
     file.take(OUTPUT_LIMIT).read_to_end(&mut bytes)?;
     Ok(OutputTail { text: String::from_utf8_lossy(&bytes).into_owned(), cut: start > 0 })
 }
@@ -295,7 +295,7 @@ mod tests {
             ask_about(Path::new("/bin/sh"), &["-c".as_ref(), script.as_ref()], line, timeout)
         };
         assert_eq!(told("read line; echo $line", b"[1,2]\n".to_vec(), long).ok(), Some(vec![1, 2]));
-        // More than a pipe holds, read by nobody.
+        // More than a pipe holds, which no process reads.
         let unread = told("sleep 600", vec![b'x'; 1 << 20], Duration::from_millis(1));
         assert!(matches!(unread, Err(ChildError::Timeout(_))));
         // More than a pipe holds.

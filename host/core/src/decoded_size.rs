@@ -8,7 +8,7 @@ use super::json_tree::MAX_MEMORY;
 
 /// Bytes of the tensors of a text whose numbers take `element` bytes each.
 pub fn tensors(json: &[u8], element: usize) -> usize {
-    // 255 at once: the most that a byte counts.
+    // In groups of 255, the largest count of a byte.
     let of = |chunk: &[u8], sought: u8| usize::from(chunk.iter().map(|byte| u8::from(*byte == sought)).sum::<u8>());
     let count = |sought: u8| json.chunks(255).map(|chunk| of(chunk, sought)).sum::<usize>();
     (count(b',') + 1).saturating_mul(element).saturating_add(count(b'"') / 2 * size_of::<String>())

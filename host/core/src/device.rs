@@ -16,7 +16,7 @@ use super::tensor::Tensor;
 /// The memory of a device.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Memory {
-    /// what the engine calls this kind of memory
+    /// the engine's name of this kind of memory
     pub name: String,
     /// which of several devices
     pub device: i32,
@@ -37,17 +37,17 @@ pub struct DeviceTensor {
 }
 
 impl DeviceTensor {
-    /// A tensor that is what the engine holds.
+    /// Wraps the engine's tensor.
     pub fn new(element: ElementType, shape: Vec<usize>, held: Arc<dyn Any + Send + Sync>) -> Self {
         Self { element, shape, held }
     }
 
-    /// What the engine holds, if it is of this type.
+    /// The engine's tensor, if it is of this type.
     pub fn held<T: 'static>(&self) -> Option<&T> {
         self.held.downcast_ref()
     }
 
-    /// What is known about it without reading it.
+    /// Its element type and shape.
     pub fn kind(&self) -> TensorKind {
         let shape = self.shape.iter().copied().map(Dim::Fixed).collect();
         TensorKind { elements: self.element.into(), shape: Some(shape), layout: None }
@@ -75,7 +75,7 @@ pub enum HostOrDevice<T> {
 }
 
 impl<T> HostOrDevice<T> {
-    /// What is in the host's memory.
+    /// The value, if it is in host memory.
     pub fn host(self) -> Option<T> {
         if let Self::Host(value) = self { Some(value) } else { None }
     }

@@ -129,7 +129,7 @@ impl FromStr for ElementType {
     }
 }
 
-/// A set of element types: what a port accepts.
+/// A set of element types that a port accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ElementSet(u16);
 

@@ -17,7 +17,7 @@ pub struct FileVersion(Option<(SystemTime, u64, u64)>);
 pub type FileVersions = BTreeMap<PathBuf, FileVersion>;
 
 impl FileVersion {
-    /// That of the file as it is. Links are followed: a new target is a new file.
+    /// The version of the current file. Follows links: a new target is a new version.
     pub fn of(path: &Path) -> Self {
         Self(path.metadata().ok().map(|metadata| {
             #[cfg(unix)]
@@ -29,7 +29,7 @@ impl FileVersion {
     }
 }
 
-/// Opens `what`, which is a file: to open a pipe is to wait for whoever writes to it.
+/// Opens `what` if it is a regular file: opening a pipe would block until another process writes to it.
 pub fn open_file(path: &Path, what: &str) -> std::io::Result<File> {
     // Merely opening a device may do something; and the path may lead elsewhere by the time it is opened.
     if path.metadata()?.is_file() {
@@ -47,8 +47,8 @@ pub fn open_file(path: &Path, what: &str) -> std::io::Result<File> {
     Err(std::io::Error::new(std::io::ErrorKind::InvalidInput, format!("{what} is a file, and this is not one")))
 }
 
-/// Opens the file or folder at `path`, as [`Path::canonicalize`] gave it, and follows no link on the way: what was
-/// found out about the path holds for what is opened, whoever swaps a folder for a link meanwhile. It never waits for
+/// Opens the file or folder at `path`, which [`Path::canonicalize`] returned, without following links: checks
+/// of the path hold for the opened file, even if a folder is swapped for a link meanwhile. It never waits for
 /// the other end of a pipe.
 #[cfg(unix)]
 pub fn open_canonical(path: &Path) -> std::io::Result<File> {
@@ -83,8 +83,8 @@ pub(crate) fn open_canonical(path: &Path) -> std::io::Result<File> {
     options.read(true).open(path)
 }
 
-/// What tells a file or folder from every other, as long as it is open: device and number. Elsewhere than on Unix,
-/// all are alike.
+/// Identifies an open file or folder: device and inode number. On systems other than Unix,
+/// all are equal.
 pub fn identity(file: &File) -> std::io::Result<(u64, u64)> {
     let metadata = file.metadata()?;
     #[cfg(unix)]
@@ -106,24 +106,24 @@ pub fn is_same(one: &Path, other: &Path) -> bool {
     identity(one).is_some_and(|one| identity(other) == Some(one))
 }
 
-/// Who may read a new file.
+/// Read permission of a new file.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum ReadAccess {
     /// its owner alone
     Owner,
-    /// whoever may read any new file of the user's
+    /// the user's default
     Usual,
 }
 
-/// Writes a file whole or not at all, whoever else does the same and whatever happens to the
-/// machine. Makes the folder if it is not there; a file that was there leaves its permissions to the new one.
+/// Writes a file atomically, also if other processes write it and if the
+/// machine fails. Creates the folder if it is missing. Keeps the permissions of an existing file.
 pub fn write_whole(path: &Path, bytes: &[u8], readers: ReadAccess) -> std::io::Result<()> {
     write_parts(path, &[bytes], readers)
 }
 
 /// The same of bytes that lie in several places.
 pub(crate) fn write_parts(path: &Path, parts: &[&[u8]], readers: ReadAccess) -> std::io::Result<()> {
-    // What a link leads to is replaced, and the link stays.
+    // Replaces the target of a link; the link stays.
     let path = &path.canonicalize().unwrap_or_else(|_| path.to_owned());
     let before = path.metadata().ok();
     let is_other = before.as_ref().is_some_and(|before| !before.is_file() && !before.is_dir());
@@ -150,7 +150,7 @@ pub(crate) fn write_parts(path: &Path, parts: &[&[u8]], readers: ReadAccess) -> 
     Ok(())
 }
 
-/// Bytes of which a folder that is of any use has room.
+/// Free bytes that a usable folder has.
 const ROOM: usize = 64 << 10;
 
 /// Whether files can be written in a folder: there is room, quota and leave. Where something has failed that writes
@@ -160,7 +160,7 @@ pub fn check_room(folder: &Path) -> std::io::Result<()> {
     tempfile::tempfile_in(folder).map_err(|error| without_path(&error))?.write_all(&vec![0; ROOM])
 }
 
-/// The system's reason alone: what fails in a folder for temporary files names a file there that nobody asked for.
+/// The system's reason without the path, which names a temporary file that the user does not know.
 pub fn without_path(error: &std::io::Error) -> std::io::Error {
     // tempfile gives its reason in words alone, with the path after it.
     let text = error.to_string();
@@ -240,7 +240,7 @@ mod tests {
         let moved = open_canonical(&root.join("c")).unwrap();
         assert_eq!(identity(&opened).unwrap(), identity(&moved).unwrap(), "moved, it is the same");
         assert!(open_canonical(Path::new("/")).unwrap().metadata().unwrap().is_dir());
-        // Nobody writes to this pipe.
+        // No process writes to this pipe.
         assert!(std::process::Command::new("mkfifo").arg(root.join("pipe")).status().unwrap().success());
         assert!(!open_canonical(&root.join("pipe")).unwrap().metadata().unwrap().is_file());
         assert!(open_file(&root.join("pipe"), "it").is_err());
@@ -298,7 +298,7 @@ mod tests {
         assert_ne!(first, FileVersion::of(&path));
         #[cfg(unix)]
         {
-            // As a ConfigMap changes: what a link points to is swapped for another of the same size.
+            // As a ConfigMap changes: the target of a link is replaced by another of the same size.
             for name in ["a", "b"] {
                 std::fs::create_dir(folder.path().join(name)).unwrap();
                 std::fs::write(folder.path().join(name).join("gpux.yml"), "name: x").unwrap();

@@ -25,11 +25,11 @@ use super::tensor::{MAX_AXES, Tensor, TensorData, TensorElement, TensorError, el
 use super::tensor::{bf16_from_f64, f16_from_f64};
 use super::value::Value;
 
-/// Levels of the JSON of a request: what the parser takes.
+/// Nesting levels of the JSON of a request: the parser's limit.
 pub(super) const REQUEST_DEPTH: usize = 128;
 /// Levels of the JSON that a step makes of tensors and texts: as many lists as a tensor has axes, and some around.
 pub(super) const OWN_DEPTH: usize = MAX_AXES + 16;
-/// Levels of JSON that a pipeline may build: what is made of it, and each thread that writes or drops it, recurses
+/// Nesting levels of JSON that a pipeline may build: each thread that converts, writes or drops it recurses
 /// as deep.
 pub(super) const MAX_DEPTH: usize = 256;
 
@@ -316,7 +316,7 @@ pub(super) fn fill_declared(tensor: Tensor, kind: &TensorKind) -> Result<Tensor,
 
 /// Writes a value as JSON.
 pub fn to_json(value: &Value) -> Json {
-    // Nobody stops it.
+    // No request cancels it.
     to_json_while(value, &()).unwrap_or_default()
 }
 
@@ -330,8 +330,8 @@ pub fn to_json_while(value: &Value, who: &dyn CancelCheck) -> Option<Json> {
     })
 }
 
-/// How many JSON values a tensor of this shape becomes: its elements, and the lists that they lie in, those that hold
-/// none as well.
+/// Counts the JSON values of a tensor of this shape: its elements and lists, including empty
+/// lists.
 pub fn json_values(shape: &[usize]) -> usize {
     let mut level = 1_usize;
     let lists = shape.iter().map(|size| {
@@ -398,7 +398,7 @@ fn tensor_to_json(tensor: &Tensor, who: &dyn CancelCheck) -> Option<Json> {
     Some(if tensor.rank() == 0 { level.into_iter().next().unwrap_or(Json::Null) } else { Json::Array(level) })
 }
 
-/// Writes elements, as long as somebody wants them.
+/// Writes elements until the request is cancelled.
 struct Leaves<'w>(&'w dyn CancelCheck);
 
 impl Leaves<'_> {

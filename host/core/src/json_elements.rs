@@ -10,7 +10,7 @@ use super::json::{JsonError, special_float};
 use super::tensor::{Tensor, TensorElement};
 use super::tensor::{bf16_from_f64, f16_from_f64};
 
-/// Elements for which room is made before they are read: what a shape promises may never come.
+/// The most elements for which memory is allocated before they are read: the text may be shorter than the shape.
 const MAX_ROOM: usize = 1 << 20;
 
 /// The strings of one request: an empty one is 3 bytes of JSON, or 4 of raw bytes, and 24 in memory.
@@ -53,14 +53,14 @@ fn read<'de, T: JsonElement, D: Deserializer<'de>>(json: D, room: usize) -> Resu
     let data = Vec::<T>::with_capacity(room.min(MAX_ROOM));
     let mut found = ElementsFound { shape: Vec::new(), data, rank: None };
     Nested { depth: 0, found: &mut found }.deserialize(json)?;
-    // A shape may promise what does not come: many such tensors would hold room for nothing.
+    // The text may be shorter than the shape: many such tensors would hold memory for nothing.
     if found.data.capacity() / 2 > found.data.len() {
         found.data.shrink_to_fit();
     }
     Tensor::new(found.shape, found.data).map_err(D::Error::custom)
 }
 
-/// What a type can be read from.
+/// The JSON values that a type can be read from.
 trait JsonElement: TensorElement {
     /// A number without a point.
     fn of_integer(number: i128) -> Option<Self> {
@@ -136,7 +136,7 @@ struct ElementsFound<T> {
     rank: Option<usize>,
 }
 
-/// A list, or an element, so many lists deep.
+/// A list, or an element, at this nesting level.
 struct Nested<'a, T> {
     depth: usize,
     found: &'a mut ElementsFound<T>,
@@ -233,7 +233,7 @@ mod tests {
         TensorSeed { element, room: 4 }.deserialize(&mut json).map_err(|error| error.to_string())
     }
 
-    /// What the tree of the same text gives.
+    /// The result through a tree of the same text.
     fn through_tree(element: ElementType, text: &str) -> Result<Tensor, ()> {
         let json: Json = serde_json::from_str(text).map_err(drop)?;
         let value = from_json(json, &Kind::Tensor(TensorKind::of_elements(element))).map_err(drop)?;

@@ -14,13 +14,13 @@ use super::value::Value;
 use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer};
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 
-/// A value, or what is wrong with it: what is certainly wrong need not be read again as a tree.
+/// A value, or its error: text with a certain error is not parsed again as a tree.
 type ReadResult<T> = Result<T, ValidationError>;
 
 impl Reader<'_> {
-    /// The request that `text` is, where it can be read without a tree of all its numbers: an object
-    /// of inputs by name, or the list that is the only input. `None` for everything else, most wrong
-    /// requests among it: [`json`](Self::json) of the tree says what they are.
+    /// Parses a request without a tree of all its numbers: an object
+    /// of inputs by name, or the list that is the only input. `None` for all other texts, including most wrong
+    /// requests: [`json`](Self::json) of the tree finds the error.
     pub fn json_text(self, text: &[u8]) -> Option<ReadResult<Request>> {
         let budget = &TreeBudget::default();
         let mut json = serde_json::Deserializer::from_slice(text);

@@ -1,4 +1,4 @@
-//! What a schema may be, before anything walks or compiles it.
+//! Limits of a schema, checked before it is walked or compiled.
 
 use std::collections::HashMap;
 
@@ -21,7 +21,7 @@ const REPEATING: [&str; 2] = ["unevaluatedProperties", "unevaluatedItems"];
 /// How many times as much work an object with such a keyword is.
 const REPEATED: usize = 4;
 
-/// Keywords that change what a reference means, or that refer to elsewhere.
+/// Keywords that change the meaning of a reference, or refer to other documents.
 const REFUSED: [&str; 6] = ["$id", "$anchor", "$dynamicRef", "$dynamicAnchor", "$recursiveRef", "$recursiveAnchor"];
 
 /// Why `schema` cannot be used to validate with, if it cannot: it is too large or too deep, refers

@@ -1,4 +1,4 @@
-//! Values as JSON text, without the tree between: what a server writes.
+//! Writes values as JSON text without building a tree.
 
 use std::io::Write;
 

@@ -20,7 +20,7 @@ const MAX_LEVELS: usize = 128;
 /// A list beside its values.
 const LIST: usize = 64;
 
-/// An object beside its fields: its table of names, and room for the first few.
+/// The bytes of an object besides its fields: its table of names with space for a few.
 const OBJECT: usize = 256;
 
 /// The name of a field, with its place in the table.
@@ -70,7 +70,7 @@ impl JsonTree {
     }
 }
 
-/// What is left for the trees of a text.
+/// The remaining budget of the trees of a text.
 pub(super) struct TreeBudget {
     /// bytes; `None` once there were too few
     left: Cell<Option<usize>>,
@@ -172,7 +172,7 @@ impl<'de> Visitor<'de> for TreeSeed<'_> {
             return Ok(Json::Array(Vec::new()));
         };
         self.0.take(LIST)?;
-        // A list that is pushed to has room for four at once: most of it empty in lists of lists of one.
+        // A list allocates four elements at the first push, three of them unused in lists of one.
         let mut list = vec![first];
         while let Some(item) = items.next_element_seed(TreeSeed(self.0))? {
             list.push(item);

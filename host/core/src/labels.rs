@@ -6,7 +6,7 @@ use std::path::Path;
 /// Largest file of labels that is read, in bytes.
 const MAX_FILE: u64 = 16 << 20;
 
-/// The labels in the text file at `path`, at least one; `read` gives its bytes, up to so many.
+/// Reads the labels in the text file at `path`, at least one; `read` returns its bytes, up to this limit.
 pub fn read_labels<E: Display>(
     path: &str,
     read: impl FnOnce(&Path, u64) -> Result<Vec<u8>, E>,

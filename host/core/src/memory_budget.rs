@@ -34,7 +34,7 @@ impl MemoryBudget {
         self.fits(self.0.reserved.load(Ordering::Acquire), bytes).map(drop).ok_or(BudgetExhausted)
     }
 
-    /// Reserves bytes, or fails at once.
+    /// Reserves bytes, or fails without waiting.
     pub fn reserve(&self, bytes: usize) -> Result<MemoryPermit, BudgetExhausted> {
         let reserved = &self.0.reserved;
         reserved

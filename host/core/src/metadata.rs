@@ -1,4 +1,4 @@
-//! What a tensor's numbers mean, as far as the steps before it know.
+//! The meaning of a tensor's numbers, as known from the previous steps.
 
 use std::fmt;
 

@@ -48,7 +48,7 @@ const CODES: [(&str, ElementType); 13] = [
     ("f8", ElementType::Float64),
 ];
 
-/// What the header says.
+/// The fields of the header.
 #[derive(Debug, PartialEq, Eq)]
 struct Header {
     element: ElementType,
@@ -295,7 +295,7 @@ mod tests {
             prop_assert_eq!(from_npy(&to_npy(&tensor).unwrap()).unwrap(), tensor);
         }
 
-        /// Mangled files are read or refused, and what is read is what its shape says.
+        /// Mangled files are read or refused; a tensor that is read has the size of its shape.
         #[test]
         fn mangled_files_never_panic(at in 0_usize..140, byte: u8, cut in 0_usize..150) {
             let tensor = Tensor::new([3, 2], vec![1.5_f32; 6]).unwrap();

@@ -21,7 +21,7 @@ pub(super) struct Source {
 /// An input of the pipeline.
 #[derive(Clone, Debug)]
 pub struct PlanInput {
-    /// its name and what it takes
+    /// its name and kind
     pub port: Port,
     /// what stands for it when a request leaves it out
     pub default: Option<Value>,
@@ -32,7 +32,7 @@ pub struct PlanInput {
 pub struct PlanOutput {
     /// its name in the result
     pub name: String,
-    /// what it will be
+    /// its kind
     pub kind: Kind,
     pub(super) slot: Slot,
 }
@@ -50,9 +50,9 @@ pub struct PlannedStep {
     pub name: String,
     /// the step itself
     pub step: Arc<dyn Step>,
-    /// what it will give, in order
+    /// its outputs, in order
     pub kinds: Vec<Kind>,
-    /// what it changes about its inputs first
+    /// conversions of its inputs
     pub changes: InputChanges,
     /// how often requests ended here
     pub failures: Arc<Failures>,
@@ -81,14 +81,14 @@ impl PlannedStep {
         self.outputs.iter().map(|(_, slot)| *slot)
     }
 
-    /// For each output, whether it stays on the device that computes it: models alone read it. Where
-    /// somebody looks at the values of a run, they all come to the host.
+    /// For each output, whether it stays on the device that computes it, because only models read it. If an
+    /// observer asks for values, they are all copied to the host.
     pub fn stay(&self) -> &[bool] {
         &self.stay
     }
 }
 
-/// A checked pipeline, ready to run any number of requests at once.
+/// A checked pipeline, which runs any number of requests concurrently.
 pub struct Plan {
     inputs: Vec<PlanInput>,
     steps: Vec<PlannedStep>,
@@ -106,7 +106,7 @@ impl Plan {
         Self { inputs, steps, outputs, slots }
     }
 
-    /// What a request gives.
+    /// The inputs of a request.
     pub fn inputs(&self) -> &[PlanInput] {
         &self.inputs
     }
@@ -116,7 +116,7 @@ impl Plan {
         &self.steps
     }
 
-    /// What a request gets.
+    /// The outputs of a request.
     pub fn outputs(&self) -> &[PlanOutput] {
         &self.outputs
     }

@@ -62,13 +62,13 @@ pub enum PortSide {
 pub struct WiringError {
     /// the part that does not fit
     pub at: PortSide,
-    /// what is wrong
+    /// the reason
     pub message: String,
     /// what to do about it
     pub hint: Option<String>,
 }
 
-/// Collects steps into a plan, connecting each to what is there before it.
+/// Collects steps into a plan and connects each to earlier values.
 pub struct PlanBuilder {
     inputs: Vec<PlanInput>,
     /// whether a value that nothing gives becomes an input of the pipeline
@@ -81,7 +81,7 @@ pub struct PlanBuilder {
     steps: Vec<PlannedStep>,
 }
 
-/// How many levels deep the JSON of a value of this kind may be; `own` says it of what is JSON already.
+/// The nesting levels of the JSON of a value of this kind; `own` is that of a JSON value.
 fn json_depth(kind: &Kind, own: impl FnOnce() -> usize) -> usize {
     match kind {
         Kind::Any | Kind::Json => own(),
@@ -92,7 +92,7 @@ fn json_depth(kind: &Kind, own: impl FnOnce() -> usize) -> usize {
 }
 
 impl PlanBuilder {
-    /// A plan with these inputs; with `None`, the inputs are what the steps need and no step gives.
+    /// A plan with these inputs; with `None`, the inputs are the values that steps read and no step computes.
     pub fn new(inputs: Option<Vec<PlanInput>>) -> Self {
         let open = inputs.is_none();
         let inputs = inputs.unwrap_or_default();
@@ -108,7 +108,7 @@ impl PlanBuilder {
         }
     }
 
-    /// Appends a step; one that cannot be connected is an error, but what it would give stays known
+    /// Appends a step; a step that cannot be connected is an error, but its outputs stay known
     /// to the steps after it. Each input port reads, in this order: the value that `reads` names for it;
     /// an output of the step before with the port's name; the only output of the step before, if
     /// this is the step's only required port; the newest value of the port's name.

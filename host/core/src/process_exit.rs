@@ -9,8 +9,8 @@ use tempfile::TempDir;
 /// The folders of every [`Scratch`] that there is.
 static SCRATCH: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 
-/// A folder for temporary files. It goes when this is dropped, or with the process: whoever holds it may well
-/// be left to the system.
+/// A folder for temporary files. It is removed when this is dropped, or at process exit: its owner may
+/// never be dropped.
 #[derive(Debug)]
 pub struct Scratch(TempDir);
 
@@ -43,9 +43,9 @@ fn scratch(change: impl FnOnce(&mut Vec<PathBuf>)) {
     change(&mut SCRATCH.lock().unwrap_or_else(PoisonError::into_inner));
 }
 
-/// Ends the process without the exit handlers of native libraries: they take down what a driver's
-/// threads may still be at, and the process would end with a crash. Any thread may call it, at any
-/// time: it waits for nobody, not even for whoever is writing to standard output.
+/// Ends the process without the exit handlers of native libraries: they free memory that a driver's
+/// threads may still use, which would crash the process. Any thread may call it, at any
+/// time: it does not wait, not even for a thread that writes to standard output.
 pub fn exit(code: u8) -> ! {
     remove_scratch();
     signal_hook::low_level::exit(code.into())

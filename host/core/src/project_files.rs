@@ -12,7 +12,7 @@ use crate::files::{FileVersion, FileVersions, open_canonical};
 pub struct ProjectFiles {
     root: PathBuf,
     allow_outside: bool,
-    /// those that were asked for, as they were before they were read
+    /// the versions of the requested files before they were read
     named: Arc<Mutex<FileVersions>>,
     warnings: Arc<Mutex<Vec<String>>>,
 }
@@ -71,7 +71,7 @@ impl ProjectFiles {
         self.open(path).map(|(found, _)| found)
     }
 
-    /// The same, and the file itself: what is read of it was checked, whatever the path leads to by then.
+    /// [`Self::path`] with the open file: its content was checked, even if the path leads elsewhere by now.
     pub fn open(&self, path: &Path) -> Result<(PathBuf, File), FileError> {
         if self.allow_outside || !escapes(path) {
             let mut named = self.named.lock().unwrap_or_else(PoisonError::into_inner);
@@ -103,7 +103,7 @@ impl ProjectFiles {
         self.named.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Adds a warning for the user who opens the pipeline: a file was taken that may not be the one meant.
+    /// Adds a warning for the user who opens the pipeline: the file may not be the intended one.
     pub fn warn(&self, warning: String) {
         let mut warnings = self.warnings.lock().unwrap_or_else(PoisonError::into_inner);
         // Two steps may name the same file.
@@ -193,7 +193,7 @@ mod tests {
         assert!(matches!(files.resolve(Path::new("none")), Err(FileError::NotFound(_))));
         assert!(matches!(files.resolve(Path::new(".")), Err(FileError::NotAFile(_))));
         assert_eq!(files.open_folder(Path::new(".")).unwrap().0, root.canonicalize().unwrap());
-        // What a step writes there is no change of the pipeline.
+        // Files that a step writes there do not change the pipeline.
         std::fs::create_dir(root.join("granted")).unwrap();
         files.open_folder(Path::new("granted")).unwrap();
         assert!(!files.named().contains_key(&root.join("granted")), "{:?}", files.named());

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::project_files::{FileError, ProjectFiles};
 use super::step::Step;
 
-/// What a built-in step works on.
+/// The value types that a built-in step processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Group {
     /// pictures
@@ -18,7 +18,7 @@ pub enum Group {
     Audio,
     /// any tensor
     Tensor,
-    /// what a model gave
+    /// outputs of a model
     Output,
 }
 
@@ -40,7 +40,7 @@ impl Group {
 pub struct Builtin {
     /// its tag in gpux.yml
     pub name: &'static str,
-    /// one line that says what it does
+    /// one line of description
     pub summary: &'static str,
     /// what its inputs are about
     pub group: Group,
@@ -48,7 +48,7 @@ pub struct Builtin {
     pub follows: &'static str,
     /// how it is written in a gpux.yml: one entry of `pipeline:`, without the dash
     pub example: &'static str,
-    /// the JSON Schema of its options; what is written in gpux.yml is checked against it first
+    /// the JSON Schema of its options; the options in gpux.yml are checked against it first
     pub schema: fn() -> schemars::Schema,
     /// makes the step; `options` fits the schema
     pub build: Build,
@@ -57,7 +57,7 @@ pub struct Builtin {
 /// Makes a step from options, which fit its schema, written at `site`.
 pub type Build = fn(options: serde_json::Value, site: &OptionOrigin<'_>) -> Result<Box<dyn Step>, BuildError>;
 
-/// Where a step's options were written, which decides what they may name.
+/// Where a step's options were written, which decides which files they may name.
 pub enum OptionOrigin<'a> {
     /// in a gpux.yml: files of its folder may be named
     Pipeline(&'a ProjectFiles),
@@ -81,7 +81,7 @@ impl OptionOrigin<'_> {
 pub struct BuildError {
     /// which option, as a path of keys (`["size"]`); empty for the step as a whole
     pub option: Vec<String>,
-    /// what is wrong with it
+    /// the reason
     pub message: String,
     /// what to do about it
     pub hint: Option<String>,

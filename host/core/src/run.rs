@@ -13,7 +13,7 @@ use super::value::Value;
 /// The named outputs of a run, in the pipeline's order.
 pub type Outputs = Vec<(String, Value)>;
 
-/// Somebody who watches a run.
+/// Observes a run.
 pub trait Observer {
     /// A step is about to run on these inputs.
     fn before(&mut self, step: &PlannedStep, inputs: &[Option<Value>]) {
@@ -25,8 +25,8 @@ pub trait Observer {
         let _ = (step, failure, time, context);
     }
 
-    /// Whether it looks at values. Where nobody does, values that models alone read may stay on a
-    /// device, and are not told.
+    /// Whether it reads values. If no observer does, values that only models read may stay on a
+    /// device, and are not reported.
     fn looks(&self) -> bool {
         true
     }
@@ -35,7 +35,7 @@ pub trait Observer {
     fn after(&mut self, step: &PlannedStep, time: Duration, outputs: &[Value], context: &Context);
 }
 
-/// Several who watch the same run, told one after the other.
+/// Several observers of the same run, called in order.
 pub struct Observers<'a>(pub Vec<&'a mut dyn Observer>);
 
 impl Observer for Observers<'_> {
@@ -63,15 +63,15 @@ pub struct RunOptions<'a> {
     pub deadline: Option<Instant>,
     /// where requests wait for each other, a greater one goes first; 0 is usual
     pub priority: i32,
-    /// who is told when the run waits for others
+    /// notified when the run waits
     pub waits: Option<Arc<dyn WaitObserver>>,
-    /// who watches; without one, no step is timed
+    /// the observer; without one, no step is timed
     pub observer: Option<&'a mut dyn Observer>,
-    /// set by somebody who no longer wants the result; looked at between steps
+    /// set to cancel the run; checked between steps
     pub cancelled: Option<&'a AtomicBool>,
 }
 
-/// The moment `timeout` from now; `None` for no limit, which is what a time beyond all clocks is.
+/// The instant `timeout` from now; `None` for no limit, also if the clock cannot represent it.
 pub fn deadline_after(timeout: Option<Duration>) -> Option<Instant> {
     Instant::now().checked_add(timeout?)
 }
@@ -82,7 +82,7 @@ pub fn deadline_after(timeout: Option<Duration>) -> Option<Instant> {
 pub struct ValidationError {
     /// the input it is about; `None` for the request as a whole
     pub input: Option<String>,
-    /// what is wrong, and what was expected
+    /// the error, and the expected value
     pub message: String,
 }
 
@@ -187,7 +187,7 @@ impl PlannedStep {
         Ok(())
     }
 
-    /// What the step reads, taken out of the frame where nothing reads it later.
+    /// The step's inputs, moved out of the frame if no later step reads them.
     fn inputs(&self, frame: &mut Frame) -> impl Iterator<Item = Option<HostOrDevice<Value>>> {
         self.inputs.iter().map(|source| {
             let source = (*source)?;
@@ -257,7 +257,7 @@ impl Plan {
         Ok(outputs.collect())
     }
 
-    /// The request's values in the order of the inputs; defaults fill what is left out.
+    /// The request's values in the order of the inputs, with defaults for missing ones.
     fn bind(&self, values: Vec<(String, Value)>) -> Result<Vec<Option<Value>>, ValidationError> {
         let inputs = self.inputs();
         let mut frame = Vec::with_capacity(self.slots());

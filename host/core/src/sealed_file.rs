@@ -1,4 +1,4 @@
-//! Files of the cache that show who wrote them.
+//! Authenticated files of the cache: only this user's gpux can have written them.
 //!
 //! What lies in the cache is run as native code, or believed instead of tried again. Its folder keeps other users
 //! out ([`CacheDir::folder`]); the seal keeps out whatever comes to write there as this user. It is an HMAC-SHA256 of
@@ -65,13 +65,13 @@ fn read_or_make(path: &Path) -> io::Result<[u8; SIZE]> {
         let folder = path.parent().ok_or(io::ErrorKind::NotFound)?;
         let mut key = [0; SIZE];
         SystemRandom::new().fill(&mut key).map_err(|_| io::Error::other("the system gives no random numbers"))?;
-        // Nobody but its owner may read it from the first on; and of several that make one, the first has made it.
+        // Only its owner may read it from the start; of several processes that create it, the first wins.
         let mut draft = tempfile::Builder::new().prefix(".gpux-").tempfile_in(folder)?;
         io::Write::write_all(&mut draft, &key)?;
         draft.as_file().sync_all()?;
         match draft.persist_noclobber(path) {
             Ok(_) => Ok(key),
-            // One that was read by others, or cut off, is no key any more.
+            // A key that others could read, or that is truncated, is replaced.
             Err(error) => read_key(path).or_else(|_| {
                 error.file.persist(path)?;
                 Ok(key)
@@ -80,7 +80,7 @@ fn read_or_make(path: &Path) -> io::Result<[u8; SIZE]> {
     })
 }
 
-/// A key that is this user's, and that nobody else can read.
+/// Reads a key that belongs to this user and that no other user can read.
 fn read_key(path: &Path) -> io::Result<[u8; SIZE]> {
     let mut options = File::options();
     #[cfg(unix)]

@@ -1,4 +1,4 @@
-//! What a step takes and gives, and whether two descriptions fit.
+//! Signatures of steps: input and output ports, and the compatibility of kinds.
 
 use std::fmt;
 
@@ -29,7 +29,7 @@ impl fmt::Display for Dim {
     }
 }
 
-/// What is known about a tensor before it exists.
+/// The facts about a tensor that a plan knows before it runs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TensorKind {
     /// which element types it may have
@@ -95,7 +95,7 @@ impl fmt::Display for TensorKind {
     }
 }
 
-/// What is known about a value before it exists.
+/// The facts about a value that a plan knows before it runs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Kind {
     /// anything
@@ -126,17 +126,17 @@ impl fmt::Display for Kind {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("takes {expected}, but gets {given}{}", .because.as_ref().map(|why| format!(": {why}")).unwrap_or_default())]
 pub struct Mismatch {
-    /// what the port takes
+    /// the expected kind
     pub expected: Kind,
-    /// what it is given
+    /// the given kind
     pub given: Kind,
     /// which part does not fit, where that is not plain
     pub because: Option<String>,
 }
 
 impl Kind {
-    /// Whether a value of kind `given` may be used where this kind is asked for. Only what is
-    /// certain to fail is refused: an open dimension fits any.
+    /// Whether a value of kind `given` may be used where this kind is expected. Only values that are
+    /// certain to fail are refused: an open dimension fits any.
     pub fn accepts(&self, given: &Self) -> Result<(), Mismatch> {
         let fault = |because: Option<String>| Mismatch { expected: self.clone(), given: given.clone(), because };
         match (self, given) {
@@ -176,7 +176,7 @@ fn tensor_fault(wanted: &TensorKind, given: &TensorKind) -> Option<String> {
 pub struct Port {
     /// its name in the frame
     pub name: String,
-    /// what it takes or gives
+    /// its kind
     pub kind: Kind,
     /// whether it may be left out
     pub optional: bool,
@@ -196,12 +196,12 @@ impl Port {
     }
 }
 
-/// What a step takes and gives, given its options.
+/// The inputs and outputs of a step with its options.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Signature {
-    /// what it takes, in order
+    /// inputs, in order
     pub inputs: Vec<Port>,
-    /// what it gives, in order
+    /// outputs, in order
     pub outputs: Vec<Port>,
 }
 

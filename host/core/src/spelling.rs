@@ -1,6 +1,6 @@
 //! "Did you mean …?"
 
-/// The name nearest to `written`, if one is near enough to be what was meant.
+/// The name nearest to `written`, if one is near enough to be a misspelling of it.
 pub fn closest<'a>(written: &str, names: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let plain = |name: &str| name.to_lowercase().replace(['-', ' '], "_");
     let written = plain(written);

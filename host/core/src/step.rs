@@ -15,10 +15,10 @@ pub type InputChanges = Vec<(String, Vec<String>)>;
 
 /// Something that turns values into values. One object serves every request, from any thread.
 pub trait Step: Send + Sync {
-    /// What it takes and gives, given the options it was made with.
+    /// Its inputs and outputs with its options.
     fn signature(&self) -> &Signature;
 
-    /// What it will give, given what is known about its inputs (one entry for each input port,
+    /// Infers its outputs from the known facts about its inputs (one entry for each input port,
     /// in order; `None` for an optional port left out). An error is a plan that cannot work.
     ///
     /// The default checks each input against its port and gives the ports' own kinds.
@@ -42,17 +42,17 @@ pub trait Step: Send + Sync {
         super::json::OWN_DEPTH
     }
 
-    /// What it does to each input before its own work, given what is known about them: the port, and
-    /// the changes in words. For whoever explains a plan.
+    /// The conversions of each input before its own work: the port, and
+    /// the changes in words, for displaying a plan.
     fn changes(&self, inputs: &[Option<Kind>]) -> InputChanges {
         let _ = inputs;
         InputChanges::new()
     }
 
-    /// Bytes that a run on these inputs takes for a while, beside the inputs and the outputs whose
-    /// size [`infer`](Self::infer) tells: what lies between two passes, pictures that are decoded,
-    /// documents that are written. Whoever runs it for a stranger asks before. The default: none
-    /// to speak of.
+    /// Temporary bytes of a run on these inputs, beside the inputs and the outputs whose
+    /// size [`infer`](Self::infer) returns: intermediate values, decoded pictures,
+    /// documents that are written. The sandbox reserves them before a component's call. The default: none
+    /// worth counting.
     fn buffers(&self, inputs: &[Option<Value>]) -> usize {
         let _ = inputs;
         0
@@ -80,8 +80,8 @@ pub trait DeviceStep {
     /// The memory in which output number `output` can be left; `None` for the host's alone.
     fn leaves(&self, output: usize) -> Option<&Memory>;
 
-    /// The memory from which input number `input` can be taken; `None` for the host's alone, and
-    /// where what is `given` has to be changed first.
+    /// The device memory from which input number `input` can be read; `None` for host memory alone, and
+    /// if the `given` value must be converted first.
     fn takes(&self, input: usize, given: &Kind) -> Option<&Memory>;
 
     /// What [`Step::run`] does; outputs whose number is true in `stay` are left in
@@ -94,8 +94,8 @@ pub trait DeviceStep {
     ) -> Result<Vec<HostOrDevice<Value>>, StepFailure>;
 }
 
-/// Somebody who wants to know when a run waits for others, or is with a model that runs several
-/// together: others may be prepared meanwhile.
+/// Is notified when a run waits for others, or for a model that runs several requests
+/// together, so that other requests may be prepared meanwhile.
 pub trait WaitObserver: Send + Sync {
     /// The run waits from now on.
     fn begin(&self);
@@ -109,18 +109,18 @@ impl std::fmt::Debug for dyn WaitObserver {
     }
 }
 
-/// What a step knows about the request it works for, and what it reports back.
+/// The request that a step works for, and the step's reports.
 #[derive(Debug, Default)]
 pub struct Context {
     /// when the whole request must be done; `None` for no limit
     pub deadline: Option<Instant>,
     /// where requests wait for each other, a greater one goes first; 0 is usual
     pub priority: i32,
-    /// who is told when the step waits for others
+    /// notified when the step waits
     pub waits: Option<Arc<dyn WaitObserver>>,
     /// highest memory of the step's sandbox, in bytes, if it ran in one
     pub memory_peak: Option<u64>,
-    /// what a component logged, the newest last
+    /// log lines of components, the newest last
     pub log: Vec<String>,
 }
 
@@ -139,7 +139,7 @@ impl Context {
 /// Why a step did not give its result.
 #[derive(Clone, Debug, PartialEq, thiserror::Error, Serialize, Deserialize)]
 pub enum StepFailure {
-    /// the request's fault: what it sent cannot be worked on
+    /// the request's fault: its values cannot be processed
     #[error("{0}")]
     InvalidInput(String),
     /// the step's fault
@@ -151,7 +151,7 @@ pub enum StepFailure {
     /// the request's own deadline passed
     #[error("the request's timeout passed")]
     Timeout,
-    /// somebody asked the run to stop
+    /// the run was cancelled
     #[error("the run was stopped")]
     Cancelled,
 }
@@ -160,7 +160,7 @@ pub enum StepFailure {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 #[error("it reached its limit of {value} ({limit}){}", .hint.as_ref().map(|hint| format!("; {hint}")).unwrap_or_default())]
 pub struct LimitExceeded {
-    /// which one, as it is called in gpux.yml: `time`, `memory` …
+    /// its name in gpux.yml: `time`, `memory` …
     pub limit: Cow<'static, str>,
     /// its value, with its unit
     pub value: String,

@@ -2,7 +2,7 @@
 
 use super::cancellation::CancelCheck;
 
-/// One axis of what is copied: how many elements, and how far apart they lie in the source.
+/// One axis of a copy: the number of elements, and their distance in the source.
 /// A step of 0 repeats one element, a negative one goes backwards.
 pub(super) type Axis = (usize, isize);
 
@@ -210,7 +210,7 @@ mod tests {
         }
     }
 
-    /// Says no after so many elements.
+    /// Cancels after this many elements.
     struct ElementBudget(Cell<usize>);
 
     impl CancelCheck for ElementBudget {

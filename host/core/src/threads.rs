@@ -12,14 +12,14 @@ use crate::catch_panic::catch_panic;
 
 pub use abandonable::{AbandonableTasks, TaskError};
 
-/// What a thread is given to do, and whether it may have more to do after that.
+/// The work of a thread, and whether more may follow.
 pub(crate) type Job = Box<dyn FnOnce() -> ControlFlow<()> + Send>;
 
 /// How long a thread waits for more before it ends.
 const IDLE: Duration = Duration::from_secs(10);
 
-/// As much as the main thread has: kernels that recurse are written for that. Only what is touched
-/// takes memory.
+/// The size of the main thread's stack, for which recursive kernels are written. Only touched pages
+/// take memory.
 const STACK: usize = 8 << 20;
 
 /// Threads that wait, the latest last.
@@ -60,7 +60,7 @@ pub fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> io::Result<()>
     started.map(drop).map_err(refused)
 }
 
-/// Fails unless the system lets the process have so many threads beside those it has.
+/// Fails unless the system lets the process start this many more threads.
 pub fn require(needed: usize) -> io::Result<()> {
     let startable = startable(needed);
     if startable == needed {
@@ -73,7 +73,7 @@ pub fn require(needed: usize) -> io::Result<()> {
     Err(io::Error::new(io::ErrorKind::WouldBlock, message))
 }
 
-/// How many of so many threads the system lets the process have beside those it has. They are started, and have ended
+/// Counts how many of this many more threads the system lets the process start. They are started, and have ended
 /// when this returns.
 pub fn startable(most: usize) -> usize {
     const SMALL: usize = 64 << 10;

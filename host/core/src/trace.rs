@@ -28,9 +28,9 @@ pub struct StepTrace {
     pub bytes_out: u64,
     /// highest memory of its sandbox, in bytes, if it ran in one
     pub memory_peak: Option<u64>,
-    /// what it gave, described; `failed` if it failed
+    /// its outputs, described; `failed` if it failed
     pub gave: Vec<String>,
-    /// what it logged
+    /// its log lines
     pub log: Vec<String>,
 }
 

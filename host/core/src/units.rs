@@ -97,7 +97,7 @@ impl TimeSpan {
     }
 }
 
-/// What somebody wrote, short enough for a message: its first 40 characters.
+/// Shortens a text for a message to its first 40 characters.
 pub fn shorten(text: &str) -> String {
     if text.chars().count() > 40 { text.chars().take(40).chain(['…']).collect() } else { text.to_owned() }
 }

@@ -87,7 +87,7 @@ impl DeviceStep for Adds {
     }
 }
 
-/// One after the other, each reading what the one before gives.
+/// A chain of steps, each of which reads the output of the previous one.
 fn chain(steps: &[&Arc<Adds>], outputs: Option<&[String]>) -> Plan {
     let mut builder = PlanBuilder::new(None);
     for (index, step) in steps.iter().enumerate() {
@@ -149,7 +149,7 @@ fn values_with_one_host_reader_are_copied_to_the_host() {
     }
 }
 
-/// What a run tells, by somebody who wants to see values, or not.
+/// An observer that asks for values, or does not.
 struct Watcher {
     looks: bool,
     told: Vec<usize>,

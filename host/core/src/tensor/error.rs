@@ -81,7 +81,7 @@ pub enum TensorError {
         /// element type asked for
         to: ElementType,
     },
-    /// who asked for it no longer wants it
+    /// it was cancelled
     #[error("it was stopped")]
     Stopped,
 }

@@ -96,7 +96,7 @@ fn casts_follow_numpy() {
     assert_eq!(wide.cast(ElementType::Uint8).unwrap().as_slice::<u8>().unwrap(), [44, 255, 0]);
 }
 
-/// Nobody wants anything.
+/// A cancelled caller.
 struct Nobody;
 
 impl CancelCheck for Nobody {

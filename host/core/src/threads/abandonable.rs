@@ -20,8 +20,8 @@ const SMALL: usize = 64 << 10;
 /// How often.
 const MAX_SMALL_ABANDONED: usize = 32;
 
-/// Work of one kind that its callers leave behind at their deadlines. What was left goes on with the least of the
-/// processor's time that a thread can have, and there are bounds to how much of it there is.
+/// Work of one kind that its callers abandon at their deadlines. Abandoned work goes on at the lowest
+/// scheduling priority, and its amount is bounded.
 #[derive(Debug)]
 pub struct AbandonableTasks {
     budget: Arc<TaskBudget>,
@@ -39,7 +39,7 @@ pub enum TaskError {
 }
 
 impl AbandonableTasks {
-    /// Work that may be on so many bytes at once, however many do it.
+    /// Work on at most this many bytes in total, in any number of threads.
     pub fn new(max_bytes: usize) -> Self {
         Self { budget: Arc::new(TaskBudget { bytes: max_bytes, usage: Mutex::default(), freed: Condvar::new() }) }
     }
@@ -50,7 +50,7 @@ impl AbandonableTasks {
         self.budget.usage().abandoned > 0
     }
 
-    /// Does work on so many bytes on another thread.
+    /// Runs work on this many bytes on another thread.
     pub fn run<T: Send + 'static>(
         &self,
         deadline: Instant,
@@ -66,7 +66,7 @@ impl AbandonableTasks {
             let done = worker_state.start().then(|| catch_panic(work));
             if worker_state.finish() {
                 drop(permit);
-                // Whoever waits for it has not left.
+                // A caller that waits has not abandoned it.
                 let _ = done.map(|done| answer.send(done));
                 return ControlFlow::Continue(());
             }
@@ -105,7 +105,7 @@ struct TaskBudget {
 struct BudgetUse {
     /// bytes that are worked on
     bytes: usize,
-    /// of those, what was left behind
+    /// of those, abandoned bytes
     abandoned_bytes: usize,
     /// how often something was, and goes on
     abandoned: usize,
@@ -116,7 +116,7 @@ impl TaskBudget {
         self.usage.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Room for so many bytes, or all that there is, once there is some.
+    /// Reserves this many bytes, or all free ones, once some are free.
     fn take(self: &Arc<Self>, bytes: usize, deadline: Instant) -> Result<TaskPermit, TaskError> {
         let bytes = bytes.min(self.bytes);
         let mut usage = self.usage();
@@ -138,13 +138,13 @@ impl TaskBudget {
         }
     }
 
-    /// Counts what is left behind, or no longer.
+    /// Counts abandoned work.
     fn count_abandoned(&self, bytes: usize, is_abandoned: bool) {
         let mut usage = self.usage();
         if is_abandoned {
             usage.abandoned += 1;
             usage.abandoned_bytes += bytes;
-            // Those that wait may now do so in vain.
+            // Waiting callers may now have to give up.
             self.freed.notify_all();
         } else {
             usage.abandoned -= 1;
@@ -185,7 +185,7 @@ impl TaskState {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The calling thread begins; `false` if nobody waits any more.
+    /// The calling thread begins; `false` if the caller has left.
     fn start(&self) -> bool {
         let mut state = self.state();
         if matches!(*state, Progress::Abandoned) {
@@ -195,7 +195,7 @@ impl TaskState {
         true
     }
 
-    /// Ends it; `false` if nobody waits any more. The thread is then good for nothing else.
+    /// Ends it; `false` if the caller has left. The thread then keeps its low priority and must end.
     fn finish(&self) -> bool {
         let mut state = self.state();
         if matches!(*state, Progress::Abandoned) {
@@ -205,7 +205,7 @@ impl TaskState {
         true
     }
 
-    /// Nobody waits any more; `false` if it has ended.
+    /// The caller leaves; `false` if the work has ended.
     fn abandon(&self) -> bool {
         let mut state = self.state();
         match &*state {
@@ -232,7 +232,7 @@ impl Thread {
         }
     }
 
-    /// Lets it run where nobody else wants to, as far as the system can do that for a thread: Linux can. There is no
+    /// Lowers the thread to idle priority, where the system can do that (Linux). There is no
     /// way back.
     fn lower_priority(&self) {
         /// see setpriority(2): the least
@@ -329,7 +329,7 @@ mod tests {
 
         let (work, (tell, told)) = (AbandonableTasks::new(1), channel());
         let own = || getpriority_process(Some(rustix::thread::gettid())).unwrap();
-        // One that has not begun when it is left never does.
+        // Work that has not begun when it is abandoned never begins.
         let mut began = false;
         while !began {
             let ((begin, begun), (end, ended), tell) = (channel(), channel::<()>(), tell.clone());

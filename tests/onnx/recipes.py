@@ -466,7 +466,12 @@ def quantize(d):
         attributes["block_size"] = d.number(0, 2)
     x = d.values(shape, "float32" if d.chance(0.8) else "float16", 0.1, 10.0)
     scale = d.positive(sizes, x.dtype.name)
-    return {"inputs": [np.nan_to_num(x), scale, zero], "attributes": attributes, "constants": d.constants(1) and {1, 2}}
+    x = np.nan_to_num(x)
+    if d.chance(0.5):
+        # Halves of the scale, which a factor in place of the divisor rounds to another integer.
+        along = scale.reshape([-1 if per_axis and at == axis else 1 for at in range(len(shape))]) if per_axis else scale
+        x = ((np.round(x) + 0.5) * along).astype(x.dtype)
+    return {"inputs": [x, scale, zero], "attributes": attributes, "constants": d.constants(1) and {1, 2}}
 
 
 def dequantize(d):

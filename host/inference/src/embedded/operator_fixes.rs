@@ -7,7 +7,7 @@ use tract_onnx::pb::NodeProto;
 use tract_onnx::tract_core::ops::cast::cast;
 use tract_onnx::tract_core::ops::change_axes::wire_with_rank_broadcast;
 use tract_onnx::tract_core::ops::logic::IfThenElse;
-use tract_onnx::tract_core::ops::math::{abs, add, exp, ln, max, min, mul, neg, sub};
+use tract_onnx::tract_core::ops::math::{abs, add, div, exp, ln, max, min, mul, neg, round_half_to_even, sub};
 use tract_onnx::tract_core::ops::nn::{Reduce, Reducer};
 use tract_onnx::tract_core::ops::scan::Scan;
 #[allow(clippy::wildcard_imports, reason = "tract's macros name what this brings")]
@@ -28,6 +28,10 @@ pub(super) fn onnx() -> tract_onnx::Onnx {
     builders.insert("Softplus", |_, _| Ok((expand(Softplus), vec![])));
     builders.insert("Celu", |_, node| Ok((expand(Celu { alpha: node.get_attr_opt("alpha")?.unwrap_or(1.0) }), vec![])));
     builders.insert("Clip", clip);
+    builders.insert("QuantizeLinear", |_, node| {
+        let axis = node.get_attr_opt("axis")?.unwrap_or(1);
+        Ok((expand(QuantizeLinear { axis, has_zero_point: node.input.len() == 3 }), vec![]))
+    });
     onnx
 }
 
@@ -228,6 +232,67 @@ impl Expansion for Clip {
             };
         }
         Ok(wire)
+    }
+}
+
+/// saturate(round(x / scale) + zero point): tract multiplies by the reciprocal of the scale, which rounds some values to
+/// another integer, and lets the sum overflow.
+#[derive(Clone, Debug)]
+struct QuantizeLinear {
+    axis: i64,
+    has_zero_point: bool,
+}
+
+impl Expansion for QuantizeLinear {
+    fn name(&self) -> StaticName {
+        "QuantizeLinear".into()
+    }
+
+    fn rules<'r, 'p: 'r, 's: 'r>(
+        &'s self,
+        solver: &mut Solver<'r>,
+        inputs: &'p [TensorProxy],
+        outputs: &'p [TensorProxy],
+    ) -> InferenceResult {
+        check_input_arity(inputs, 2 + usize::from(self.has_zero_point))?;
+        check_output_arity(outputs, 1)?;
+        solver.equals(&inputs[0].shape, &outputs[0].shape)?;
+        if self.has_zero_point {
+            return solver.equals(&outputs[0].datum_type, &inputs[2].datum_type);
+        }
+        solver.equals(&outputs[0].datum_type, DatumType::U8)
+    }
+
+    fn wire(&self, name: &str, model: &mut TypedModel, inputs: &[OutletId]) -> TractResult<TVec<OutletId>> {
+        let rank = model.outlet_fact(inputs[0])?.rank();
+        let parameter = |model: &mut TypedModel, input: OutletId, what: &str| -> TractResult<(OutletId, DatumType)> {
+            let given = model.outlet_fact(input)?.konst.clone().context("a parameter that is not constant")?;
+            let mut shape: TVec<usize> = tvec![1; rank];
+            if given.len() > 1 {
+                let axis = if self.axis < 0 { self.axis + rank as i64 } else { self.axis };
+                *shape.get_mut(axis as usize).context("an axis that its input does not have")? = given.len();
+            }
+            let floats = given.cast_to::<f32>()?.into_owned().into_shape(&shape)?;
+            Ok((model.add_const(format!("{name}.{what}"), floats)?, given.datum_type()))
+        };
+        let (scale, _) = parameter(model, inputs[1], "scale")?;
+        let zero_point = inputs.get(2).map(|input| parameter(model, *input, "zero_point")).transpose()?;
+        let element = zero_point.map_or(DatumType::U8, |(_, element)| element);
+        let bounds = match element {
+            DatumType::I8 => [f32::from(i8::MIN), f32::from(i8::MAX)],
+            _ => [f32::from(u8::MIN), f32::from(u8::MAX)],
+        };
+        let division = PatchedOperator::new(Box::new(div()), OperatorPatch::Simplified);
+        let mut wire = model.wire_node(format!("{name}.div"), division, &[inputs[0], scale])?;
+        wire = model.wire_node(format!("{name}.round"), round_half_to_even(), &wire)?;
+        if let Some((zero_point, _)) = zero_point {
+            wire = model.wire_node(format!("{name}.add"), add(), &[wire[0], zero_point])?;
+        }
+        let least = constant(model, &format!("{name}.least"), inputs[0], bounds[0])?;
+        wire = wire_with_rank_broadcast(format!("{name}.max"), model, max(), &[wire[0], least])?;
+        let greatest = constant(model, &format!("{name}.greatest"), inputs[0], bounds[1])?;
+        wire = wire_with_rank_broadcast(format!("{name}.min"), model, min(), &[wire[0], greatest])?;
+        model.wire_node(name, cast(element), &wire)
     }
 }
 

@@ -28,7 +28,7 @@ pub(super) enum OperatorPatch {
     Indices { batch: usize },
     /// where all numbers are 0, the scale is to be 1
     Scale,
-    /// it is simplified to what loses NaN
+    /// tract's simplification of it gives other results
     Simplified,
 }
 

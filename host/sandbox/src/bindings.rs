@@ -15,7 +15,7 @@ pub(super) use self::gpux::pipeline::{builtins, log, models, types};
 /// The interface that a step exports.
 pub(super) const STEP: &str = "gpux:pipeline/step@0.1.0";
 
-/// A value on its way in: `named-value`, borrowing what the generated type would copy.
+/// An input of a call: `named-value`, borrowing data that the generated type would copy.
 #[derive(ComponentType, Lower)]
 #[component(record)]
 pub(super) struct NamedInput<'a> {

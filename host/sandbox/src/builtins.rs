@@ -76,7 +76,7 @@ struct NativeCall {
 }
 
 impl State {
-    /// Checks the values of a call and what is known about its result; the inner error is the
+    /// Checks the values of a call and the kinds of its results; the inner error is the
     /// guest's to handle.
     fn prepare(
         &self,
@@ -162,7 +162,7 @@ fn arrange(signature: &Signature, values: Vec<(String, Value)>) -> Result<Vec<Op
     }
 }
 
-/// The size in bytes of what is fully known; 0 for what is open.
+/// The size in bytes of a kind with a known shape; 0 for an open shape.
 fn least_size(kind: &Kind) -> usize {
     let Kind::Tensor(tensor) = kind else { return 0 };
     let Some(shape) = &tensor.shape else { return 0 };

@@ -15,7 +15,7 @@ use super::log::sanitize;
 use super::state::State;
 use gpux_core::catch_panic::catch_panic;
 
-/// What the bytes of a step are.
+/// The format of a step's bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ComponentKind {

@@ -1,4 +1,4 @@
-//! What a pipeline says about one component step.
+//! The configuration of one component step in a pipeline.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value as Json};
@@ -11,9 +11,9 @@ use super::limits::Limits;
 pub struct ComponentConfig {
     /// the component's options, an object; `null` for none
     pub options: Json,
-    /// what it may use; capped by the operator's ceiling
+    /// resource limits, capped by the operator's
     pub limits: Limits,
-    /// what it may reach
+    /// grants
     pub grants: Grants,
     /// whether an instance serves further requests, until its first error: faster where it is
     /// large, but what one request leaves in it the next can see. Decides nothing before the first request.

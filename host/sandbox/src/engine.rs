@@ -26,7 +26,7 @@ const MAX_PER_COMPONENT: u32 = 1000;
 /// Stack of a guest; the rest of the worker's own (2 MiB by default) is for the host's functions.
 const STACK: usize = 512 << 10;
 
-/// Engine, ticker and what was compiled; every component of a sandbox shares them.
+/// Engine, ticker and compiled code; every component of a sandbox shares them.
 pub(super) struct SandboxEngine {
     pub(super) wasmtime: Engine,
     pub(super) ticker: EpochTicker,
@@ -83,8 +83,8 @@ impl SandboxEngine {
         Self::with_engine(Engine::new(&config), usize::MAX)
     }
 
-    /// A slot for a sandbox, as soon as one is free; `None` if none is by the deadline. Those that
-    /// do nothing leave one for each core, so that whoever waits here waits for guests at work.
+    /// Waits for a slot; `None` if none is free by the deadline. Idle sandboxes
+    /// leave one slot for each core, so that a caller waits only for guests at work.
     pub(super) fn slot(self: &Arc<Self>, deadline: Option<Instant>) -> Option<SlotPermit> {
         self.slots.take(deadline).then(|| SlotPermit(self.clone()))
     }
@@ -155,7 +155,7 @@ fn config() -> Config {
         // The compiler panics where one of its threads cannot be started; two more are ours.
         .parallel_compilation(threads::require(cores() + 2).is_ok())
         .max_wasm_stack(STACK)
-        // Nobody sees a stranger's stack frames, and they cost time on each trap.
+        // A guest's stack frames are shown nowhere, and collecting them costs time on each trap.
         .wasm_backtrace_max_frames(None)
         .generate_address_map(false)
         // Not needed by any toolchain that makes steps; each is attack surface. (Threads, garbage

@@ -24,7 +24,7 @@ pub enum SandboxError {
     /// a limit was reached before the component ran
     #[error("{0}")]
     Limit(LimitExceeded),
-    /// a core module that does not say what it imports and exports, or says it wrongly
+    /// a core module whose component type is missing or wrong
     #[error(
         "this is a core WebAssembly module that cannot be made a component: {0}; build it with wit-bindgen against \
          wit/pipeline.wit, world `pipeline-step`, which adds the section that is needed"
@@ -52,7 +52,7 @@ pub enum SandboxError {
         /// what differs
         reason: String,
     },
-    /// it needs what is not linked
+    /// it imports an interface that is not linked
     #[error("{}", Refusals(.0))]
     Imports(Vec<Refusal>),
     /// a granted folder cannot be opened
@@ -78,15 +78,15 @@ pub enum SandboxError {
         call: Cow<'static, str>,
         /// why
         failure: StepFailure,
-        /// what it logged, the newest last
+        /// its log lines, the newest last
         log: Vec<String>,
     },
-    /// what it says about itself breaks the contract
+    /// its description breaks the contract
     #[error("the component's `{call}` gives {what}")]
     Contract {
         /// `describe` or `configure`
         call: Cow<'static, str>,
-        /// what is wrong with the answer
+        /// the reason
         what: String,
     },
     /// the options do not fit the component's schema
@@ -111,7 +111,7 @@ impl SandboxError {
 pub struct OptionFault {
     /// where, as a path of keys; empty for the options as a whole
     pub path: Vec<String>,
-    /// what is wrong
+    /// the reason
     pub message: String,
 }
 

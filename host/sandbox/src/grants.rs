@@ -1,4 +1,4 @@
-//! What a component may reach.
+//! Grants: the capabilities of a component beyond computation.
 
 use std::fmt;
 use std::fs::File;
@@ -35,7 +35,7 @@ pub struct Grants {
 pub struct EnvGrant {
     /// its name
     pub name: String,
-    /// what it holds; `None` if it is not set
+    /// its value; `None` if it is not set
     pub value: Option<String>,
 }
 
@@ -85,7 +85,7 @@ impl PartialEq for OpenFolder {
 impl Eq for OpenFolder {}
 
 impl FolderGrant {
-    /// Opens the folder where it is not open, by its path, which leads through no link. In another process than the
+    /// Opens the folder if it is not open, by its path, without following links. In a process other than the
     /// one that checked it, it must be the one with this `identity`.
     pub(super) fn open(&mut self, known: Option<(u64, u64)>) -> std::io::Result<&OpenFolder> {
         let folder = match self.opened.take() {
@@ -141,7 +141,7 @@ impl fmt::Display for FolderGrant {
     }
 }
 
-/// What a component can only do if it is granted.
+/// A capability that must be granted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Capability {
@@ -187,7 +187,7 @@ impl Capability {
         }
     }
 
-    /// What the operator must allow for it, after `--allow`; `None` where every pipeline may.
+    /// The value of `--allow` that permits it; `None` if every pipeline may grant it.
     pub const fn allow(self) -> Option<&'static str> {
         match self {
             Self::Models | Self::Stdio => None,

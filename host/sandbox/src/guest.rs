@@ -71,12 +71,12 @@ impl Guest {
         instance.store.data_mut().model_context = model_context.clone();
         let outcome = self.call(&mut instance, inputs);
         let guest_result = guest_result(outcome, instance.store.data_mut());
-        // A trapped instance is dead, and one that failed is not trusted with another request. One
-        // that keeps an input would hold memory that nobody counts.
+        // A trapped instance is dead, and a failed one is not reused. An instance
+        // that keeps an input would hold uncounted memory.
         if let (Ok(_), Some(idle)) = (&guest_result.outcome, &self.idle)
             && !instance.store.data().handles.hold_an_input()
         {
-            // What it has had to wait for a model serves as well to wait for a request.
+            // A slot that it got for a model call also serves to wait for a request.
             drop(model_context);
             if let Some(permit) = self.linked.idle_permit() {
                 let _ = idle.push((instance, permit));
@@ -93,7 +93,7 @@ impl Guest {
             .or_else(|| self.linked.slot(context.deadline).map(InstanceSource::Free))
     }
 
-    /// A configured instance: one that waits, or a fresh one. The one place where they come from.
+    /// A configured instance: an idle one, or a new one. All instances come from here.
     fn instance(
         &self,
         found: InstanceSource,
@@ -158,7 +158,7 @@ fn lend<'a>(
                 let why = format!("`{}` is larger than 4 GiB, which a component cannot address", port.name);
                 return Err(StepFailure::InvalidInput(why));
             }
-            // Moved, not shared: what nobody else reads is written to in place.
+            // Moved, not shared: the host writes in place to a value without other owners.
             InputValue::Tensor(store.data_mut().lend(tensor).map_err(|StopReason(failure)| failure)?)
         } else {
             match value {

@@ -100,11 +100,11 @@ fn count(total: &mut usize, value: &Value, limits: &Limits) -> Result<(), StopRe
     if *total > limits.result { Err(StopReason::limit(exceeded("result", bytes(limits.result)))) } else { Ok(()) }
 }
 
-/// A JSON document, which must fit into `room` and the time left; what it takes is gone from `room`.
-/// The inner error says what is wrong with it.
+/// Parses a JSON document, which must fit into `room` bytes and the time left; subtracts its memory from `room`.
+/// The inner error is the guest's to handle.
 fn document(state: &State, text: &str, room: &mut usize) -> Result<Result<Value, String>, StopReason> {
     state.clock.admit(decoded_size::tree(text.as_bytes()).min(*room))?;
-    // A list that grows has room for twice its values.
+    // A growing list may have twice the capacity of its values.
     let parsed = JsonTree::parse(text, state.capabilities.limits.json_depth, *room / 2);
     Ok(parsed.map_err(|error| json_error(&error)).map(|(json, memory)| {
         *room -= 2 * memory;
@@ -120,8 +120,8 @@ pub(super) fn failure(error: &types::Error) -> StepFailure {
     }
 }
 
-/// The guest's error where it is configured again for a request: what the caller gave is not at
-/// fault, whatever the guest says.
+/// The guest's error when it is configured again for a request: the request is not at
+/// fault, even if the guest says so.
 pub(super) fn unconfigured(error: &types::Error) -> StepFailure {
     let (types::Error::InvalidInput(why) | types::Error::Failed(why)) = error;
     StepFailure::Failed(format!("its `configure`, which succeeded at first, failed: {}", sanitize(why, TEXT)))
@@ -214,7 +214,7 @@ mod tests {
     use super::*;
     use gpux_core::Tensor;
 
-    /// What comes of lending `tensor` so many times in one call, under the default limits.
+    /// The result of lending `tensor` this many times in one call, under the default limits.
     fn lend(tensor: Tensor, times: usize) -> Option<String> {
         let capabilities = Capabilities::new(&ComponentConfig::default(), Arc::default()).unwrap();
         let clock = TimeBudget::start("time", Duration::from_mins(1), None);

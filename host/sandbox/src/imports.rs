@@ -1,4 +1,4 @@
-//! What a component imports, and what that takes.
+//! The imports of a component, and the grants that they require.
 
 use serde::{Deserialize, Serialize};
 
@@ -79,7 +79,7 @@ impl Interface {
     }
 }
 
-/// What a component with these imports cannot do without, given what is granted.
+/// Required capabilities of a component with these imports that are not granted.
 ///
 /// Files and the environment are imported by habit: they give nothing without a folder or a
 /// variable, so any granted part of WASI brings them along, as it does standard output.
@@ -120,7 +120,7 @@ pub(super) fn refusals(imports: &[Import], grants: &Grants) -> Vec<Refusal> {
     refusals
 }
 
-/// What is granted without need: no import asks for it.
+/// Granted capabilities that no import uses.
 pub(super) fn unused(imports: &[Import], grants: &Grants) -> Vec<Capability> {
     let asked = |capability| {
         imports

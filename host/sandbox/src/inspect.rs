@@ -1,4 +1,4 @@
-//! What a component is and could do, for people and for JSON.
+//! Describes a component and its capabilities, for people and as JSON.
 
 use serde::Serialize;
 

@@ -2,8 +2,8 @@
 //!
 //! The only room that names wasmtime. bytes → `prepare` (described, configured, a snapshot taken,
 //! in a child process) → `component` (compiled, cached) → `linked_component` → `step` (one `guest` for each
-//! request). What a component may use is [`Limits`] and [`Grants`]; what it can reach is `host`,
-//! `builtins` and `wasi`; what comes out of it passes `guest_output` and nothing else.
+//! request). [`Limits`] bounds its resources and [`Grants`] its capabilities; its host functions are in `host`,
+//! `builtins` and `wasi`; `guest_output` alone converts its results.
 
 #![forbid(unsafe_code)]
 

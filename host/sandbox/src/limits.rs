@@ -1,4 +1,4 @@
-//! What a component may use.
+//! Resource limits of a component.
 
 use std::time::Duration;
 

@@ -51,7 +51,7 @@ impl LinkedComponent {
         self.engine.slot(deadline)
     }
 
-    /// An empty sandbox whose guest must be done by `clock`. It needs a slot, for as long as it is there.
+    /// Creates an empty sandbox whose guest must finish by `clock`. It holds a slot as long as it exists.
     pub(super) fn store(&self, phase: Phase, clock: TimeBudget) -> Store<State> {
         let mut store = Store::new(&self.engine.wasmtime, State::new(self.capabilities.clone(), phase, clock));
         store.limiter(|state| &mut state.meter);
@@ -63,7 +63,7 @@ impl LinkedComponent {
         store
     }
 
-    /// What is used up by a call, as at its beginning.
+    /// The resource counters at the beginning of a call.
     pub(super) fn arm(&self, store: &mut Store<State>) {
         store.set_hostcall_fuel(self.capabilities.limits.crossing().1);
         store.set_epoch_deadline(1);

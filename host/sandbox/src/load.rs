@@ -34,8 +34,8 @@ pub struct SandboxOptions {
     pub cache: Option<CacheDir>,
     /// the most that any component may use
     pub ceiling: Limits,
-    /// how many sandboxes there may be at a time: whoever needs one more waits for it. One for each
-    /// core is enough, and those above are for instances that wait, for a model or, where steps are
+    /// the most sandboxes at a time: a request that needs one more waits. One for each
+    /// core is enough; more are for instances that wait for a model or, if steps are
     /// reused, for their next request
     pub slots: u32,
     /// the `gpux` program, which compiles and sets up unknown components in a process of its own,
@@ -45,7 +45,7 @@ pub struct SandboxOptions {
 }
 
 impl Default for SandboxOptions {
-    /// No cache, the default limits, room for four sandboxes on each core, no program.
+    /// No cache, the default limits, four sandboxes a core, no program.
     fn default() -> Self {
         let cores = std::thread::available_parallelism().map_or(4, usize::from);
         Self { cache: None, ceiling: Limits::default(), slots: (4 * cores).clamp(16, 256) as u32, program: None }
@@ -53,7 +53,7 @@ impl Default for SandboxOptions {
 }
 
 /// Runs any number of components: it holds an engine, a pool of sandboxes, the thread that ticks
-/// for their deadlines, and what is compiled. A handle: a copy is the same sandbox.
+/// for their deadlines, and compiled code. A handle: a copy is the same sandbox.
 #[derive(Clone)]
 pub struct Sandbox(Arc<SandboxShared>);
 
@@ -62,7 +62,7 @@ static SHARED: Mutex<Vec<(SandboxOptions, Weak<SandboxShared>)>> = Mutex::new(Ve
 
 impl Sandbox {
     /// The sandbox of this process under these options, which lives as long as a handle or a step
-    /// of it does: pipelines beside each other share one pool, one ticker, and what is compiled.
+    /// of it does: all pipelines of the process share one pool, one ticker, and compiled code.
     pub fn shared(options: SandboxOptions) -> Result<Self, SandboxError> {
         let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
         shared.retain(|(_, home)| home.strong_count() > 0);
@@ -99,7 +99,7 @@ impl Sandbox {
         Ok(Self(Arc::new(SandboxShared { engine, ceiling, cache, program, _scratch: scratch })))
     }
 
-    /// What is not as it should be, though components run.
+    /// A warning about the environment, although components run.
     pub fn warning(&self) -> Option<&'static str> {
         (!self.0.engine.pooled).then_some(
             "this machine refuses the address space for a pool of sandboxes (is there a limit on virtual memory?): each \
@@ -120,9 +120,9 @@ impl Sandbox {
         Ok(imports::refusals(&self.prepare(&request)?.facts.imports, grants))
     }
 
-    /// Makes a step of a component (or of a core module that carries its contract): asks it for its
-    /// schema, checks the options against that, configures it, checks its signature, and keeps it
-    /// as it is then for every request. What came of that is remembered in the cache. `registry` has the built-in
+    /// Creates a step from a component (or from a core module with a component type): asks it for its
+    /// schema, checks the options against it, configures it, checks its signature, and takes
+    /// a snapshot for every request. The result is cached. `registry` has the built-in
     /// steps that it may call, and the models that a grant may name.
     pub fn load(
         &self,
@@ -176,7 +176,7 @@ impl Sandbox {
         Ok(ComponentInfo::of(self.prepare(&request)?, options.is_some()))
     }
 
-    /// What is remembered of this order, or what comes of it now.
+    /// The cached result of this preparation, or a new one.
     fn prepare(&self, request: &PrepareRequest<'_>) -> Result<PreparedComponent, SandboxError> {
         let snapshot_cache = self.snapshot_cache(request)?;
         snapshot_cache
@@ -220,7 +220,7 @@ impl Sandbox {
         Ok(SnapshotCache::at(self.0.cache.as_ref(), &self.0.engine.wasmtime, request))
     }
 
-    /// What a child, or without a program this process, makes of an order.
+    /// Prepares a component in a child process, or without a program in this process.
     fn prepare_uncached(
         &self,
         request: &PrepareRequest<'_>,

@@ -1,4 +1,4 @@
-//! What a guest logs: its newest lines, within a budget.
+//! The log of a guest: its newest lines, within a budget.
 
 use std::collections::VecDeque;
 
@@ -34,7 +34,7 @@ impl LogTail {
         }
     }
 
-    /// Takes what a guest writes to the stream `name`: each line becomes one of these.
+    /// Adds text that a guest writes to the stream `name`, line by line.
     pub(super) fn write(&mut self, name: &'static str, mut data: &[u8]) {
         while let Some(end) = data.iter().position(|byte| *byte == b'\n') {
             let mut line = self.rest(name);
@@ -49,7 +49,7 @@ impl LogTail {
         }
     }
 
-    /// What the stream `name` has left without a line's end.
+    /// Adds the unfinished last line of the stream `name`.
     fn rest(&mut self, name: &str) -> Vec<u8> {
         let place = self.partial.iter().position(|(stream, _)| *stream == name);
         place.map(|place| self.partial.swap_remove(place).1).unwrap_or_default()
@@ -80,8 +80,8 @@ fn cost(line: &str) -> usize {
     line.len() + size_of::<String>()
 }
 
-/// A stranger's text for people: at most `limit` bytes, and nothing that controls a terminal or makes
-/// what is written look like something else.
+/// Sanitizes untrusted text for display: at most `limit` bytes, without characters that control a terminal or make
+/// text look like other text.
 pub(super) fn sanitize(text: &str, limit: usize) -> String {
     let kept = &text[..text.floor_char_boundary(limit)];
     let mut plain: String = kept.chars().map(|c| if is_unsafe_for_terminal(c) { ' ' } else { c }).collect();

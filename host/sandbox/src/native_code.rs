@@ -10,8 +10,8 @@ use wasmtime::component::Component;
 use super::error::SandboxError;
 use super::log::sanitize;
 
-/// The native code of one component: what this process or its child compiled, or what the cache holds under gpux's
-/// seal. It is run as it is.
+/// The native code of one component: compiled by this process or its child, or read from the cache under gpux's
+/// seal. It is executed without further checks.
 #[derive(Clone, Debug)]
 pub(super) struct NativeCode(Vec<u8>);
 

@@ -1,4 +1,4 @@
-//! Counts what a sandbox holds, and stops it at its limits.
+//! Counts the resources of a sandbox, and stops it at its limits.
 
 use wasmtime::ResourceLimiter;
 
@@ -7,8 +7,8 @@ use super::limits::{Limits, bytes, exceeded};
 
 /// Bytes of all memories of one sandbox and of the tensors it made, with their limit.
 ///
-/// An error from here traps the guest at once and keeps which limit it was; answering "no" would
-/// let the guest abort on its own with the reason lost.
+/// An error from here traps the guest and records the limit; returning `false` would
+/// let the guest abort without the reason.
 pub(super) struct ResourceMeter {
     memory: usize,
     used: usize,
@@ -62,7 +62,7 @@ impl ResourceMeter {
         self.used = self.used.saturating_sub(size);
     }
 
-    /// Lets the host grow the sandbox's memories by so many bytes: for a snapshot.
+    /// Lets the host grow the sandbox's memories by this many bytes, for a snapshot.
     pub(super) fn give(&mut self, memory: usize) {
         self.memory = self.memory.saturating_add(memory);
     }

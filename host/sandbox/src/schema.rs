@@ -49,7 +49,7 @@ pub(super) fn validator(schema: &Value) -> Result<Validator, String> {
     options.build(schema).map_err(|error| sanitize(&error.to_string(), MESSAGE))
 }
 
-/// What is wrong with `options`, at most a handful.
+/// The first errors of `options`.
 pub(super) fn faults(validator: &Validator, options: &Value) -> Vec<OptionFault> {
     let fault = |error: jsonschema::ValidationError<'_>| OptionFault {
         path: error.instance_path().as_str().split('/').skip(1).map(str::to_owned).collect(),

@@ -1,11 +1,11 @@
-//! A semaphore that bounds the number of sandboxes. A request without a free slot waits for one, for
+//! A semaphore that bounds the number of sandboxes. A request waits for a free slot, for
 //! example when a model's batch ends and many guests begin at once.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Instant;
 
-/// The slots that are free. Taking one that is there, and giving it back, takes no lock.
+/// The free slots. Acquiring a free slot and releasing it take no lock.
 pub(super) struct SlotPool {
     free: AtomicUsize,
     waiting: AtomicUsize,
@@ -26,7 +26,7 @@ impl SlotPool {
     /// Gives a slot back, once the sandbox in it is gone.
     pub(super) fn give_back(&self) {
         self.free.fetch_add(1, Ordering::SeqCst);
-        // Whoever waits either sees the slot or is seen here.
+        // A waiting caller either sees the slot or is seen here.
         if self.waiting.load(Ordering::SeqCst) > 0 {
             drop(self.lock.lock().unwrap_or_else(PoisonError::into_inner));
             self.freed.notify_one();

@@ -40,7 +40,7 @@ impl Capabilities {
 /// The bindings work on the state itself.
 pub(super) type HasState = wasmtime::component::HasSelf<State>;
 
-/// What a sandbox is there for.
+/// The purpose of a sandbox.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
     /// `describe` and `configure`, before any request
@@ -114,7 +114,7 @@ impl State {
         Ok(self.handles.insert(tensor, charged))
     }
 
-    /// Stops the guest if it may hold nothing more: tensors, and what it has of WASI.
+    /// Stops the guest at its limit of handles: tensors and WASI resources.
     pub(super) fn check_handle_limit(&self) -> Result<(), StopReason> {
         let limit = self.capabilities.limits.handles;
         let (held, what) = match &self.wasi {

@@ -14,7 +14,7 @@ use gpux_core::{Context, Signature, Step, StepFailure, Value};
 /// A component, loaded and configured. Each run happens in a sandbox of its own: nothing is left
 /// from one request to the next, unless the step was loaded to be reused.
 pub struct ComponentStep {
-    /// what it was loaded in, for the next that is loaded there
+    /// the sandbox that loaded it, kept for later loads
     pub(super) _home: Arc<SandboxShared>,
     pub(super) guest: Guest,
     pub(super) facts: ComponentFacts,
@@ -25,7 +25,7 @@ pub struct ComponentStep {
 }
 
 impl ComponentStep {
-    /// What it is granted and does not import.
+    /// Its unused grants.
     pub fn unused_grants(&self) -> Vec<Capability> {
         imports::unused(&self.facts.imports, &self.guest.linked.capabilities.grants)
     }

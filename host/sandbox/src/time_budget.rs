@@ -70,7 +70,7 @@ fn tick(engine: &Engine, shared: &Shared) {
             engine.increment_epoch();
             continue;
         }
-        // Whoever starts a guest either sees `asleep` and wakes this thread, or was seen here.
+        // A thread that starts a guest either sees `asleep` and wakes this thread, or was seen here.
         shared.asleep.store(true, Ordering::SeqCst);
         if shared.running.load(Ordering::SeqCst) == 0 && !shared.stop.load(Ordering::SeqCst) {
             std::thread::park();
@@ -100,8 +100,8 @@ impl Drop for TickerGuard<'_> {
     }
 }
 
-/// What a native call is taken to cost for each byte it reads or writes, as far as their sizes are
-/// known beforehand. How much a picture decodes to is not: decode-image itself bounds that for
+/// Estimated time of a native call for each byte it reads or writes, as far as sizes are
+/// known beforehand. The size of a decoded picture is not: decode-image itself bounds it for
 /// components.
 const NANOSECONDS_PER_BYTE: u64 = 2;
 
@@ -120,7 +120,7 @@ impl TimeBudget {
     /// whole request.
     pub(super) fn start(name: &'static str, limit: Duration, request: Option<Instant>) -> Self {
         let now = Instant::now();
-        // A limit beyond what the clock can count is none.
+        // A limit that the clock cannot represent is none.
         let end = now.checked_add(limit).unwrap_or_else(|| now + Duration::from_hours(24 * 365));
         Self { name, limit, end, request }
     }

@@ -55,7 +55,7 @@ pub(super) struct Wasi {
     /// bytes written to files in this request
     pub(super) written: usize,
     random: Option<WasiRandomCtx>,
-    /// what the monotonic clock counts from
+    /// the start of the monotonic clock
     pub(super) begin: Instant,
 }
 

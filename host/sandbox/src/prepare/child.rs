@@ -29,13 +29,13 @@ const SLACK: Duration = Duration::from_secs(5);
 const BUSY: u32 = 8;
 /// How often a compilation's processor time is looked at.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
-/// Stack of the thread that does the work: what a process's first has.
+/// Stack size of the thread that does the work: that of a process's main thread.
 const STACK: usize = 8 << 20;
 
-/// What a folder of work is left alone for: far longer than any work takes.
+/// The age from which a work folder is removed: far longer than any preparation takes.
 const STALE: Duration = Duration::from_hours(24);
 
-/// What the child is told through a pipe, for it may hold secrets (granted variables).
+/// The input of the child, sent through a pipe because it may contain secrets (granted variables).
 #[derive(Serialize, Deserialize)]
 pub struct ChildRequest {
     config: ComponentConfig,
@@ -43,8 +43,8 @@ pub struct ChildRequest {
     folders: Vec<Option<(u64, u64)>>,
 }
 
-/// Has `program`, which is gpux, prepare a component and compile it, in the cache. Where that has no
-/// room for it, the system's folder for such things may have.
+/// Has `program`, which is gpux, prepare and compile a component in the cache folder. If that has no
+/// free space, uses the system's folder for temporary files.
 pub(crate) fn prepare_in_child(
     program: &Path,
     cache: &CacheDir,
@@ -123,7 +123,7 @@ fn run_within<T: Send + 'static>(
     let (sender, receiver) = mpsc::channel();
     let shared_timer = timer.clone();
     let work = move || {
-        // Nobody waits for it any more if this fails.
+        // If this fails, the parent has stopped waiting.
         let _ = sender.send(work(&shared_timer));
     };
     let thread = std::thread::Builder::new().name("gpux-prepare".to_owned()).stack_size(STACK).spawn(work);
@@ -165,13 +165,13 @@ fn child_error(fault: &ChildError, limits: &Limits) -> SandboxError {
         ChildError::Ended { stderr, .. } if stderr.contains("memory allocation of") => {
             SandboxError::Limit(exceeded("compile_memory", bytes(limits.compile_memory)))
         }
-        // What it says of itself: the schema of its options, its signature.
+        // Its description: the schema of its options, its signature.
         ChildError::TooLong => SandboxError::Compile(format!("what it says of itself is too much: {fault}")),
         ChildError::Ended { .. } => SandboxError::Compile(format!("the process that compiled it broke: {fault}")),
     }
 }
 
-/// What `gpux __prepare-component FOLDER` does with what it was told, and prints on one line. Bounds
+/// Runs `gpux __prepare-component FOLDER`: reads the input and prints the result on one line. Bounds
 /// the memory of the whole process, so nothing else may be done in it.
 pub fn answer(folder: &Path, child_request: std::io::Result<ChildRequest>, registry: Registry) -> String {
     let child_request = child_request.map_err(|error| SandboxError::Engine(error.to_string()));

@@ -24,8 +24,8 @@ use super::{ComponentDescription, ComponentFacts, ConfiguredComponent, PrepareRe
 use gpux_core::Signature;
 use gpux_core::files::digest;
 
-/// Describes and configures a component, and takes its snapshot. What is done to the component,
-/// not by it, goes by `timer`.
+/// Describes and configures a component, and takes its snapshot. `timer` bounds the host's work,
+/// not the guest's.
 pub(crate) fn prepare(request: &PrepareRequest<'_>, timer: &ProcessorTimer) -> Result<PreparedComponent, SandboxError> {
     let kind = ComponentKind::of(request.bytes)?;
     let component = timer.measure(|| componentize(request.bytes))?;
@@ -43,7 +43,7 @@ pub(crate) fn prepare(request: &PrepareRequest<'_>, timer: &ProcessorTimer) -> R
     let mut described = None;
     let mut ready = setup(&engine, &compiled, &instrumented, request, &mut described, timer);
     if let (Err(SandboxError::Setup { .. }), Ok(Instrumented { traps_handles: true, .. })) = (&ready, &instrumented) {
-        // It may be only what was done to it that stopped it.
+        // The host's own work may have exceeded the limit.
         let why = "it makes resource handles before its first request, which no snapshot can hold".to_owned();
         let compiled = Arc::new(timer.measure(|| CompiledComponent::new(&engine.wasmtime, &component))?);
         ready = setup(&engine, &compiled, &Err(why), request, &mut described, timer);
@@ -73,7 +73,7 @@ impl ConfiguredComponent {
     }
 }
 
-/// The component with what a snapshot needs, or else as it is and why.
+/// The component with the exports that a snapshot needs, or else unchanged with the reason.
 type InstrumentResult<'a> = Result<Instrumented<'a>, String>;
 
 fn choose<'a>(
@@ -144,13 +144,13 @@ fn describe(linked: &LinkedComponent) -> Result<super::super::bindings::step::De
     linked.describe(&mut store).map_err(|error| failed("describe", &error, store))
 }
 
-/// What a step that no snapshot holds takes and gives now: a folder, a variable or a clock may have
-/// told it something else when it was prepared.
+/// The current signature of a step without a snapshot: a folder, a variable or a clock may have
+/// changed it since preparation.
 pub(crate) fn signature(linked: &LinkedComponent, options: &str) -> Result<Signature, SandboxError> {
     Ok(configure(linked, options, &Err(String::new()), &ProcessorTimer::default())?.signature)
 }
 
-/// What the step takes and gives with `options`, and how its requests start. Also makes sure that
+/// The step's signature with `options`, and how its requests start. Also checks that
 /// `process` is callable.
 fn configure(
     linked: &LinkedComponent,

@@ -1,5 +1,5 @@
-//! What happens to a component once, when it is loaded: described, its options checked,
-//! configured, and, where that is possible, kept as it is then: a snapshot, from which every
+//! Prepares a component once, at load: it is described, its options are checked,
+//! it is configured and, where possible, a snapshot is taken, from which every
 //! request starts.
 //!
 //! All of this is a stranger's work, compiling included, so it happens in a child process within
@@ -45,7 +45,7 @@ pub(super) struct PreparedComponent {
     pub(super) ready: Result<ConfiguredComponent, SandboxError>,
 }
 
-/// What a component is, whatever it does.
+/// The static description of a component.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct ComponentFacts {
     /// SHA-256 of its bytes as given, in hexadecimal
@@ -59,7 +59,7 @@ pub(super) struct ComponentFacts {
     pub(super) exports: Vec<String>,
 }
 
-/// What a component says about itself.
+/// The description that a component returns.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct ComponentDescription {
     pub(super) summary: String,

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use gpux_core::child_process;
 
-/// What the machinery around a component may take of the processor: compiling it, taking it apart,
-/// and its snapshot. The guest's own work has clocks of its own, and does not count.
+/// The processor time of the host's work on a component: compiling, parsing,
+/// and taking the snapshot. The guest's own work has other limits, and does not count.
 #[derive(Default)]
 pub(crate) struct ProcessorTimer(Mutex<TimerState>);
 

@@ -16,7 +16,7 @@ use gpux_core::sealed_file;
 
 /// Size of the whole cache in bytes; the oldest entries are evicted first.
 const LIMIT: u64 = 1 << 30;
-/// Of what is written here; another is not read.
+/// Version of this format; entries of other versions are not read.
 const FORMAT: u32 = 3;
 /// The folder of the cache.
 const FOLDER: &str = "steps";
@@ -47,11 +47,11 @@ impl SnapshotCache {
         format!("{}.{ending}", self.key)
     }
 
-    /// What was remembered, but for its native code, if it is there as it was written: what is cut off, changed or
-    /// not gpux's is made anew.
+    /// Reads a cached preparation without its native code. An entry that is truncated, changed or
+    /// not sealed by gpux counts as missing.
     pub(crate) fn read(&self) -> Option<PreparedComponent> {
         let prepared = serde_json::from_slice(&self.read_file(ANSWER)?).ok()?;
-        // What is used is not the oldest.
+        // Marks the entry as recently used.
         let folder = self.cache.folder(FOLDER).ok()?;
         for ending in [ANSWER, CODE] {
             if let Ok(file) = std::fs::File::options().append(true).open(folder.join(self.name(ending))) {

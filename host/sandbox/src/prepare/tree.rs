@@ -1,6 +1,6 @@
-//! A component and the components inside it: tools that stub or compose make such nests, and the
-//! snapshotter takes only one that has none. So each that holds modules (a leaf) is given to it
-//! alone, and those around it pass its exports out.
+//! A component and its nested components: tools that stub or compose create these, and the
+//! snapshotter accepts only components without nesting. So each component with modules (a leaf) is snapshotted
+//! alone, and the enclosing ones forward its exports.
 
 use wasm_encoder::{
     Alias, Component, ComponentAliasSection, ComponentExportKind, ComponentExportSection, ComponentSectionId,
@@ -113,7 +113,7 @@ impl<'a> Tree<'a> {
         self.build(&mut leaves.iter().enumerate(), false).0
     }
 
-    /// The same, where each leaf exports what the snapshotter asks for, and the root passes it out.
+    /// The tree in which each leaf exports the functions that the snapshotter needs, and the root forwards them.
     pub(super) fn instrumented(&self, leaves: &[Vec<u8>]) -> Vec<u8> {
         self.build(&mut leaves.iter().enumerate(), true).0
     }

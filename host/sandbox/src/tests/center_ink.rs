@@ -95,7 +95,7 @@ fn a_cached_component_compiles_once() {
         (std::fs::read(&codes[0]).unwrap(), codes[0].clone())
     };
     let mut made = None;
-    // The last time, somebody has put other code there: it is not run, but made again.
+    // In the last round, other code lies there: it is not run, but compiled again.
     for round in 0..3 {
         if round == 2 {
             let (mut bytes, path) = code();

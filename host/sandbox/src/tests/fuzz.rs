@@ -1,4 +1,4 @@
-//! What a component says of itself, made up by chance: schemas, options, JSON, signatures.
+//! Random descriptions of components: schemas, options, JSON, signatures.
 
 use std::time::{Duration, Instant};
 

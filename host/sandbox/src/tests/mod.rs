@@ -1,4 +1,4 @@
-//! The sandbox against real components: one that works, and one that attacks.
+//! The sandbox with real components: a working one and a hostile one.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 

@@ -58,7 +58,7 @@ impl Step for Slow {
     }
 }
 
-/// What a model takes and gives here.
+/// The signature of the model in these tests.
 fn texts() -> Signature {
     Signature::unary(Port::new("text", Kind::Text), Port::new("text", Kind::Text))
 }
@@ -104,7 +104,7 @@ impl Step for Noting {
     }
 }
 
-/// Counts who waits, and who has waited.
+/// Counts waiting runs and finished waits.
 #[derive(Default)]
 struct Told {
     begun: AtomicUsize,
@@ -128,7 +128,7 @@ fn models_receive_priority_and_wait_callbacks() {
     let (config, registry) = driving(model, "model", granted(&["rec"]), Limits::default());
     let config = ComponentConfig { reuse: true, ..config };
     let cores = std::thread::available_parallelism().map_or(1, usize::from) as u32;
-    // Without a slot to spare, nobody else could run meanwhile.
+    // Without a free slot, no other guest could run meanwhile.
     for (slots, waits) in [(cores + 2, 1), (cores, 0)] {
         let sandbox = Sandbox::new(SandboxOptions { slots, ..SandboxOptions::default() }).unwrap();
         let step = sandbox.load(&guest("hostile/drive-model.wasm"), config.clone(), &registry).unwrap();

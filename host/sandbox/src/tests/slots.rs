@@ -7,7 +7,7 @@ use super::super::engine::SandboxEngine;
 use super::*;
 use gpux_core::WaitObserver;
 
-/// In the place of a model: does what a test wants meanwhile.
+/// A stand-in for a model that runs a test's closure.
 struct Model<F> {
     signature: Signature,
     meanwhile: F,
@@ -88,7 +88,7 @@ fn waiting_for_a_slot_times_out() {
     assert_eq!(run(&step, "x"), Ok("seen".into()));
 }
 
-/// Nobody else's business here.
+/// Serializes these tests.
 struct Anybody;
 
 impl WaitObserver for Anybody {

@@ -1,4 +1,4 @@
-//! What a component does with the WASI that it is granted, and what it cannot make of it.
+//! Components with granted WASI interfaces, and the limits of these.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -220,7 +220,7 @@ fn rejects_folders_replaced_after_the_check() {
     assert_eq!(strike_with(&step, "write made"), "24");
     assert_eq!(std::fs::read_dir(&elsewhere).unwrap().count(), 0);
     assert!(outside.path().join("moved/made").exists());
-    // The process that sets the step up opens the folder anew, and is told which it is.
+    // The process that prepares the step opens the folder again, and checks its identity.
     let mut anew = FolderGrant { opened: None, ..grant };
     assert!(anew.open(known).unwrap_err().to_string().contains("another folder lies there"));
     std::fs::remove_file(&granted).unwrap();

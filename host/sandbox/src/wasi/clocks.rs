@@ -11,7 +11,7 @@ use super::super::failure::StopReason;
 use super::super::state::State;
 use gpux_core::StepFailure;
 
-/// What a guest may wait for.
+/// An event that a guest may wait for.
 #[derive(Clone, Copy)]
 pub(super) enum Pollable {
     /// a stream, which is always ready: the host's side of it never waits

@@ -31,7 +31,7 @@ type Handle = Resource<Descriptor>;
 type View<'a> = WasiFilesystemCtxView<'a>;
 
 impl State {
-    /// Runs a call of wasmtime-wasi's. Its futures are ready at once: files are worked on here.
+    /// Runs a call of wasmtime-wasi. Its futures are ready immediately: file operations run on this thread.
     pub(super) fn files<T>(&mut self, call: impl AsyncFnOnce(&mut View<'_>) -> FsResult<T>) -> FsResult<T> {
         self.clock.check().map_err(FsError::trap)?;
         let mut view = self.wasi().files();
@@ -119,18 +119,18 @@ impl State {
         self.files(async |view| Inner::open_at(view, folder, follow.into(), path, open.into(), flags.into()).await)
     }
 
-    /// Refuses what is neither a file nor a folder: merely opening a device may do something.
+    /// Rejects anything but files and folders: opening a device may have side effects.
     fn refuse_special(&mut self, folder: &Handle, follow: types::PathFlags, path: &str) -> FsResult<()> {
         let (folder, path) = (Resource::new_borrow(folder.rep()), path.to_owned());
         let found = self.files(async |view| Inner::stat_at(view, folder, follow.into(), path).await);
         match found {
             Ok(stat) => match stat.type_ {
                 DescriptorType::RegularFile | DescriptorType::Directory => Ok(()),
-                // Only what is not to be followed is seen as a link.
+                // Links are visible only without following.
                 DescriptorType::SymbolicLink => Err(ErrorCode::Loop.into()),
                 _ => Err(ErrorCode::NotPermitted.into()),
             },
-            // What is not there may be about to be made.
+            // A missing file may be created by this call.
             Err(error) if matches!(error.downcast_ref(), Some(ErrorCode::NoEntry)) => Ok(()),
             Err(error) => Err(error),
         }
@@ -220,9 +220,9 @@ impl types::HostDescriptor for State {
         self.list(&folder)
     }
 
-    /// Writes nothing out: how long a disk takes for what others wrote to the same file has no
-    /// bound, and no deadline ends it. What was written is there for every program, and reaches the
-    /// disk when the system sees fit.
+    /// Does not flush: the time for writes of other programs to the same file has no
+    /// bound, and no deadline ends it. Every program sees the written data, and it reaches the
+    /// disk when the system flushes it.
     fn sync(&mut self, file: Handle) -> FsResult<()> {
         self.resource_mut::<Descriptor, _>(&file).map_err(FsError::trap)?;
         self.clock.check().map_err(FsError::trap)

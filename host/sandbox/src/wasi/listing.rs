@@ -1,4 +1,4 @@
-//! What lies in a folder, an entry at a time: a folder of a million files costs what is read of it.
+//! Lists a folder one entry at a time: only the entries that are read cost time.
 
 #[cfg(target_os = "linux")]
 use rustix::fs::{Mode, OFlags};
@@ -15,7 +15,7 @@ use super::super::state::State;
 
 #[cfg(target_os = "linux")]
 type Listing = rustix::fs::Dir;
-/// Elsewhere wasmtime-wasi lists the whole folder at once.
+/// On other systems wasmtime-wasi reads the whole folder first.
 #[cfg(not(target_os = "linux"))]
 type Listing = DirectoryEntryStream;
 
@@ -27,7 +27,7 @@ impl State {
             Descriptor::Dir(folder) => folder.dir.clone(),
             Descriptor::File(_) => return Err(ErrorCode::NotDirectory.into()),
         };
-        // The folder's own descriptor may be one that can only be walked through.
+        // The folder's own descriptor may not permit reading.
         let how = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let opened = rustix::fs::openat(folder.as_ref(), c".", how, Mode::empty());
         let listing = opened.and_then(Listing::new).map_err(std::io::Error::from)?;

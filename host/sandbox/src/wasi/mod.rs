@@ -1,9 +1,9 @@
 //! WASI 0.2, as much of it as a grant opens.
 //!
-//! Each interface is linked only if the component imports it. What a guest can wait for, hold or
-//! fill is bounded here: a wait ends at the guest's deadline, everything it holds counts against
-//! `handles`, what it reads fits in `memory`, what it writes to files in `result`. No call leaves
-//! the thread that it came on, and no runtime is started.
+//! Each interface is linked only if the component imports it. All resources of a guest are
+//! bounded here: a wait ends at the guest's deadline, all its handles count against
+//! `handles`, reads against `memory`, writes to files against `result`. No call leaves
+//! the calling thread, and no async runtime is started.
 
 mod clocks;
 mod files;

@@ -10,15 +10,15 @@ use wasmtime_wasi::p2::FsResult;
 use wasmtime_wasi::p2::bindings::filesystem::types::ErrorCode;
 use wasmtime_wasi::p2::bindings::sync::filesystem::types::{DescriptorFlags, OpenFlags, PathFlags};
 
-/// What a guest says about how it opens a file.
+/// The flags with which a guest opens a file.
 pub(super) struct OpenRequest {
     pub(super) follow: PathFlags,
     pub(super) open: OpenFlags,
     pub(super) flags: DescriptorFlags,
 }
 
-/// Opens what is at `path` beneath `folder`, if it is a file or a folder. The system is told not to
-/// wait, and what came of it is looked at through its own descriptor.
+/// Opens the file or folder at `path` beneath `folder`. The call does not block on other types,
+/// and the type is checked through the opened descriptor.
 pub(super) fn beneath(folder: &Dir, path: &str, request: &OpenRequest) -> FsResult<Descriptor> {
     let (options, mode) = options(request)?;
     if folder.perms.write_not_permitted() && mode.contains(OpenMode::WRITE) {
@@ -53,7 +53,7 @@ fn options(request: &OpenRequest) -> FsResult<(OpenOptions, OpenMode)> {
         return Err(ErrorCode::Invalid.into());
     }
     let writes = request.flags.contains(DescriptorFlags::WRITE);
-    // What is not opened for writing is opened for reading, whatever was asked.
+    // Without write access, it is opened for reading, whatever flags the guest gave.
     let reads = request.flags.contains(DescriptorFlags::READ) || !writes;
     let mut mode = OpenMode::empty();
     mode.set(OpenMode::READ, reads);
@@ -103,7 +103,7 @@ mod tests {
         });
         for _ in 0..3 {
             let outcome = receiver.recv_timeout(Duration::from_secs(20)).expect("opening a pipe waits");
-            // Nobody reads it, so it cannot be opened for writing at all.
+            // No process reads it, so opening it for writing fails.
             assert!(matches!(outcome, Err(ErrorCode::NotPermitted | ErrorCode::Io)), "{outcome:?}");
         }
     }

@@ -1,4 +1,4 @@
-//! `wasi:cli`: what a program expects of its start, for code that is none.
+//! `wasi:cli`: the start environment of a program, which components of language runtimes import.
 
 use wasmtime::component::Resource;
 use wasmtime_wasi::p2::bindings::cli::{

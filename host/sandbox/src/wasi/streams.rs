@@ -9,13 +9,13 @@ use super::super::failure::StopReason;
 use super::super::state::State;
 use super::clocks::Pollable;
 
-/// Bytes that one call reads or writes at most: what a slow disk can hold up past the deadline.
+/// The most bytes that one call reads or writes: bounds how far a slow disk delays it past the deadline.
 pub(super) const PIECE: usize = 64 << 10;
 
 /// Bytes that go to the log between two looks at the clock.
 const LOG_PIECE: usize = 4 << 10;
 
-/// What a guest reads from.
+/// A source that a guest reads from.
 pub(super) enum InputStream {
     /// standard input
     Empty,
@@ -23,7 +23,7 @@ pub(super) enum InputStream {
     File { file: Resource<Descriptor>, position: u64 },
 }
 
-/// What a guest writes to.
+/// A sink that a guest writes to.
 pub(super) enum OutputStream {
     /// a standard stream: its lines go to the log under this name
     Log(&'static str),
@@ -35,7 +35,7 @@ fn stop(stop: StopReason) -> StreamError {
     StreamError::Trap(stop.into())
 }
 
-/// What the file system refused is the guest's to handle; what stopped the guest is not.
+/// An error of the file system is the guest's to handle; a limit that stopped the guest is not.
 fn refused(error: FsError) -> StreamError {
     match error.downcast() {
         Ok(code) => StreamError::LastOperationFailed(code.into()),

@@ -73,7 +73,7 @@ struct Entry {
     engine: String,
     origin: String,
     path: String,
-    /// what it offers, or why it cannot be asked
+    /// its providers, or why it cannot be loaded
     providers: Result<Vec<&'static str>, String>,
     used: bool,
 }

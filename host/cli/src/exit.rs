@@ -15,7 +15,7 @@ pub(super) enum Exit {
     Usage,
     /// the machine lacks an engine or a provider
     Environment,
-    /// stopped by ctrl-C, what was done kept
+    /// stopped by ctrl-C; finished results are kept
     Interrupted,
 }
 

@@ -1,4 +1,4 @@
-//! Ctrl-C: what is under way is finished if that takes a moment, and what is done is kept.
+//! Ctrl-C: the current item is finished if that is quick, and finished results are kept.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -12,8 +12,8 @@ static STOPPED: AtomicBool = AtomicBool::new(false);
 /// Items under way.
 static BUSY: AtomicUsize = AtomicUsize::new(0);
 
-/// The flag that ctrl-C (or a polite kill) sets; it is watched from now on. Between items the
-/// program ends at once; an item under way has [`GRACE`]; a second ctrl-C ends it without.
+/// Installs the handler and returns the flag that ctrl-C or SIGTERM sets. Between items the
+/// program ends immediately; a running item has [`GRACE`]; a second ctrl-C ends it immediately.
 pub(super) fn watch() -> &'static AtomicBool {
     // A second call finds the handler in place; a system without signals goes without.
     let _ = ctrlc::set_handler(|| {

@@ -16,8 +16,8 @@ use gpux_core::files::open_file;
 use gpux_inference::{OptionSource, ProviderLibrary, ProviderOptions};
 use gpux_sandbox::SandboxError;
 
-/// The bytes of a component at `path`. Of one that is larger than the operator allows, as many as
-/// show that.
+/// The bytes of a component at `path`. If it is larger than the operator allows, enough bytes to
+/// show it.
 pub(super) fn read_component(path: &Path, operator: &LoadOptions, printer: Printer) -> Result<Vec<u8>, Exit> {
     let most = (operator.policy.ceiling.component_size as u64).saturating_add(1);
     let mut bytes = Vec::new();
@@ -80,7 +80,7 @@ impl PipelineArguments {
         Ok(pipeline)
     }
 
-    /// The pipeline, with nothing said about it.
+    /// The pipeline with default options.
     pub(super) fn open_quietly(&self, operator: &LoadOptions) -> Result<Pipeline, GpuxError> {
         Pipeline::open(&self.path(), operator)
     }
@@ -96,7 +96,7 @@ impl PipelineArguments {
         path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case(ending)).then_some(path)
     }
 
-    /// The folder that the user named, if it is that of a step and of no pipeline.
+    /// The folder that the user named, if it holds a step and no pipeline.
     pub(super) fn step_folder(&self) -> Option<PathBuf> {
         let folder = self.folder();
         let is_pipeline = FILE_NAMES.iter().any(|name| folder.join(name).is_file());

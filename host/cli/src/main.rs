@@ -31,7 +31,7 @@ use gpux_core::process_exit::exit;
 use exit::Exit;
 use printer::Printer;
 
-/// What the process ends with after a panic, as every program in Rust does: but without the exit handlers of native
+/// Exit code after a panic, as of every Rust program, but without the exit handlers of native
 /// libraries, whose threads may be at work.
 const PANICKED: u8 = 101;
 
@@ -69,7 +69,7 @@ enum Command {
     Child(child_commands::Command),
 }
 
-/// Parses the command line, does what it says, and ends the process.
+/// Parses the command line, runs the command, and ends the process.
 fn run() -> ! {
     // `-p` and `-h` of `serve` are port and host.
     let command =

@@ -54,7 +54,7 @@ pub(super) struct Arguments {
     #[arg(long)]
     timeout: Option<f64>,
 
-    /// Where what was measured will be written: nothing that is read
+    /// The file for the measurements, which must not be one of the inputs
     #[arg(long)]
     output: Option<PathBuf>,
 }
@@ -139,7 +139,7 @@ pub(super) struct MeasuredItem {
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct MeasureError {
     pub(super) message: String,
-    /// what the program ends with
+    /// the exit code of the program
     pub(super) exit: Exit,
 }
 

@@ -79,7 +79,7 @@ fn report(kind: ScaffoldKind, made: &ScaffoldReport, printer: Printer) -> Exit {
     printer.answer(&text)
 }
 
-/// The files, a folder of many as one line: nobody reads what is carried along file by file.
+/// The files for display, a folder with many files as one line.
 fn shown(files: &[String]) -> Vec<String> {
     const MANY: usize = 6;
     let mut lines: Vec<String> = Vec::new();

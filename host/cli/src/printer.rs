@@ -11,8 +11,8 @@ use gpux::GpuxError;
 use gpux_config::LoadError;
 use gpux_core::sanitize::sanitize_for_terminal;
 
-/// What the user asked to see, and how. Everything that writes is a method of it, whether or not
-/// the flags matter there: whoever holds no printer prints nothing.
+/// Verbosity and output format. All output is written by its methods, even where
+/// the flags do not matter: code without a printer prints nothing.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Printer {
     /// everything as JSON, errors too
@@ -24,7 +24,7 @@ pub(super) struct Printer {
 /// A result that did not get to standard output.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum OutputError {
-    /// nobody reads it any more, and so nobody misses it
+    /// the reader has closed the pipe
     #[error("the output was closed")]
     Closed,
     /// it is lost
@@ -127,7 +127,7 @@ impl Printer {
         self.stderr(&self.warning_line(text));
     }
 
-    /// The line that [`warning`](Self::warning) writes, for whoever writes it elsewhere.
+    /// The line that [`warning`](Self::warning) writes, for other outputs.
     pub(super) fn warning_line(self, text: &str) -> String {
         if self.json {
             serde_json::json!({ "warning": text }).to_string()
@@ -293,7 +293,7 @@ pub(super) fn size(bytes: u64) -> String {
         .map_or_else(|| format!("{bytes} B"), |(unit, name)| format!("{:.1} {name}", bytes as f64 / unit as f64))
 }
 
-/// So many of what is called `one`: `1 step`, `7 steps`.
+/// A count with its noun: `1 step`, `7 steps`.
 pub(super) fn counted(count: usize, one: &str) -> String {
     format!("{count} {one}{}", if count == 1 { "" } else { "s" })
 }

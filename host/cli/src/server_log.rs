@@ -1,5 +1,5 @@
-//! The server's log: lines on stderr, as text or as JSON. Whoever reads them slowly loses lines, but
-//! does not hold up requests.
+//! The server's log: lines on stderr, as text or as JSON. A slow reader loses lines, but
+//! does not delay requests.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -43,7 +43,7 @@ pub(super) struct Log {
 }
 
 impl Log {
-    /// Starts to write what is traced. There is one log in a process. Fails where its thread cannot be started.
+    /// Starts to write trace events. A process has one log. Fails if its thread cannot be started.
     pub(super) fn start(format: LogFormat, verbose: bool) -> std::io::Result<Self> {
         static LOG: Mutex<Option<Log>> = Mutex::new(None);
         let mut started = LOG.lock().unwrap_or_else(PoisonError::into_inner);
@@ -116,7 +116,7 @@ fn write(lines: &Receiver<Message>, lost: &AtomicU64) {
 /// A writer of whole lines, which may fail at times.
 struct Sink<W> {
     to: W,
-    /// whether what was written last has no end
+    /// whether the last line is incomplete
     torn: bool,
 }
 
@@ -178,7 +178,7 @@ impl Drop for Line<'_> {
 mod tests {
     use super::*;
 
-    /// A disk with room for so many bytes.
+    /// A disk with this many free bytes.
     struct Disk(Vec<u8>, usize);
 
     impl std::io::Write for Disk {

@@ -18,7 +18,7 @@ pub(super) struct ShapeArguments {
 }
 
 impl ShapeArguments {
-    /// Whether nothing is said.
+    /// Whether no shape is given.
     pub(super) const fn is_empty(&self) -> bool {
         self.shape.is_empty() && self.dim.is_empty()
     }

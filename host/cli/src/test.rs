@@ -159,7 +159,7 @@ impl Summary {
             return;
         }
         let mut text = format!("{word:7} {}", report.name);
-        // Without a run there is no time: what is refused before is as expected too.
+        // A case that is rejected before its run has no time.
         if matches!(report.outcome, Outcome::Passed) && !report.time.is_zero() {
             text += &format!("  {}", duration(report.time));
         }

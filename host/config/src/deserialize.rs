@@ -40,8 +40,8 @@ impl<'de> Deserializer<'de> for Reader<'de> {
         }
     }
 
-    /// A number is read as the text it was written as, so that `version: 1.0` stays `1.0`; where
-    /// text is needed and nothing else will do, the schema has said so.
+    /// A number is read as its source text, so that `version: 1.0` stays `1.0`; where
+    /// only text is valid, the schema has rejected it.
     fn deserialize_str<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
         match &self.0.content {
             Content::Number(number) => visitor.visit_borrowed_str(&number.text),

@@ -16,7 +16,7 @@ const MAX_LINE: usize = 120;
 pub struct Diagnostic {
     /// what kind of mistake, for programs; for example `unknown-key`
     pub code: &'static str,
-    /// what is wrong, in a sentence without a full stop
+    /// the message, a sentence without a full stop
     pub message: String,
     /// the bytes of the file it is about
     pub span: Span,
@@ -149,7 +149,7 @@ fn render_one(out: &mut String, source: &Source, diagnostic: &Diagnostic) {
 }
 
 /// At most [`MAX_LINE`] characters of `line` around the `width` characters at `column`, with the
-/// column and the width in what is left. Tabs become one space, so that the caret stays in place.
+/// column and the width in the shortened line. Tabs become one space, so that the caret stays in place.
 fn crop(line: &str, column: usize, width: usize) -> (String, usize, usize) {
     let shown = |c: char| if is_unsafe_for_terminal(c) { ' ' } else { c };
     let length = line.chars().count();

@@ -35,9 +35,9 @@ pub struct Document {
 /// A kind of file, for messages: its name and its first keys.
 #[derive(Clone, Copy, Debug)]
 pub struct FileKind {
-    /// what it is called: `gpux.yml`
+    /// its name: `gpux.yml`
     pub name: &'static str,
-    /// the hint for who wrote something else: "start with `name:` …"
+    /// the hint for files of other kinds: "start with `name:` …"
     pub start: &'static str,
 }
 

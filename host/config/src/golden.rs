@@ -1,5 +1,5 @@
-//! The golden cases of `tests/cases/config`: `right/NAME` has a file and the spec it means,
-//! `wrong/NAME` a file and what its author is told. `GPUX_BLESS=1` writes the expectations.
+//! The golden cases of `tests/cases/config`: `right/NAME` has a file and its parsed spec,
+//! `wrong/NAME` a file and its diagnostics. `GPUX_BLESS=1` writes the expectations.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::format_collect, reason = "tests")]
 
 use std::path::{Path, PathBuf};

@@ -59,7 +59,7 @@ struct Interpolator<'a> {
     diagnostics: Vec<Diagnostic>,
 }
 
-/// A part of a text: as it is, or a variable.
+/// A part of a text: literal, or a variable.
 enum Part<'t> {
     Text(&'t str),
     Variable {

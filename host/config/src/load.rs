@@ -62,8 +62,8 @@ pub fn load(
     Ok(parse(path.display().to_string(), text, variables, steps)?)
 }
 
-/// Whether what was opened by this path lies in the path's folder, wherever links lead. It is the opened file that
-/// counts: another may have taken its place since.
+/// Whether the file opened by this path lies in the path's folder after following links. The opened file
+/// counts: another may have replaced it since.
 fn lies_in_its_folder(file: &File, path: &Path) -> std::io::Result<bool> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let found = path.canonicalize()?;
@@ -78,8 +78,8 @@ fn lies_in_its_folder(file: &File, path: &Path) -> std::io::Result<bool> {
     Ok(is_found && found.starts_with(folder.canonicalize()?))
 }
 
-/// The file that `wanted` means: a file, a folder that has one of [`FILE_NAMES`], or the name of a
-/// pipeline, which is that of `folder`'s own file or of one in a folder directly below it.
+/// Resolves `wanted`: a file, a folder that has one of [`FILE_NAMES`], or the name of a
+/// pipeline in `folder` or in a folder directly below it.
 pub fn find(wanted: &str, folder: &Path) -> Result<PathBuf, LoadError> {
     let path = plain(folder.join(wanted));
     if path.is_file() {

@@ -45,7 +45,7 @@ fn number(text: &str) -> Option<serde_json::Number> {
             return Some(integer);
         }
     }
-    // A number too large for a float is left as text: whoever wanted a number says so.
+    // A number too large for a float stays text, which fails where a number is expected.
     serde_json::Number::from_f64(text.parse().ok()?)
 }
 

@@ -40,9 +40,9 @@ pub fn engine_search(load_options: &LoadOptions, wanted: &[ExecutionProvider]) -
     search
 }
 
-/// The engine that the operator asks for. A library that the operator names must work; one that is
-/// merely found gives way to the embedded engine if it does not. Of several that are installed, the
-/// one is taken that has what is `wanted`, else what suits this machine.
+/// Selects the engine. A library that the operator names must work; a discovered library
+/// that fails is replaced by the embedded engine. Of several installed libraries, the
+/// one with a `wanted` provider is used, else the one that suits this machine.
 pub fn select_engine(load_options: &LoadOptions, wanted: &[ExecutionProvider]) -> Result<SelectedEngine, GpuxError> {
     if load_options.engine.choice == EngineChoice::Embedded {
         return SelectedEngine::embedded("asked for", Vec::new());
@@ -57,7 +57,7 @@ pub fn select_engine(load_options: &LoadOptions, wanted: &[ExecutionProvider]) -
         };
     };
     let named = matches!(found.origin, LibraryOrigin::Option | LibraryOrigin::Variable);
-    // A process holds one library: that of the first pipeline serves the others too.
+    // A process holds one library: all pipelines use the first one's.
     let found = match OnnxRuntime::loaded() {
         Some(loaded) if !named => LibraryFile::at(loaded, found.origin),
         _ => found,

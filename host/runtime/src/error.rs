@@ -1,4 +1,4 @@
-//! The one error of the library, and what a caller needs to know about it.
+//! The error type of the library, with its fault and retry information.
 
 use serde_json::{Map, Value as Json, json};
 
@@ -16,7 +16,7 @@ pub enum GpuxError {
     /// a model cannot be read, is not ONNX, or its engine refuses it
     #[error(transparent)]
     ModelLoad(#[from] ModelLoadError),
-    /// no engine or execution provider can do what was asked
+    /// no engine or execution provider meets the request
     #[error(transparent)]
     Provider(#[from] ProviderError),
     /// an option of an execution provider that cannot be set

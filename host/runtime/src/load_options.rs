@@ -12,7 +12,7 @@ use gpux_sandbox::{Sandbox, SandboxError, SandboxOptions};
 /// Default: the best engine and provider, the default [`Policy`], the user's cache, no program.
 #[derive(Clone, Debug)]
 pub struct LoadOptions {
-    /// what a gpux.yml may ask for
+    /// the permissions of a gpux.yml
     pub policy: Policy,
     /// the inference engine
     pub engine: EngineOptions,

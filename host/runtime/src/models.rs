@@ -108,7 +108,7 @@ pub(super) fn load(spec: &Spec, files: &ProjectFiles, load_options: &LoadOptions
     let SelectedEngine { engine, library, warnings, .. } = engine::select_engine(load_options, &wanted)?;
     loaded.warnings = warnings;
     for (model, providers) in spec.models.iter().zip(choices) {
-        // The files have been checked; this is about one that changed since.
+        // The files have been checked; this fails for a file that changed since.
         let changed =
             |error| ModelLoadError::Io { path: model.source.value.clone().into(), source: io::Error::other(error) };
         let replacement = load_options.model_files.iter().find(|(name, _)| *name == model.name.value);

@@ -20,7 +20,7 @@ use gpux_core::{Plan, PlanBuilder, PlannedStep, PortSide, ProjectFiles, Request,
 use gpux_inference::{ModelFile, ModelStep};
 use gpux_sandbox::Sandbox;
 
-/// The most requests of a list that are run at once: each takes a thread and its values' memory.
+/// The most requests of a list that run concurrently: each takes a thread and its values' memory.
 const MAX_CONCURRENCY: usize = 256;
 
 /// A checked pipeline with its models and components, ready to run.
@@ -142,7 +142,7 @@ impl Pipeline {
         Ok(Self { path, spec, plan, models, engine, warnings, files, labels, probabilities, warm_up })
     }
 
-    /// The number of requests to run at once: as many as a model's instances take together.
+    /// The number of requests to run concurrently: the capacity of a model's instances.
     pub fn at_once(&self) -> usize {
         let together = |model: &LoadedModel| {
             let rows = model.step.batcher().and_then(Result::ok).map_or(1, |batcher| batcher.options().max_size);
@@ -161,8 +161,8 @@ impl Pipeline {
         &self.path
     }
 
-    /// Every file that it was made from: gpux.yml, models with what lies beside them, components,
-    /// labels, tokenizers, and those that were looked for in vain; each as it was before it was read.
+    /// Every file that it was loaded from: gpux.yml, models with their weight files, components,
+    /// labels, tokenizers, and missing files that were looked for; each with its version before it was read.
     pub const fn files(&self) -> &FileVersions {
         &self.files
     }
@@ -258,8 +258,8 @@ pub(super) fn check_step(tag: &Spanned<String>, options: &Node) -> Vec<Diagnosti
     step_factory::check_builtin(&super::builtins(), tag, options)
 }
 
-/// Makes and connects the steps. Each that cannot be made is reported beside the `diagnostics` that
-/// there are; connecting stops at the first, since what follows depends on what it would have given.
+/// Creates and connects the steps. Adds an error for each step that cannot be created to `diagnostics`;
+/// connecting stops at the first, since later steps depend on its outputs.
 fn build_plan(
     spec: &Spec,
     mut diagnostics: Vec<Diagnostic>,

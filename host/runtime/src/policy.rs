@@ -1,4 +1,4 @@
-//! The operator's policy: what a gpux.yml may ask for.
+//! The operator's policy: the permissions of a gpux.yml.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -9,7 +9,7 @@ use super::limits;
 use gpux_config::{DirGrant, WasmLimits};
 use gpux_sandbox::Limits;
 
-/// What a gpux.yml may ask for.
+/// The permissions of a gpux.yml.
 ///
 /// Default: nothing outside the pipeline's folder, variables named `GPUX_*`, no grants,
 /// components of at most 256 MiB and 10 s.

@@ -26,8 +26,8 @@ pub(super) fn kind(port: PortType, shape: Option<&[Dimension]>) -> Kind {
     Kind::Tensor(TensorKind::shaped(element, shape.iter().map(dim).collect::<Vec<_>>()))
 }
 
-/// The declared inputs; `None` when what the steps need decides. Under `preprocessing:` a declared
-/// tensor of numbers describes the model, and the request gives what the first step takes.
+/// The declared inputs; `None` if the steps determine them. Under `preprocessing:` a declared
+/// tensor of numbers describes the model's input, and the request has the inputs of the first step.
 pub(super) fn inputs(spec: &Spec, first: Option<&Signature>) -> Result<Option<Vec<PlanInput>>, Vec<Diagnostic>> {
     let (mut inputs, mut faults) = (Vec::new(), Vec::new());
     for declared in &spec.inputs {

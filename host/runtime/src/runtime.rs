@@ -49,7 +49,7 @@ pub struct RuntimeBuilder {
 
 impl RuntimeBuilder {
     /// The execution provider: `auto`, `cuda`, `cpu` …, or several with commas, tried in order.
-    /// Default: what the pipeline says, else the best that works.
+    /// Default: the pipeline's setting, else the best provider that works.
     #[must_use]
     pub fn provider(mut self, provider: impl Into<String>) -> Self {
         self.options.providers.names = Some(provider.into());
@@ -115,7 +115,7 @@ impl Runtime {
         RuntimeBuilder::default()
     }
 
-    /// Runs one request on the calling thread. Any number of threads may do so at once.
+    /// Runs one request on the calling thread. Any number of threads may call this concurrently.
     pub fn infer<N, V>(&self, inputs: impl IntoIterator<Item = (N, V)>) -> Result<Outputs, GpuxError>
     where
         N: Into<String>,
@@ -204,7 +204,7 @@ impl Runtime {
         self.timeout.or(self.pipeline.timeout())
     }
 
-    /// Ends the sessions and frees what they hold. Dropping the runtime does the same.
+    /// Ends the sessions and frees their memory. Dropping the runtime does the same.
     pub fn cleanup(self) {}
 }
 

@@ -249,7 +249,7 @@ mod tests {
     use gpux_config::Variables;
     use gpux_core::RunOptions;
 
-    /// Steps that put what they read into one another, so that a small file builds JSON of thousands of levels.
+    /// Steps that nest their inputs, so that a small file builds JSON of thousands of levels.
     #[test]
     fn rejects_plans_that_nest_json_too_deeply() {
         let folder = tempfile::tempdir().unwrap();

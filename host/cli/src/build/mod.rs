@@ -165,8 +165,8 @@ fn nodes_of(arguments: &Arguments, pipeline: &Pipeline, report: &mut serde_json:
     }
 }
 
-/// What the models are given in the pipeline's golden cases, run on the CPU. Without cases, nothing;
-/// what is wrong with the pipeline is told when it is opened to be built.
+/// The inputs of the models in the pipeline's golden cases, run on the CPU. Empty without cases;
+/// errors of the pipeline are reported when it is opened for the build.
 fn shapes(arguments: &Arguments, load_options: &LoadOptions) -> Vec<(String, InputShapes)> {
     let mut on_cpu = load_options.clone();
     on_cpu.providers.names = Some("cpu".to_owned());

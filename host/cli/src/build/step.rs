@@ -1,4 +1,4 @@
-//! `gpux build FOLDER`, where the folder is that of a step.
+//! `gpux build FOLDER` for the folder of a step.
 
 use std::path::Path;
 use std::time::Instant;

@@ -93,8 +93,8 @@ impl<'a> Requests<'a> {
         Ok(requests)
     }
 
-    /// Whether results are those of a batch, each with its source: decided by what was asked for,
-    /// not by how many items there turn out to be.
+    /// Whether results are those of a batch, each with its source: decided by the arguments,
+    /// not by the number of items.
     pub(crate) fn is_batch(&mut self) -> bool {
         if self.ready.is_empty()
             && self.lines.is_none()

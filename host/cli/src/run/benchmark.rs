@@ -12,7 +12,7 @@ use crate::schema::save_or_print;
 use gpux::Pipeline;
 use gpux_core::{Benchmark, Metrics};
 
-/// Prints a benchmark, or writes it to `--output`. One that was interrupted says so.
+/// Prints a benchmark, or writes it to `--output`, with a note if it was interrupted.
 pub(super) fn report(benchmark: &Benchmark, pipeline: &Pipeline, arguments: &Arguments, printer: Printer) -> Exit {
     if benchmark.runs == 0 {
         return printer.fail("Interrupted", "stopped before a run was timed", Exit::Interrupted);

@@ -69,8 +69,8 @@ fn run(arguments: &Arguments, printer: Printer) -> Result<Exit, Failure> {
         return Ok(compare_providers::compare(arguments, printer));
     }
     interrupt::watch();
-    // Taking sessions and sandboxes down piece by piece takes longer than many a run, and the
-    // process is about to end: the system frees them all at once.
+    // Dropping sessions and sandboxes takes longer than many a run, and the
+    // process is about to end: the system frees their memory.
     let pipeline = ManuallyDrop::new(arguments.pipeline.open(&arguments.load, printer)?);
     let timeout = arguments.timeout.or(pipeline.timeout());
     if let Some(exit) = arguments.records.replay(&pipeline, timeout, printer) {
@@ -92,7 +92,7 @@ fn run(arguments: &Arguments, printer: Printer) -> Result<Exit, Failure> {
     run_all(arguments, printer, &pipeline, timeout, requests)
 }
 
-/// Refuses to write over what is read: that would destroy it, or be read again without end.
+/// Refuses to overwrite an input, which would destroy it or be read again without end.
 fn check_outputs(arguments: &Arguments, pipeline: &Pipeline, requests: &mut Requests<'_>) -> Result<(), UsageError> {
     // Asking whether they are a batch takes the first out.
     let read: Vec<_> = requests.source_paths().map(Path::to_owned).collect();
@@ -124,7 +124,7 @@ fn time_first(
     Ok(benchmark::report(&benchmark, pipeline, arguments, printer))
 }
 
-/// Runs every request and writes what comes of it.
+/// Runs every request and writes its results.
 fn run_all(
     arguments: &Arguments,
     printer: Printer,

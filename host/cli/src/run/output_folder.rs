@@ -57,7 +57,7 @@ fn json(value: &serde_json::Value) -> Vec<u8> {
     format!("{}\n", printer::pretty(value)).into_bytes()
 }
 
-/// The name of an output as that of a file: every byte but letters, digits, `_`, `-` and inner
+/// The file name of an output: every byte except letters, digits, `_`, `-` and inner
 /// dots as `%` with its two hexadecimal digits.
 fn file_name(name: &str) -> String {
     let mut safe = String::with_capacity(name.len());

@@ -10,8 +10,8 @@ use std::thread;
 /// Results per thread that may wait for an earlier one.
 const RESULTS_PER_THREAD: usize = 8;
 
-/// Runs `work` on each item, on `threads` threads or as many as there can be, and hands what it gives to `each`, on this thread
-/// and in the items' order, until `each` says that it is enough.
+/// Runs `work` on each item, on up to `threads` threads, and passes the results to `each`, on this thread
+/// and in the items' order, until `each` breaks.
 pub(super) fn run<I: Send, T: Send, E>(
     items: impl Iterator<Item = I> + Send,
     threads: usize,

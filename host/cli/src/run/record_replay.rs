@@ -38,7 +38,7 @@ impl RecordArguments {
         self.record.as_deref().map(recorder).transpose()
     }
 
-    /// Says what was recorded; a record that is not whole is a failure.
+    /// Prints a summary of the record; an incomplete record is a failure.
     pub(super) fn report(&self, recorder: &Recorder<'_>, exit: Exit, printer: Printer) -> Exit {
         let folder = self.record.as_deref().unwrap_or(Path::new("")).display();
         let cases = counted(recorder.recorded, "case");
@@ -53,7 +53,7 @@ impl RecordArguments {
         }
     }
 
-    /// Replays what was recorded, if that was asked for.
+    /// Replays the record, with `--replay`.
     pub(super) fn replay(&self, pipeline: &Pipeline, timeout: Option<Duration>, printer: Printer) -> Option<Exit> {
         let folder = self.replay.as_deref()?;
         let replay = match Replayer::new(pipeline, self.step.as_deref(), timeout) {

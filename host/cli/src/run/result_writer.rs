@@ -53,7 +53,7 @@ pub(super) struct Results {
     batch: bool,
     /// outputs whose scores are shown in percent
     probabilities: Vec<String>,
-    /// whether one output of bytes is written as it is: nothing else was asked for
+    /// whether a single output of bytes is written raw: no other format was requested
     raw: bool,
     columns: Option<Vec<String>>,
     waiting: Vec<(String, Vec<(String, String)>)>,
@@ -202,7 +202,7 @@ impl Results {
         if indented { printer::pretty(&object) } else { object.to_string() }
     }
 
-    /// The same on one line, written as it is read.
+    /// The value as JSON on one line, written while it is read.
     fn line_of(&self, outputs: &[(String, Value)], item: &ItemResult) -> String {
         let bare = !self.batch && item.trace.is_none();
         let mut text = Vec::from(&b"{"[..]);
@@ -313,7 +313,7 @@ fn can_be_written(path: &Path) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Whether a value is a tensor that nobody reads number by number.
+/// Whether a value is a tensor too large to be read number by number.
 fn is_large(value: &Value) -> bool {
     matches!(value, Value::Tensor(tensor) if tensor.len() > 4096)
 }
@@ -350,7 +350,7 @@ fn csv_line(cells: &[String]) -> String {
     String::from_utf8_lossy(&bytes).trim_end_matches('\n').to_owned()
 }
 
-/// A value for people: labelled scores as lines, text as it is, tensors shortened.
+/// A value for people: labelled scores as lines, text unchanged, tensors shortened.
 fn describe(value: &Value, one_line: bool, in_percent: bool) -> String {
     match value {
         Value::Text(text) => text.to_string(),

@@ -10,7 +10,7 @@ use gpux_serve::{Event, Server};
 /// Prints or logs events.
 pub(super) struct EventLogger {
     pub(super) printer: Printer,
-    /// where lines go: whoever reads stderr slowly must not hold up the server
+    /// destination of the lines: a slow reader of stderr must not block the server
     pub(super) log: Log,
     pub(super) format: LogFormat,
     /// `http` or `https`

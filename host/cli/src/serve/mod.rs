@@ -158,7 +158,7 @@ pub(super) fn main(arguments: &Arguments) -> Exit {
     }
 }
 
-/// Flags, then what the only pipeline says in `serving`, then defaults.
+/// Flags, then `serving` of the only pipeline, then defaults.
 fn settings(arguments: &Arguments, sources: &[Source], load_options: &LoadOptions) -> Result<Settings, GpuxError> {
     let bytes = |size: Size| usize::try_from(size.0).unwrap_or(usize::MAX);
     let mut settings = arguments.memory.map_or_else(Settings::default, |memory| Settings::within(bytes(memory)));

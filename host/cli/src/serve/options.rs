@@ -109,8 +109,8 @@ pub(super) struct ServerArguments {
 }
 
 impl ServerArguments {
-    /// Where traces go: as said here, else as OpenTelemetry's environment says. Fails with what the operator should
-    /// know where that asks for what there is not; nobody who sets it for all programs means to stop this one.
+    /// The destination of traces: these options, else OpenTelemetry's environment variables. Fails with a warning for the
+    /// operator if the variables ask for something unsupported; the server then starts without traces.
     pub(super) fn traces(&self) -> Result<Option<Otlp>, String> {
         let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
         let first = |names: [&str; 2]| names.into_iter().find_map(variable);
@@ -134,7 +134,7 @@ impl ServerArguments {
         }
     }
 
-    /// Changes the settings where something is said.
+    /// Overrides the settings with the given options.
     pub(super) fn apply(&self, settings: &mut Settings) {
         fn set<T>(setting: &mut T, said: Option<T>) {
             if let Some(said) = said {

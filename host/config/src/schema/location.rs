@@ -9,7 +9,7 @@ use super::super::source::Span;
 /// The checked tree with its schema.
 pub(super) struct Context<'c> {
     pub(super) root: &'c Node,
-    /// what the root is called
+    /// the name of the root
     pub(super) name: &'c str,
     pub(super) schema: &'c Value,
 }
@@ -19,7 +19,7 @@ pub(super) struct SchemaLocation<'c> {
     pub(super) node: &'c Node,
     /// its key, if it is the value of one
     key: Option<Span>,
-    /// what it is called: `size[1]`
+    /// its name: `size[1]`
     pub(super) name: String,
     pub(super) is_root: bool,
 }
@@ -103,7 +103,7 @@ impl<'c> Context<'c> {
         None
     }
 
-    /// The `description` of a schema, of its own or of what it refers to: first sentence only.
+    /// The `description` of a schema or of its `$ref` target: first sentence only.
     pub(super) fn description(&self, schema: &'c Value) -> Option<String> {
         let own = schema.get("description").or_else(|| self.resolve(schema).get("description"))?;
         let text = own.as_str()?.split("\n\n").next()?.replace('\n', " ");

@@ -194,7 +194,7 @@ fn wrong_format(place: &SchemaLocation<'_>, format: &str) -> Diagnostic {
     }
 }
 
-/// The value fits no branch of a union: says what is wrong with the branch that was meant.
+/// The value fits no branch of a union: reports the errors of the branch it is nearest to.
 fn union(
     context: &Context<'_>,
     error: &ValidationError<'_>,

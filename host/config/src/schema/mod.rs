@@ -17,8 +17,8 @@ const MAX_ERRORS: usize = 200;
 /// Bytes of a compiled `pattern`.
 const MAX_PATTERN: usize = 1 << 20;
 
-/// Every way in which `node` breaks `schema`. `name` is what the node is called where a mistake
-/// is about the whole of it, for example the step's tag.
+/// Every violation of `schema` in `node`. `name` is the node's name in errors
+/// about the whole node, for example the step's tag.
 ///
 /// Beyond standard JSON Schema, the formats `gpux-size` (`64MB`) and `gpux-duration` (`50ms`) are
 /// checked. Nothing is fetched. The schema may come from a stranger: one that is too large, refers
@@ -116,7 +116,7 @@ mod tests {
             let levels = 1 + random(if round % 2 == 0 { 12 } else { 110 });
             // One shape a level, or the same all the way.
             let fixed = random(12);
-            // What the repeating keywords say: what holds is worked through to its end.
+            // Values that satisfy the repeating keywords are checked to the end.
             let says = random(4);
             let mut definitions = serde_json::Map::new();
             for level in 0..levels {

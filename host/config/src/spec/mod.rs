@@ -46,13 +46,13 @@ pub struct Spec {
     pub version: Spanned<String>,
     /// for people
     pub description: Option<String>,
-    /// anything else worth knowing, handed on as it is
+    /// further metadata, passed on unchanged
     pub metadata: serde_json::Map<String, serde_json::Value>,
     /// the models; the one under `model:` is called [`ONLY_MODEL`]
     pub models: Vec<ModelSpec>,
-    /// what a request gives; empty: what the first step takes
+    /// inputs of a request; empty: the inputs of the first step
     pub inputs: Vec<InputSpec>,
-    /// what a request gets; empty: what the last step gives
+    /// outputs of a request; empty: the outputs of the last step
     pub outputs: Vec<OutputSpec>,
     /// how the models run
     pub runtime: RuntimeSpec,
@@ -61,7 +61,7 @@ pub struct Spec {
     /// the steps, in order; without `pipeline:` those of `preprocessing:` and then the model
     pub pipeline: Vec<StepSpec>,
     /// whether the steps come from `preprocessing:`; a declared tensor then describes what the
-    /// model takes, not what a request gives
+    /// model's input, not a request's
     pub preprocessed: bool,
 }
 

@@ -54,7 +54,7 @@ pub struct ModelSpec {
     pub format: ModelFormat,
     /// the model's own version, else the pipeline's
     pub version: String,
-    /// how many sessions run at once; `None`: the engine decides from the machine
+    /// the number of sessions; `None`: the engine decides from the machine
     pub instances: Option<Spanned<NonZeroU32>>,
     /// threads of one session; `None`: the engine decides from the machine
     pub threads: Option<Spanned<NonZeroU32>>,

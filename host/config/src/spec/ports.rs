@@ -11,7 +11,7 @@ use serde::{Serialize, Serializer};
 use super::super::deserialize::read;
 use super::super::node::{Node, Spanned};
 
-/// The names of tensor elements, with those that stand for another: (written, meant).
+/// The names of tensor elements with aliases: (written, canonical).
 const ELEMENTS: [(&str, &str); 21] = [
     ("bool", "bool"),
     ("uint8", "uint8"),

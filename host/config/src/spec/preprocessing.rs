@@ -1,4 +1,4 @@
-//! `preprocessing:`: the shorthand for steps before the model, and what it stands for.
+//! `preprocessing:`: the shorthand for steps before the model, and its expansion.
 
 use std::sync::Arc;
 

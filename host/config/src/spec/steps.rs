@@ -8,14 +8,14 @@ use super::super::schema::check;
 use super::super::source::Span;
 use super::wasm::WasmSpec;
 
-/// A step: what it is and which values of the frame it reads and gives.
+/// A step: its operation, inputs and outputs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StepSpec {
     /// what kind of step, as written: `resize`, `model`, `wasm`
     pub tag: Spanned<String>,
     /// what it does
     pub action: Action,
-    /// `in:`; `None`: what the step before gave
+    /// `in:`; `None`: the outputs of the previous step
     pub input: Option<Wiring>,
     /// `out:`; `None`: under the step's own names
     pub output: Option<Wiring>,
@@ -91,7 +91,7 @@ impl StepSpec {
     }
 }
 
-/// The steps of `pipeline`, and what is wrong with them; `wasm` describes a component step's fields.
+/// The steps of `pipeline`, and their errors; `wasm` is the schema of a component step's fields.
 pub(super) fn read(node: &Node, wasm: &Schema, diagnostics: &mut Vec<Diagnostic>) -> Vec<StepSpec> {
     let items = node.items().unwrap_or_default();
     items.iter().filter_map(|item| step(item, wasm, diagnostics)).collect()

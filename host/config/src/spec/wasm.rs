@@ -29,7 +29,7 @@ pub struct WasmSpec {
     pub instances: Instances,
 }
 
-/// Limits of a component step. What is `None` is the default.
+/// Limits of a component step. `None` is the default.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct WasmLimits {
@@ -209,7 +209,7 @@ pub(super) struct RawWasm {
 }
 
 impl WasmSpec {
-    /// The step at this path, with nothing else said.
+    /// The step at this path with default settings.
     pub(crate) fn at(component: Spanned<String>) -> Self {
         let options = Node::new(Content::Mapping(Vec::new()), component.span.clone());
         Self {

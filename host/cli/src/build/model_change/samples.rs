@@ -62,7 +62,7 @@ pub(super) fn samples<'a>(
 }
 
 impl Samples<'_> {
-    /// Runs both models on what the original was given.
+    /// Runs both models on the original's inputs.
     pub(super) fn evaluate(
         &self,
         name: &str,

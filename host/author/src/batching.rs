@@ -6,8 +6,8 @@ use super::case::CASES_FOLDER;
 use super::sampler::{Sampler, case_requests};
 use gpux::Pipeline;
 
-/// Runs what each model is given in the golden cases alone and together. Fails with the model and what is
-/// different.
+/// Runs each model on its inputs in the golden cases, alone and in a batch. Fails with the model and the
+/// difference.
 pub fn verify_batching(pipeline: &Pipeline) -> Result<(), String> {
     let batches: Vec<_> = pipeline.models().filter(|(_, model)| matches!(model.batcher(), Some(Ok(_)))).collect();
     if batches.is_empty() {

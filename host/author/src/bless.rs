@@ -47,7 +47,7 @@ fn known_file(case: &Case, name: &str) -> Option<String> {
     (!file.contains(['/', '\\'])).then(|| file.to_owned())
 }
 
-/// The text of the file with `section` in place of what it expected before.
+/// The text of the file with `section` in place of the old expectation.
 fn rewritten(case: &Case, section: &str) -> Result<String, GpuxError> {
     let root = &case.document.root;
     let text = &*case.document.source.text;
@@ -67,7 +67,7 @@ fn rewritten(case: &Case, section: &str) -> Result<String, GpuxError> {
 }
 
 /// The end of a value. That of a block of lines reaches up to what follows, comments included, so
-/// it ends where the last of its parts does. A value that is left empty stands nowhere.
+/// it ends where the last of its parts does. An empty value has no position.
 fn last(node: &Node, text: &str) -> usize {
     if text[node.span.start..].starts_with(['{', '[']) {
         return node.span.end;
@@ -92,7 +92,7 @@ fn line_end(text: &str, at: usize) -> usize {
 mod tests {
     use super::*;
 
-    /// The text of a case after another section takes the place of what it expected.
+    /// The text of a case after its expectation is replaced.
     fn after(text: &str) -> Result<String, String> {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join(CASE_FILE), text).unwrap();

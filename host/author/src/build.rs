@@ -26,11 +26,11 @@ pub struct BuildOutput {
     pub path: PathBuf,
     /// bytes of the component before it was stripped
     pub size_before: usize,
-    /// what it is and can do
+    /// its description and capabilities
     pub info: ComponentInfo,
 }
 
-/// Builds the step and writes its component; what is there stays until the new one is whole.
+/// Builds the step and writes its component; an existing one stays until the new one is complete.
 pub fn build(
     request: BuildRequest<'_>,
     sandbox: &Sandbox,

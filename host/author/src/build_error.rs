@@ -10,7 +10,7 @@ pub enum BuildError {
     /// a tool is not installed
     #[error("{name} is needed to build this step, and is not there; {install}")]
     Tool {
-        /// what it is called
+        /// its name
         name: String,
         /// how to get it
         install: String,
@@ -46,10 +46,10 @@ pub enum BuildError {
         /// the system's reason
         source: std::io::Error,
     },
-    /// what was built is no step
+    /// the built file is no step
     #[error("what was built is no step: {0}")]
     NoStep(String),
-    /// what was built cannot be taken apart
+    /// the built file cannot be parsed
     #[error("what was built is damaged: {0}")]
     Damaged(String),
     /// this machine runs no components

@@ -23,13 +23,13 @@ pub struct CaseRunner<'a> {
 pub struct CaseReport {
     /// the name of its folder
     pub name: String,
-    /// what it shows, for people
+    /// its description
     pub description: Option<String>,
     /// how it ended
     pub outcome: Outcome,
     /// time of the run itself
     pub time: Duration,
-    /// what was logged
+    /// log lines
     pub log: Vec<String>,
 }
 
@@ -40,9 +40,9 @@ pub enum Outcome {
     Passed,
     /// not as expected: a line for each difference
     Differs(Vec<String>),
-    /// the case itself, or what it configures, is wrong
+    /// the case itself, or its configuration, is wrong
     Wrong(GpuxError),
-    /// what came out is now what it expects: a line for each difference, then the lines that were written
+    /// the results are its new expectation: a line for each difference, then the written lines
     Blessed(Vec<String>),
 }
 
@@ -57,7 +57,7 @@ impl<'a> CaseRunner<'a> {
         Self { target: Target::Pipeline(Box::new(pipeline)), load_options }
     }
 
-    /// Runs the case of a folder; with `bless`, makes what comes out what it expects. An error is
+    /// Runs the case of a folder; with `bless`, writes the results as its expectation. An error is
     /// one of the machine: no case could be run.
     pub fn run(&mut self, folder: &Path, bless: bool) -> Result<CaseReport, GpuxError> {
         let name = folder.file_name().unwrap_or(folder.as_os_str()).to_string_lossy().into_owned();
@@ -113,7 +113,7 @@ impl<'a> CaseRunner<'a> {
     }
 }
 
-/// A case may expect that what it configures is refused.
+/// A case may expect that its configuration is rejected.
 fn not_configured(case: &Case, error: GpuxError) -> Result<Outcome, GpuxError> {
     let (Expectation::Error(expected), GpuxError::Configuration(LoadError::Invalid(wrong))) =
         (&case.expectation, &error)

@@ -9,13 +9,13 @@ use gpux_core::{ElementType, Tensor, Value, to_json};
 pub struct DiffStatistics {
     /// numbers that were compared
     pub compared: usize,
-    /// those that are not the same
+    /// different elements
     pub different: usize,
     /// the largest absolute difference
     pub absolute: f64,
     /// the largest difference as a part of the larger of the two numbers
     pub relative: f64,
-    /// those that differ by more than is accepted
+    /// elements that differ by more than the tolerance
     pub beyond: usize,
     /// what cannot be put into numbers: another shape, another text
     #[serde(rename = "otherwise")]

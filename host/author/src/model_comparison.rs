@@ -28,7 +28,7 @@ pub struct Accuracy {
 }
 
 impl Accuracy {
-    /// What is held against the tolerance: of floats, the largest difference as a part of the
+    /// The number that is compared with the tolerance: of floats, the largest difference as a part of the
     /// largest number; of anything else, the part that is not the same.
     pub fn error(&self) -> f64 {
         let DiffStatistics { compared, different, absolute, mismatch, .. } = &self.statistics;

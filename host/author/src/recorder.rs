@@ -71,7 +71,7 @@ pub struct Recorder<'a> {
     pub fault: Option<RecordError>,
 }
 
-/// The place of the component step that somebody `asked` for: by its number, from 1, or by a name that it has alone.
+/// The index of the `asked` component step: by its number, from 1, or by its unique name.
 /// A number means the place, also where another step has it for a name.
 pub(super) fn component_step(pipeline: &Pipeline, asked: &str) -> Result<usize, RecordError> {
     find_step(&component_steps(pipeline), asked)
@@ -276,7 +276,7 @@ fn draft(
 
 impl Observer for Recorder<'_> {
     fn before(&mut self, step: &PlannedStep, inputs: &[Option<Value>]) {
-        // Held only for a step that is recorded: a value that nobody else holds is changed in place.
+        // Held only for a recorded step: a value without other owners is changed in place.
         if self.left > 0 && self.watched(step).is_some() {
             self.inputs = inputs.to_vec();
         }
@@ -309,7 +309,7 @@ mod tests {
         );
         let known = "no component step has the name or the number `3`; there is `a.wasm` (1), `b.wasm` (2), `2` (4), `b.wasm` (5)";
         assert_eq!(find("3").unwrap_err(), known);
-        // What was recorded has a name.
+        // A recorded step has a name.
         assert_eq!(message(find_by_name(&steps, "2")), Ok(3));
         assert!(find_by_name(&[], "2").is_err());
     }

@@ -11,8 +11,8 @@ use gpux::GpuxError;
 use gpux::Pipeline;
 use gpux_config::Diagnostic;
 
-/// Runs recorded cases against the steps of a pipeline, with the options of the pipeline as it is
-/// now.
+/// Runs recorded cases against the steps of a pipeline, with the pipeline's current
+/// options.
 pub struct Replayer<'a> {
     pipeline: &'a Pipeline,
     only: Option<usize>,

@@ -45,7 +45,7 @@ pub enum ScaffoldError {
     Name {
         /// the name
         name: String,
-        /// what is wrong with it
+        /// the reason
         why: &'static str,
     },
     /// there is something already
@@ -53,7 +53,7 @@ pub enum ScaffoldError {
     Occupied {
         /// the folder
         path: PathBuf,
-        /// what it is
+        /// its type
         what: &'static str,
     },
     /// the folder around it is missing
@@ -93,7 +93,7 @@ pub(super) fn name_fault(name: &str) -> Option<&'static str> {
         name if !name.starts_with(|first: char| first.is_ascii_lowercase()) => Some("it does not begin with a letter"),
         name if name.ends_with('-') || name.contains("--") => Some("a hyphen stands alone"),
         "true" | "false" | "null" => Some("YAML reads it as something else"),
-        // A crate of one of these names cannot be built, or breaks what it depends on.
+        // A crate with one of these names cannot be built, or conflicts with a dependency.
         "test" | "core" | "std" | "alloc" | "proc-macro" | "gpux-step" | "self" | "super" | "crate" => {
             Some("it is taken by the tools")
         }

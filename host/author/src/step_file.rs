@@ -92,8 +92,8 @@ impl StepFile {
         Ok(Self { folder: folder.to_owned(), name: name.value, recipe, output })
     }
 
-    /// The newest file of the step's folder, if the component was built before it changed. What is not built from
-    /// does not count: cases, pages for people, and what builds leave.
+    /// The newest file of the step's folder, if the component is older. Files that the build does not read
+    /// do not count: cases, documents, and build outputs.
     pub fn changed_since_built(&self) -> Option<PathBuf> {
         let component = self.component();
         let built = component.metadata().ok()?.modified().ok()?;

@@ -34,7 +34,7 @@ impl Open {
 }
 
 /// Takes the custom sections for people and debuggers (names, producers, DWARF, what only linkers
-/// read) out of a component and all that is nested in it. What it does stays the same.
+/// read) out of a component and its nested components. Its behaviour does not change.
 pub fn strip(component: &[u8]) -> Result<Vec<u8>, BuildError> {
     let damaged = |why: &dyn std::fmt::Display| BuildError::Damaged(why.to_string());
     let mut open: Vec<Open> = Vec::new();

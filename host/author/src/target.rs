@@ -14,7 +14,7 @@ use gpux_core::{Context, Kind, Port, RunError, RunOptions, Signature, Step, Step
 #[derive(Debug)]
 pub(super) struct RunOutcome {
     pub(super) result: Result<Vec<(String, Value)>, RunFailure>,
-    /// what was logged
+    /// log lines
     pub(super) log: Vec<String>,
 }
 
@@ -44,7 +44,7 @@ pub(super) enum Target {
 
 /// A component file; each case says how it is configured.
 pub(super) struct Component {
-    /// its folder, which stands for that of a gpux.yml
+    /// its folder, in the role of a gpux.yml's
     pub(super) folder: PathBuf,
     /// its file there
     pub(super) file: String,

@@ -4,7 +4,7 @@
 #[derive(Clone, Copy, Debug)]
 pub(super) struct TemplateFile {
     /// where it goes in the new folder. An ending `.template` is left out: it hides from our own
-    /// tools what is theirs to read (`Cargo.toml`, `.gitignore`).
+    /// tools files that they would read (`Cargo.toml`, `.gitignore`).
     path: &'static str,
     content: &'static [u8],
 }
@@ -25,7 +25,7 @@ impl TemplateFile {
         self.path.strip_suffix(".template").unwrap_or(self.path)
     }
 
-    /// Its content with the words put in; a file that is not text stays as it is.
+    /// Its content with the placeholders replaced; a file that is not text stays unchanged.
     pub(super) fn fill(&self, words: &Words<'_>) -> Vec<u8> {
         let Ok(text) = std::str::from_utf8(self.content) else { return self.content.to_vec() };
         let identifier = words.name.replace('-', "_");

@@ -38,7 +38,7 @@ pub trait Progress {
 /// A program, or a part of one, that a build needs.
 #[derive(Clone, Copy, Debug)]
 pub struct Tool {
-    /// what it is called
+    /// its name
     pub name: &'static str,
     /// commands, one of which succeeds if it is there
     pub checks: &'static [&'static [&'static str]],
@@ -74,7 +74,7 @@ impl<'a> Workspace<'a> {
         command
     }
 
-    /// A folder for what a build makes, gone after it.
+    /// A folder for a build's outputs, removed after it.
     pub(crate) fn draft() -> Result<tempfile::TempDir, BuildError> {
         let fail = |source| BuildError::Io { what: "write", path: std::env::temp_dir(), source };
         tempfile::tempdir().map_err(fail)
@@ -115,8 +115,8 @@ impl<'a> Workspace<'a> {
             .ok_or_else(|| BuildError::Tool { name: tool.name.to_owned(), install: tool.install.to_owned() })
     }
 
-    /// Runs a command to its end and gives what it printed to standard output. What it printed to
-    /// standard error goes to who follows the build, and into the error if it fails.
+    /// Runs a command to its end and returns its standard output. Its
+    /// standard error goes to the observer of the build, and into the error if it fails.
     pub(crate) fn run(&mut self, command: &mut Command) -> Result<String, BuildError> {
         let shown = shown(command);
         self.progress.command(&shown);
@@ -205,8 +205,8 @@ fn names_what_exists(printed: &[u8]) -> bool {
     !path.is_absolute() || path.exists()
 }
 
-/// The next line; none once both pipes are closed, or a little after the command has ended: what it
-/// started and left behind may hold them, and write to them, as long as it likes.
+/// The next line; none once both pipes are closed, or shortly after the command has ended: processes that it
+/// started and left behind may hold the pipes open.
 fn next(lines: &mpsc::Receiver<Line>, child: &mut Child, end: &mut Option<Instant>) -> Option<Line> {
     loop {
         if end.is_none() && !matches!(child.try_wait(), Ok(None)) {
@@ -223,7 +223,7 @@ fn next(lines: &mpsc::Receiver<Line>, child: &mut Child, end: &mut Option<Instan
     }
 }
 
-/// Sends the lines of `pipe` until it is closed, or nobody reads them any more.
+/// Sends the lines of `pipe` until it is closed, or the receiver is dropped.
 fn read(pipe: impl Read + Send + 'static, lines: mpsc::Sender<Line>, wrap: fn(String) -> Line) -> std::io::Result<()> {
     let read = move || {
         let mut reader = BufReader::new(pipe);
@@ -314,7 +314,7 @@ mod tests {
         assert!(begin.elapsed() < Duration::from_secs(30));
     }
 
-    /// Much on both streams at once does not stop the build.
+    /// Much output on both streams does not block the build.
     #[test]
     fn reads_stdout_and_stderr() {
         let line = "i=0; while [ $i -lt 20000 ]; do echo out; echo err >&2; i=$((i+1)); done";

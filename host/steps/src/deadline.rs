@@ -31,7 +31,7 @@ impl Throughput {
         Self { best: AtomicU64::new(0), floor }
     }
 
-    /// Runs work on so many bytes, unless it would miss the deadline.
+    /// Runs work on this many bytes, unless it would miss the deadline.
     pub(crate) fn run<T>(
         &self,
         bytes: usize,
@@ -149,7 +149,7 @@ mod tests {
         assert_eq!(throughput.run(1 << 20, &left(hour), || 7), Ok(7));
         let learnt = throughput.best.load(Ordering::Relaxed);
         assert!(learnt > 0);
-        // Slower work changes nothing, and an hour is too little for so much of it.
+        // Slower work does not lower the measured speed, and an hour is too little for this many bytes.
         throughput.best.store(1_000_000_000, Ordering::Relaxed);
         assert_eq!(throughput.run(4000 << 10, &left(hour), || 7), Err(DeadlineExceeded));
         assert_eq!(throughput.run(4000 << 10, &Deadline::default(), || 7), Ok(7));

@@ -1,7 +1,7 @@
 //! Vectors of several numbers, as wide as the processor has them.
 //!
 //! gpux is built for every processor of its architecture. On x86-64 that means vectors of four floats, which
-//! costs arithmetic half its speed and more; what is compiled here for wide vectors runs where they are.
+//! costs arithmetic half its speed and more; loops compiled here for wide vectors run where the processor has them.
 
 use fearless_simd::{Level, Simd};
 
@@ -32,7 +32,7 @@ pub(super) fn wide() -> Option<Wide> {
     return None.filter(|_| !level.is_fallback());
 }
 
-/// Runs `work` as compiled for wide vectors, where this processor has them. What it calls must be inlined
+/// Runs `work` compiled for wide vectors, where this processor has them. Functions that it calls must be inlined
 /// (`#[inline(always)]`, the closure too).
 #[inline(always)]
 pub(super) fn vectorize<R>(work: impl FnOnce() -> R) -> R {

@@ -18,8 +18,8 @@ const FORM: FileKind = FileKind { name: CASE_FILE, start: "start with `inputs:`;
 /// The schema of a mapping whose content another module reads.
 type AnyMapping = Option<serde_json::Map<String, serde_json::Value>>;
 
-/// The file as written. What a gpux.yml says of a step is checked as there, values once it is
-/// known what they fill.
+/// The file as written. Step settings are checked as in a gpux.yml, values once the signature is
+/// known.
 #[derive(Deserialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 struct RawCase {
@@ -83,7 +83,7 @@ pub(crate) enum ErrorKind {
     Failed,
     /// a limit of the sandbox, or the request's timeout
     Limit,
-    /// that of the options, limits or grants: nothing could be run
+    /// an error of the options, limits or grants: nothing could be run
     Configuration,
 }
 
@@ -142,7 +142,7 @@ pub(crate) struct Case {
     pub folder: PathBuf,
     /// for people
     pub description: Option<String>,
-    /// what it expects
+    /// its expectation
     pub expectation: Expectation,
     /// how far numbers may be off
     pub tolerance: Tolerance,
@@ -204,7 +204,7 @@ impl Case {
         fail(&self.document, faults)
     }
 
-    /// Refuses what a case of a pipeline cannot say.
+    /// Rejects fields that a case of a pipeline cannot have.
     pub(crate) fn require_pipeline_case(&self) -> Result<(), Box<ConfigurationError>> {
         let fault = |key: &&str| {
             let message = format!("`{key}` is about a component step, but this is a case of a pipeline");

@@ -1,4 +1,4 @@
-//! Values → what a case writes: short ones inline, others as files beside it.
+//! Writes the values of a case: short ones inline, others as files beside it.
 
 use std::collections::BTreeSet;
 
@@ -131,7 +131,7 @@ pub(crate) fn error_text(kind: ErrorKind, message: &str) -> String {
     format!("error: {{ kind: {kind}, contains: {} }}\n", line(&Json::from(contains)))
 }
 
-/// A name as YAML: as it is where nothing else can be meant, else in quotes.
+/// A name as YAML: plain if it is unambiguous, else in quotes.
 pub(crate) fn key(name: &str) -> String {
     let word = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '_' | '-' | '.');
     let is_plain = name.starts_with(|first: char| first.is_ascii_alphabetic())

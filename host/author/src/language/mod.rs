@@ -1,6 +1,6 @@
 //! The languages that a step can be written in: a template and a recipe each.
 //!
-//! A new language is a folder of `host/author/templates/` (`build.rs` embeds it, and what it carries along
+//! A new language is a folder of `host/author/templates/` (`build.rs` embeds it, with the files that it takes
 //! from elsewhere), a file beside this one, and its line in [`Language`]'s methods.
 
 mod c;

@@ -16,7 +16,7 @@ pub(super) fn build(workspace: &mut Workspace<'_>) -> Result<Vec<u8>, BuildError
     let component = draft.path().join("step.wasm");
     let mut componentize = workspace.command(COMPONENTIZE);
     componentize.args(["--quiet", "--wit-path", "wit", "--world", "step", "componentize"]);
-    // No WASI: what is not granted is not even imported.
+    // No WASI: the component imports only granted interfaces.
     componentize.args(["--stub-wasi", "--python-path", ".", "app", "--output"]).arg(&component);
     // Its own stack would hide the step's traceback.
     componentize.env("RUST_BACKTRACE", "0");

@@ -96,7 +96,7 @@ impl Step for DecodeAudio {
         let values = values.map_or(self.max_values, |values| if values > self.max_values { 0 } else { values });
         // The channels are collected apart, and frames of FLAC are copied.
         let copies = if self.options.mono { 1 } else { 2 };
-        // Where so little holds so much, room is made by doubling.
+        // At high compression ratios the buffer grows by doubling.
         let copies = if values / SAMPLES_PER_BYTE > bytes.len() { 2 * copies } else { copies };
         values.saturating_mul(4 * copies).saturating_add(bytes.len()).saturating_add(tables)
     }
@@ -182,7 +182,7 @@ mod tests {
         let mut flac = file("s16.flac");
         flac[21] |= 0xf;
         assert!(refusal(&flac).contains("at least 4026532.2 seconds long; at most 600.0 are decoded"));
-        // It does not say, or lies: what is decoded is counted.
+        // The header has no length, or a wrong one: decoded samples are counted.
         assert!(too_long(&endless_wav(20_000)).contains("the sound is at least 2.5 seconds"));
         let mut mp3 = file("silence.mp3");
         let tag = mp3.windows(4).position(|tag| tag == b"Xing").unwrap();
@@ -312,7 +312,7 @@ mod tests {
             let bytes = file(name);
             let least = values * 4 + bytes.len();
             let told = step.buffers(&[Some(bytes.into())]);
-            // Code books are told beside the samples.
+            // Code books are counted apart from the samples.
             let books = if name.ends_with("ogg") { 4 << 20 } else { 0 };
             assert!((least..4 * least + books).contains(&told), "{name}: {told}");
         }

@@ -49,7 +49,7 @@ pub(super) fn resampled_len(frames: usize, up: usize, down: usize) -> Option<usi
 }
 
 impl FilterBank {
-    /// Bytes of the filters for these rates, about, those that are only needed to make them included.
+    /// Approximate bytes of the filters for these rates, including temporary ones.
     pub(super) fn size(from: u32, to: u32) -> usize {
         let (up, down) = ratio(from, to);
         // 20 zero crossings and some more for each filter; SciPy's is made in float64 first.

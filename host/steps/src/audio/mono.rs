@@ -63,7 +63,7 @@ impl Step for Mono {
     }
 }
 
-/// The mean of the channels, of which there are so many.
+/// The mean of this many channels.
 fn mean(sound: Sound<'_>, channels: usize, deadline: &Deadline) -> Result<Vec<f32>, DeadlineExceeded> {
     let mut mean = Vec::with_capacity(sound.frames);
     for start in (0..sound.frames).step_by(ELEMENTS_PER_CHECK) {

@@ -28,7 +28,7 @@ impl Blob {
     }
 }
 
-/// The largest difference between two tensors of the same shape; what is not finite must agree.
+/// The largest difference between two tensors of the same shape; values that are not finite must agree.
 fn difference(ours: &Tensor, theirs: &Tensor, what: &str) -> f64 {
     assert_eq!(ours.shape(), theirs.shape(), "{what}");
     let pairs = ours.as_slice::<f32>().unwrap().iter().zip(theirs.as_slice::<f32>().unwrap());
@@ -132,7 +132,7 @@ fn mel_spectrogram_follows_librosa() {
         let theirs = blob.tensor(&case["output"]);
         let what = case.to_string();
         let decibels = case["options"]["db"] == json!(true);
-        // Decibels are told as they are; energies against the band itself, and the strongest.
+        // Differences of decibels are unscaled, those of energies relative to the band and to the strongest band.
         if decibels {
             let by = difference(&ours, &theirs, &what);
             largest.add("decibels", by);

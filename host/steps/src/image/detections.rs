@@ -10,7 +10,7 @@ pub(super) const MAX: usize = 1000;
 /// Most letters of a label.
 const MAX_LABEL: usize = 64;
 
-/// A box in pixels of the source image, and what is in it.
+/// A box in pixels of the source image, with its class and score.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Detection {
     /// left, top, right, bottom

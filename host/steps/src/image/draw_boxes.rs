@@ -1,4 +1,4 @@
-//! `draw-boxes`: a picture and what was found in it → the picture with boxes, as a PNG file.
+//! `draw-boxes`: a picture and its detections → the picture with boxes, as a PNG file.
 
 use image::codecs::png::{CompressionType, FilterType, PngEncoder};
 use image::{ExtendedColorType, ImageEncoder};

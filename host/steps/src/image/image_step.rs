@@ -25,7 +25,7 @@ pub(super) trait ImageOperation: Serialize + Send + Sync {
     /// Height and width of what becomes of an image of these sides, as far as they are known.
     fn target(&self, sides: [Option<usize>; 2]) -> Result<[Option<usize>; 2], String>;
 
-    /// How many channels the result has, if the image has so many; an error if they do not fit.
+    /// The channels of the result for an image with this many; an error if they do not fit.
     fn channels(&self, channels: usize) -> Result<usize, String> {
         Ok(channels)
     }

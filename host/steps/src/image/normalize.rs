@@ -95,8 +95,8 @@ impl PerChannel {
 /// Scales and shifts numbers: `(x × scale + offset - mean) / std`, to float32.
 ///
 /// Follows torchvision's `ToTensor` + `Normalize` (`NumPy` in float32), up to the last bit or two: the
-/// four numbers are folded into one multiplication and one addition. A float32 tensor that nobody
-/// else holds is changed in place. The channels lie where the tensor's layout says; without one, on
+/// four numbers are folded into one multiplication and one addition. A float32 tensor without other
+/// owners is changed in place. The tensor's layout tells the axis of the channels; without one, it is
 /// the last axis if that has as many entries as `mean` or `std`, else on the third from the end.
 struct Normalize {
     options: Options,

@@ -1,4 +1,4 @@
-//! A small picture of a tensor, for people who want to see what a step gave.
+//! A small picture of a tensor, to show a step's output.
 
 use image::codecs::png::{CompressionType, FilterType, PngEncoder};
 use image::{ExtendedColorType, ImageEncoder as _};
@@ -65,7 +65,7 @@ fn shades(numbers: &[f32]) -> Vec<u8> {
     let (least, most) = (finite().fold(f32::INFINITY, f32::min), finite().fold(f32::NEG_INFINITY, f32::max));
     let (least, most) = if least >= 0.0 && most <= 1.0 { (0.0, 1.0) } else { (least, most) };
     let range = if most > least { most - least } else { 1.0 };
-    // Converting clamps, and makes 0 of what is no number.
+    // Converting clamps, and turns NaN into 0.
     numbers.iter().map(|number| ((number - least) / range * 255.0).round() as u8).collect()
 }
 

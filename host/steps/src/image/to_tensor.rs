@@ -1,4 +1,4 @@
-//! `to-tensor`: an image → what a model takes.
+//! `to-tensor`: an image → a model's input.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -134,7 +134,7 @@ impl ToTensor {
         Ok(shape)
     }
 
-    /// The channels in the order that is wanted, and what they are then.
+    /// The channels in the requested order, and their meaning.
     fn channels(&self, metadata: &Metadata, channels: usize) -> Result<(Vec<usize>, Option<Color>), StepFailure> {
         let as_they_are = (0..channels).collect();
         let Some(wanted) = self.options.channels else { return Ok((as_they_are, metadata.color)) };
@@ -251,7 +251,7 @@ fn planes<const C: usize>(
     let (pixels, _) = data.as_chunks::<C>();
     let mut result = Vec::with_capacity(data.len());
     for channel in order {
-        // Below C as it is; said so that the loop checks nothing.
+        // Always below C; stated so that the loop has no bounds checks.
         let channel = channel % C;
         for block in pixels.chunks(ELEMENTS_PER_CHECK) {
             deadline.check_after(block.len())?;

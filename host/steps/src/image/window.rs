@@ -60,7 +60,7 @@ impl Default for FillValue {
 }
 
 impl FillValue {
-    /// Whether it fits an image of so many channels.
+    /// Whether it fits an image with this many channels.
     pub(super) fn check(&self, channels: usize) -> Result<(), String> {
         match self {
             Self::Each(values) if values.len() != channels => {

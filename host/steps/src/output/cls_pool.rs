@@ -1,4 +1,4 @@
-//! `cls-pool`: a vector for each token → that of one token.
+//! `cls-pool`: a vector for each token → the vector of one token.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

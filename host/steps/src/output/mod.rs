@@ -1,4 +1,4 @@
-//! Steps that turn what a model gives into what a caller wants.
+//! Steps that turn model outputs into results.
 
 mod along_axis;
 mod argmax;

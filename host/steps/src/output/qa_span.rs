@@ -200,7 +200,7 @@ struct Words {
 
 impl Words {
     fn new(word_ids: &[i64], sequence_ids: &[i64]) -> Self {
-        // Tokens of one word are neighbours, and one that is in no word stands for itself.
+        // Tokens of one word are adjacent; a token outside of words is a word of its own.
         let continues = |token: usize, other: usize| {
             word_ids[token] >= 0 && word_ids[token] == word_ids[other] && sequence_ids[token] == sequence_ids[other]
         };
@@ -240,7 +240,7 @@ type Span = (f32, usize, usize);
 struct Best {
     spans: Vec<Span>,
     count: usize,
-    /// what a span must be better than
+    /// the score that a span must exceed
     least: f32,
 }
 
@@ -267,7 +267,7 @@ fn better(a: &Span, b: &Span) -> Ordering {
     b.0.partial_cmp(&a.0).unwrap_or(Ordering::Equal).then((a.1, a.2).cmp(&(b.1, b.2)))
 }
 
-/// Softmax over all positions, those that are not allowed with next to nothing.
+/// Softmax over all positions, with almost no weight on disallowed ones.
 fn shares(logits: &[f32], allowed: &[bool]) -> Vec<f32> {
     let mut shares: Vec<f32> =
         logits.iter().zip(allowed).map(|(logit, allowed)| if *allowed { *logit } else { IMPOSSIBLE }).collect();

@@ -58,7 +58,7 @@ impl RankedLabels {
         Ok(Json::Array(list))
     }
 
-    /// Bytes that an answer of so many entries takes.
+    /// Bytes of an answer with this many entries.
     pub(super) const fn answer_bytes(&self, entries: usize) -> usize {
         entries.saturating_mul(ENTRY + self.longest)
     }
@@ -97,7 +97,7 @@ pub(super) fn best<T: Score>(row: &[T], k: usize, deadline: &Deadline) -> Result
     Ok(order)
 }
 
-/// A number that is compared and shown as what it is.
+/// A number that is compared and shown in its own type.
 pub(super) trait Score: PartialOrd + TensorElement {
     /// As every other number is written: shortest digits, `"NaN"` and `"Infinity"` as text.
     fn json(&self) -> Json {

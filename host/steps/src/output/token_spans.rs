@@ -36,7 +36,7 @@ impl<'t> Characters<'t> {
         end.saturating_sub(start)
     }
 
-    /// The characters from `start` to before `end`; those that are not there are left out.
+    /// The characters from `start` to before `end`, clamped to the text.
     pub(super) fn slice(&self, start: i64, end: i64) -> &'t str {
         let (start, end) = (self.byte(start), self.byte(end));
         self.text.get(start..end).unwrap_or_default()
@@ -88,7 +88,7 @@ impl SpanInputs {
         ports::first_tensor(self.values.by_ref().take(1).collect(), name)
     }
 
-    /// Scores of so many axes, in float32.
+    /// Scores with this many axes, in float32.
     pub(super) fn scores(&mut self, name: &str, rank: usize) -> Result<Tensor, StepFailure> {
         let tensor = self.tensor(name)?;
         if tensor.rank() != rank || !tensor.element().is_float() {

@@ -40,7 +40,7 @@ pub(crate) fn step(name: &str, options: Json) -> Box<dyn Step> {
     (builtin.build)(options, &OptionOrigin::Pipeline(&files)).unwrap_or_else(|error| panic!("{name}: {error}"))
 }
 
-/// Runs a step and checks that it gave what it had promised.
+/// Runs a step and checks its outputs against its inferred kinds.
 pub(crate) fn run(step: &dyn Step, inputs: Vec<Value>) -> Vec<Value> {
     let kinds: Vec<_> = inputs.iter().map(|value| Some(value.kind())).collect();
     let promised = step.infer(&kinds).unwrap();

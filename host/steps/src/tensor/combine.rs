@@ -17,7 +17,7 @@ const PART: usize = 1 << 20;
 const MOST: usize = 16;
 
 /// The ports `tensor-1` to `tensor-16`, of which two must be filled, and `tensor`. Few values of a pipeline
-/// have such names, so that an optional port is filled when somebody names it and not by chance.
+/// have such names, so that an optional port is filled only if it is named, not by chance.
 pub(super) fn signature(gives: &str) -> Signature {
     let any = || Kind::Tensor(TensorKind::of_elements(ElementSet::ANY));
     let port = |number: usize| {
@@ -161,7 +161,7 @@ fn side_by_side<T: TensorElement>(
     Tensor::new(shape, result).map_err(|error| error.to_string())
 }
 
-/// Refuses a result that would be too large; its text is no more than that of what was given.
+/// Rejects a result that would be too large; its text is no longer than that of the inputs.
 fn check(element: ElementType, tensors: &[Tensor], shape: &[usize]) -> Result<(), String> {
     fits(element, shape, 0)?;
     let text = tensors.iter().fold(0_usize, |sum, tensor| match tensor.data() {

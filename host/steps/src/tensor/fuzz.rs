@@ -1,4 +1,4 @@
-//! Random options on random tensors: no step breaks, and each keeps what it promised to the plan.
+//! Random options on random tensors: no step panics, and outputs match the inferred kinds.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
 use serde_json::{Value as Json, json};

@@ -46,7 +46,7 @@ fn plain(text: &str) -> Option<Cow<'_, str>> {
     Some(joined.into())
 }
 
-/// The digit of any script, or the space, in ASCII; any other character as it is.
+/// Converts digits and spaces of any script to ASCII; keeps other characters.
 fn to_ascii(letter: char) -> char {
     if letter.is_ascii() {
         return letter;

@@ -53,7 +53,7 @@ impl Reshape {
         Ok(())
     }
 
-    /// The sizes, 0 replaced by what `given` has there; `None` for -1 and for what is not known.
+    /// The sizes, 0 replaced by the size in `given`; `None` for -1 and for unknown sizes.
     fn sizes(&self, given: &[Dim]) -> Result<Vec<Option<usize>>, String> {
         let size = |(axis, size): (usize, &i64)| match *size {
             -1 => Ok(None),

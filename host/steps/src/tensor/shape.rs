@@ -2,7 +2,7 @@
 
 use gpux_core::{Dim, ElementType, Tensor, element_count};
 
-/// Most bytes of a tensor that a step makes larger than what it was given.
+/// The most bytes of a tensor that a step makes larger than its input.
 pub(super) const MAX_BYTES: usize = 1 << 30;
 
 /// Most axes that a step makes: NumPy's bound.

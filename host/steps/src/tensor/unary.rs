@@ -25,7 +25,7 @@ pub(super) trait TensorOperation: Serialize + Send + Sync + 'static {
         0
     }
 
-    /// The result, or what is wrong with the tensor. Long work checks `deadline`.
+    /// The result, or the error of the tensor. Long work checks `deadline`.
     fn apply(&self, given: Tensor, deadline: &Deadline) -> Result<Tensor, String>;
 }
 

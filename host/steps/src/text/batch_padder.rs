@@ -111,8 +111,8 @@ impl BatchPadder {
         }
     }
 
-    /// Bytes of the answer to these inputs at most, in so many tensors: texts of at most `most` tokens where they are
-    /// cut, in rows that are all as long as the longest.
+    /// Upper bound of the bytes of the result, in this many tensors: texts of at most `most` tokens if they are
+    /// truncated, in rows as long as the longest.
     pub(super) fn answer_bytes(&self, inputs: &[Option<Value>], most: Option<usize>, tensors: usize) -> usize {
         let extents = inputs.iter().flatten().map(text_input::extent);
         let (rows, longest) =

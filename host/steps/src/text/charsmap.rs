@@ -4,7 +4,7 @@
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 
-/// Whether a table has the size that it names: the tokenizers crate reserves memory for what it names.
+/// Whether a table has the size in its header: the tokenizers crate allocates that size.
 pub(super) fn is_whole(table: &str) -> bool {
     pieces(&read(table)).is_some()
 }

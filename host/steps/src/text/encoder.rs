@@ -1,4 +1,4 @@
-//! A tokenizer with what it cuts and adds: what `tokenize` and `chunk` share.
+//! A tokenizer with truncation and special tokens, shared by `tokenize` and `chunk`.
 
 use std::sync::{Arc, OnceLock};
 
@@ -73,7 +73,7 @@ struct EncoderCore {
     track_offsets: bool,
 }
 
-/// Reads a `tokenizer.json`. Before its vocabulary is read, what it does to texts is looked at: the crate has its
+/// Reads a `tokenizer.json`. Checks its normalizer before its vocabulary is read: the crate has its
 /// normalizer go through the added tokens as it reads.
 pub(crate) fn read(file: &TokenizerFile) -> Result<Tokenizer, BuildError> {
     let unusable = |why: String| {
@@ -121,7 +121,7 @@ impl Encoder {
         let side = tokenizer.get_truncation().map_or(TruncationDirection::Right, |truncation| truncation.direction);
         let cut = cut.map(|cut| TruncationRule { side: Some(cut.side.unwrap_or(side)), ..cut });
         let processor = tokenizer.get_post_processor().cloned();
-        // The options decide what the file switches on. Taking truncation away cannot fail.
+        // The options override the file's truncation. Removing truncation cannot fail.
         let _ = tokenizer.with_truncation(None);
         tokenizer.with_padding(None);
         tokenizer.with_post_processor(None::<PostProcessorWrapper>);
@@ -149,7 +149,7 @@ impl Encoder {
         bytes.saturating_mul(self.offload.cost().growth).saturating_mul(PER_BYTE)
     }
 
-    /// The tokens of each text or pair; what was cut off is its `overflowing`. Ends early where `size` of all of them
+    /// The tokens of each text or pair; truncated tokens are its `overflowing`. Ends early if `size` of all of them
     /// is more than [`MAX_TOKENS`].
     pub(super) fn encode(
         &self,
@@ -178,7 +178,7 @@ impl Encoder {
         Ok(EncoderInput { texts, pairs })
     }
 
-    /// A step's options, with what the tokenizer is.
+    /// A step's options, with the tokenizer.
     pub(super) fn details(&self, options: &impl Serialize) -> serde_json::Value {
         let mut details = serde_json::to_value(options).unwrap_or_default();
         let own = json!({ "file": self.file, "vocabulary": self.core.tokenizer.get_vocab_size(true) });
@@ -259,7 +259,7 @@ impl EncoderCore {
         encoding.map_err(|why| StepFailure::InvalidInput(format!("the text cannot be tokenized: {why}")))
     }
 
-    /// Refuses a text that is too long, as it is or as the normalizer makes it. Where the cost cannot tell, the
+    /// Rejects a text that is too long before or after normalization. If the estimated cost is unknown, the
     /// normalizer measures it, piece by piece.
     fn check_size(&self, text: &str, deadline: &Deadline) -> Result<(), StepFailure> {
         let TokenizerCost { growth, contextual_growth, .. } = self.cost;

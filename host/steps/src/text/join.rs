@@ -1,4 +1,4 @@
-//! `join`: what a model gave for each window of a text → one answer for each text.
+//! `join`: a model's output for each window of a text → one result for each text.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

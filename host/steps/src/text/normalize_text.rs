@@ -18,7 +18,7 @@ use gpux_core::{Builtin, Context, Group, Kind, Mismatch, Port, Signature, Step, 
 /// Bytes or characters of text between two deadline checks.
 const PIECE: usize = 1 << 18;
 
-/// Most combining marks on one letter, and what they take in memory while they are sorted.
+/// The most combining marks on one letter, which are held in memory while they are sorted.
 const MOST_MARKS: usize = 1 << 14;
 const MARKS: usize = 32 * MOST_MARKS;
 
@@ -167,7 +167,7 @@ impl NormalizeText {
     }
 }
 
-/// Refuses a letter with more marks than any text has: all of them are held and sorted at once.
+/// Rejects a letter with more marks than any real text has: all of them are held and sorted together.
 fn check_marks(text: &str, deadline: &Deadline) -> Result<(), StepFailure> {
     let mut marks = 0;
     for letter in text.chars() {

@@ -30,7 +30,7 @@ pub(crate) struct Offload {
 }
 
 impl Offload {
-    /// `capacity`: bytes that may be worked on at once.
+    /// `capacity`: the most bytes of concurrent work.
     pub(crate) fn new(cost: TokenizerCost, capacity: usize) -> Self {
         Self { cost, tasks: AbandonableTasks::new(capacity) }
     }
@@ -39,7 +39,7 @@ impl Offload {
         self.cost
     }
 
-    /// Runs work on so many bytes, of which a part may become `longest`. Work that may be long is abandoned at the
+    /// Runs work on this many bytes, of which a part may become `longest`. Work that may be long is abandoned at the
     /// deadline.
     pub(crate) fn run<T: Send + 'static>(
         &self,

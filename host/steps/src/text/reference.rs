@@ -124,7 +124,7 @@ fn given(tokenizer: &Json, case: &Json) -> Option<(Vec<Json>, Json)> {
     Some((rows.collect(), outputs.get(OUTPUTS.len()).cloned().unwrap_or_default()))
 }
 
-/// `tests/reference/builtin/make_text_random.py` wrote what the package makes of the same.
+/// `tests/reference/builtin/make_text_random.py` wrote the package's results for the same inputs.
 #[test]
 fn random_options_and_files_follow_hugging_face() {
     let cases = read_json("tokenize-random.json");

@@ -4,7 +4,7 @@ use std::fmt::Display;
 
 use gpux_core::{Dim, ElementType, Kind, Mismatch, Port, StepFailure, TensorData, TensorKind, Value};
 
-/// Most text that a step takes at once, in bytes.
+/// The most bytes of text in one call of a step.
 pub(crate) const MAX_TEXT: usize = 64 << 20;
 
 /// A port for a text or several, by any of their forms.
@@ -30,7 +30,7 @@ pub(crate) fn known_count(port: &Port, given: &Kind) -> Result<Dim, Mismatch> {
 }
 
 /// The texts themselves: a text, a JSON string or list of strings, a string tensor of one axis. At
-/// least one, and no more than a step takes at once.
+/// least one, and no more than the limit of a step.
 pub(crate) fn read(value: Value, port: &str) -> Result<Vec<String>, StepFailure> {
     let refuse = |what: &dyn Display| {
         Err(StepFailure::InvalidInput(format!("`{port}` takes text or a list of texts, but gets {what}")))

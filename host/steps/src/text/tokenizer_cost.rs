@@ -1,6 +1,6 @@
 //! The cost of a tokenizer: how much longer it makes a text, and whether its time is linear.
 //!
-//! Judged by what the tokenizers crate has read, not by the file, of which it may read another part.
+//! Judged by the parsed tokenizer, not by the file, of which the crate may read another part.
 
 use serde_json::Value;
 use tokenizers::{ModelWrapper, Tokenizer};
@@ -50,7 +50,7 @@ impl TokenizerCost {
     pub(crate) fn for_decoding(tokenizer: &Tokenizer) -> Self {
         let parts = parts(tokenizer.get_decoder());
         let growth = product(parts.iter().map(|part| match part["type"].as_str() {
-            // The way back from letters to bytes; what is none is U+FFFD.
+            // Maps letters back to bytes; others become U+FFFD.
             Some("ByteLevel") => 2,
             Some("Metaspace") => 1,
             _ => growth(part, tokenizer),
@@ -156,7 +156,7 @@ mod tests {
     fn growth_of_sequences_multiplies() {
         assert_eq!(normalizing(Value::Null).growth, 1);
         assert_eq!(normalizing(replace("b")).growth, 1);
-        // The crate takes parts that do not say what they are.
+        // The crate accepts parts without a type.
         assert_eq!(normalizing(json!({ "pattern": { "String": "a" }, "content": "bbbb" })).growth, 4);
         let bomb: Vec<_> = (0..6).map(|_| replace(&"a".repeat(100))).collect();
         assert_eq!(normalizing(json!({ "type": "Sequence", "normalizers": bomb })).growth, 1_000_000_000_000);

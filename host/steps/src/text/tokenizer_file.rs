@@ -79,7 +79,7 @@ fn if_there(read: Result<Vec<u8>, FileError>) -> Result<Option<Vec<u8>>, BuildEr
 }
 
 /// The file of the model `name` in the first cache that has it. A cache lies outside the pipeline's folder, so only
-/// what is plainly a model's name may reach into it.
+/// plain model names may lead into it.
 fn find_in_hubs(name: &str, hubs: &[PathBuf], looked: &mut Vec<PathBuf>) -> Result<Option<TokenizerFile>, BuildError> {
     let Some(folder) = hub_name(name) else { return Ok(None) };
     for hub in hubs {
@@ -113,7 +113,7 @@ fn hub_name(name: &str) -> Option<String> {
     (parts.len() <= 2 && parts.iter().all(plain)).then(|| format!("models--{}", parts.join("--")))
 }
 
-/// The `tokenizer.json` of each snapshot of a cached model: that of `main` first, then by name.
+/// The `tokenizer.json` of each snapshot of a cached model: `main` first, then by name.
 fn snapshots(model: &Path) -> Vec<PathBuf> {
     let main = std::fs::read_to_string(model.join("refs/main")).unwrap_or_default();
     let folders = std::fs::read_dir(model.join("snapshots")).into_iter().flatten().flatten();

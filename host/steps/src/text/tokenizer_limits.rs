@@ -24,10 +24,10 @@ const MOST_GROWTH: usize = 1 << 16;
 /// Bytes that added tokens may become.
 const MOST_ADDED: usize = 256 << 20;
 
-/// Bytes of a description of what is added.
+/// The most bytes of a post-processor's description.
 const MOST_TEMPLATE: usize = 64 << 10;
 
-/// Refuses a tokenizer of which these are the parts; its added tokens, of so many bytes together, are normalized as it
+/// Rejects a tokenizer with these parts; its added tokens, with this many bytes in total, are normalized while it
 /// is read.
 pub(super) fn check_skeleton(skeleton: &Tokenizer, added: usize) -> Result<(), String> {
     for (kind, parts) in [
@@ -61,7 +61,7 @@ pub(super) fn check_skeleton(skeleton: &Tokenizer, added: usize) -> Result<(), S
     }
 }
 
-/// Refuses a tokenizer that has such a vocabulary, whose longest token has so many bytes.
+/// Rejects a tokenizer with this vocabulary, whose longest token has this many bytes.
 pub(super) fn check_vocabulary(tokenizer: &Tokenizer, longest: usize) -> Result<(), String> {
     check_model(tokenizer.get_model(), longest)?;
     tokenizer.get_added_tokens_decoder().values().try_for_each(check_added)

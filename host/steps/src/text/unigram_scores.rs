@@ -1,13 +1,13 @@
 //! The scores of a Unigram tokenizer, read with the roundings that the Python package reads them with.
 //!
 //! Two ways to cut a word can score the same but for the last bit of a sum; which of them wins then
-//! hangs on how the file's decimals became binary. The package uses `serde_json` without its feature
+//! depends on how the file's decimals were converted to binary. The package uses `serde_json` without its feature
 //! `float_roundtrip`, which is off by a bit for about one number in four. gpux has that feature (its JSON
 //! must survive a round trip), and so writes what the package would have read into the file first.
 
 use std::borrow::Cow;
 
-/// The same file, its decimals being those that the package reads; for other models as it is.
+/// The file with its decimals as the package reads them; unchanged for other models.
 pub(super) fn with_python_rounding(file: &[u8]) -> Cow<'_, [u8]> {
     let Ok(text) = std::str::from_utf8(file) else { return file.into() };
     if !text.contains("\"Unigram\"") {
@@ -30,7 +30,7 @@ pub(super) fn with_python_rounding(file: &[u8]) -> Cow<'_, [u8]> {
     written.into_bytes().into()
 }
 
-/// Bytes of the string that the text begins with, or of what is left of it.
+/// Bytes of the string at the beginning of the text, or of its rest.
 fn string(text: &str) -> usize {
     let mut escaped = false;
     let end = text.bytes().skip(1).position(|byte| {
@@ -46,7 +46,7 @@ fn number(text: &str) -> usize {
     text.bytes().take_while(|byte| byte.is_ascii_digit() || b"+-.eE".contains(byte)).count()
 }
 
-/// A decimal as `serde_json` reads it without `float_roundtrip`; `None` for what is none.
+/// A decimal as `serde_json` reads it without `float_roundtrip`; `None` if it is none.
 fn read(token: &str) -> Option<f64> {
     let (negative, digits) = token.strip_prefix('-').map_or((false, token), |digits| (true, digits));
     let (decimal, exponent) = match digits.split_once(['e', 'E']) {

@@ -13,11 +13,11 @@ use symphonia::default::formats::{FlacReader, MpaReader};
 use super::sample_sink::{DecodeLimits, SampleSink, StreamInfo, damaged};
 use gpux_core::StepFailure;
 
-/// Room for the samples of a packet as float32, kept from packet to packet.
+/// A buffer for the float32 samples of a packet, reused by all packets.
 #[derive(Default)]
 pub(super) struct PlanarBuffer(Vec<Vec<f32>>);
 
-/// Adds what a decoder made of a packet.
+/// Adds the decoded samples of a packet.
 pub(super) fn read(
     decoded: &GenericAudioBufferRef<'_>,
     scratch: &mut PlanarBuffer,
@@ -51,8 +51,8 @@ pub(super) struct Flac<'b> {
     frames: &'b [u8],
 }
 
-/// Finds the frames. All headers but the first are passed over: nothing in them is needed, and their
-/// sizes are for the one who wrote them to choose.
+/// Finds the frames. Skips all headers except the first: nothing in them is needed, and the file
+/// chooses their sizes.
 pub(super) fn flac(bytes: &[u8]) -> Result<Flac<'_>, StepFailure> {
     let cut_off = || damaged("FLAC", &"the file ends within its headers");
     let mut rest = bytes.get(4..).ok_or_else(cut_off)?;
@@ -96,7 +96,7 @@ impl Flac<'_> {
             while let Some(packet) = next(&mut reader).map_err(|error| damaged("FLAC", &error))? {
                 let decoded = decoder.decode(&packet).map_err(|error| damaged("FLAC", &error))?;
                 read(&decoded, &mut scratch, &mut sink)?;
-                // Memory was counted for what the file says.
+                // Memory was reserved for the length in the header.
                 if self.shape.frames.is_some_and(|frames| sink.frames() as u64 > frames) {
                     break;
                 }
@@ -135,15 +135,15 @@ pub(super) fn mp3(bytes: &[u8]) -> Result<StreamInfo, StepFailure> {
     Ok(StreamInfo { rate, channels, frames: Some(frames) })
 }
 
-/// A reader that cannot jump: one that can guesses the length of a file that does not say it from its
-/// first frames, and cuts off what is longer.
+/// A reader without seeking: with seeking, symphonia guesses a missing length from the
+/// first frames, and truncates longer files.
 fn mpeg(bytes: &[u8]) -> Result<MpaReader<'_>, StepFailure> {
     let source = ReadOnlySource::new(Cursor::new(bytes));
     let stream = MediaSourceStream::new(Box::new(source), MediaSourceStreamOptions::default());
     MpaReader::try_new(stream, FormatOptions::default()).map_err(|error| damaged("MP3", &error))
 }
 
-/// Decodes MPEG frames. One that is damaged is passed over, as mpg123 does: streams are cut anywhere.
+/// Decodes MPEG frames. Skips damaged ones, as mpg123 does: streams are cut anywhere.
 pub(super) fn decode_mp3(
     bytes: &[u8],
     shape: StreamInfo,

@@ -15,7 +15,7 @@ use gpux_core::StepFailure;
 /// Most bytes of a packet; those of libvorbis have some thousands.
 const MAX_PACKET: usize = 4 << 20;
 
-/// The three headers of a Vorbis stream, and what it says about itself.
+/// The three headers of a Vorbis stream, and its parameters.
 pub(super) struct VorbisFile<'b> {
     pub(super) shape: StreamInfo,
     identification: Cow<'b, [u8]>,
@@ -62,7 +62,7 @@ pub(super) fn parse(bytes: &[u8]) -> Result<VorbisFile<'_>, StepFailure> {
 
 impl VorbisFile<'_> {
     pub(super) fn decode(mut self, mono: bool, limits: DecodeLimits) -> Result<SampleSink, StepFailure> {
-        // The position counts what is played; what is decoded may begin earlier.
+        // The position counts played samples; decoding may begin earlier.
         let mut sink = SampleSink::new(StreamInfo { frames: None, ..self.shape }, mono, limits)?;
         let mut decoder = Decoder::new(&self.identification, &self.setup, self.shape)?;
         sink.reserve_expected(self.end, self.packets.rest.len())?;
@@ -144,7 +144,7 @@ fn check_pages(bytes: &[u8]) -> Result<u64, StepFailure> {
     if ended && rest.get(..4) == Some(b"OggS") {
         return Err(unsupported("an Ogg file of several streams; one stream of Vorbis is decoded"));
     }
-    // Files of a recorder that was cut off have no last page; what is there is whole.
+    // Interrupted recordings have no last page; the existing pages are complete.
     Ok(end)
 }
 

@@ -80,7 +80,7 @@ impl SampleSink {
         Err(StepFailure::InvalidInput(message))
     }
 
-    /// Takes memory for `frames` more of each channel at once, if that many are allowed.
+    /// Reserves memory for `frames` more samples of each channel, if the limit allows them.
     pub(super) fn reserve(&mut self, frames: usize) -> Result<(), StepFailure> {
         let total = self.frames() as u64 + frames as u64;
         self.check(total)?;
@@ -202,7 +202,7 @@ impl SampleSink {
     }
 }
 
-/// So many channels NumPy adds in eight lanes.
+/// From this many channels, NumPy adds in eight lanes.
 const EIGHT: usize = 8;
 
 /// The sum of the samples of a frame, of eight channels or more, in NumPy's order: libsndfile gives it frame by

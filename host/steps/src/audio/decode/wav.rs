@@ -62,7 +62,7 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Wav<'_>, StepFailure> {
                 let Some((coding, rate, channels)) = format else {
                     return Err(damaged("WAV", &"the samples come before their format"));
                 };
-                // A header that was never finished knows neither its size nor that of the samples.
+                // An unfinished header has neither its size nor that of the samples.
                 let data = if stated == 0 && whole <= 8 { body } else { &body[..size] };
                 let frame = coding.size() * channels;
                 let data = &data[..data.len() - data.len() % frame];

@@ -1,4 +1,4 @@
-//! Files that claim what they do not hold, for each format, and files with bytes changed.
+//! Files whose headers claim more than they hold, for each format, and files with changed bytes.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
 use serde_json::json;

@@ -1,5 +1,5 @@
-//! The picture formats that `decode-image` reads, each behind the same three questions: can the
-//! file hold what it claims, what does its header say, and what are its samples.
+//! The picture formats of `decode-image`, each with the same three functions: a check that the
+//! file can hold the claimed size, the header, and the samples.
 
 mod bmp;
 mod gif;
@@ -58,7 +58,7 @@ impl fmt::Display for Format {
 }
 
 impl Format {
-    /// The format of a file, by its first bytes; the error names what it is instead.
+    /// The format of a file, by its first bytes; the error names the recognized other type.
     pub(super) fn detect(bytes: &[u8]) -> Result<Self, String> {
         match image::guess_format(bytes) {
             Ok(ImageFormat::Jpeg) => Ok(Self::Jpeg),

@@ -4,7 +4,7 @@ use image::metadata::Orientation;
 
 use crate::deadline::{Deadline, DeadlineExceeded};
 
-/// Rows and columns that are moved together, so that what is read along columns stays at hand.
+/// Rows and columns of a tile, so that reading along columns stays in the processor's cache.
 const TILE: usize = 32;
 
 /// Height, width and pixels of C samples, turned.

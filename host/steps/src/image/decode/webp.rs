@@ -18,15 +18,15 @@ pub(super) fn open(bytes: DeadlineReader<'_>) -> Result<WebPDecoder<DeadlineRead
     WebPDecoder::new(bytes).map_err(|error| error.to_string())
 }
 
-/// The decoder takes memory for what the picture's own chunk claims before it compares that with
-/// the file's size, so that is compared here.
+/// The decoder allocates the size that the picture's chunk claims before it compares it with
+/// the file's size, so it is compared here first.
 pub(super) fn check(bytes: &[u8], decoder: &dyn ImageDecoder, deadline: &Deadline) -> Result<(), String> {
     let (width, height) = decoder.dimensions();
     let (wide, high) = largest(bytes.get(12..).unwrap_or_default(), MAX_DEPTH);
     if wide > width || high > height {
         return Err(format!("a frame is {wide} × {high} pixels, the picture {width} × {height}"));
     }
-    // The decoder reads a picture at once, or makes one of nothing that is read.
+    // The decoder reads a picture in one call.
     deadline.check_time_for(PER_PIXEL * f64::from(width) * f64::from(height)).map_err(|late| late.to_string())
 }
 

@@ -10,7 +10,7 @@ use crate::deadline::{Deadline, DeadlineExceeded};
 
 /// A sample that can be averaged.
 pub(super) trait Sample: Copy {
-    /// A weight as it is multiplied with.
+    /// A weight in fixed point.
     fn weight(weight: f64) -> f64;
     /// Resizes the axis of length `old` whose entries are runs of `inner` samples.
     fn along(

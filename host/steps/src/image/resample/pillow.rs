@@ -45,7 +45,7 @@ pub(super) fn resize(
     }
 }
 
-/// How far a filter reaches and what it weighs; `None` for the nearest neighbour.
+/// The support and weights of a filter; `None` for the nearest neighbour.
 fn kernel(filter: Filter) -> Option<Kernel> {
     match filter {
         Filter::Nearest => None,

@@ -122,7 +122,7 @@ impl<const N: usize> Taps<N> {
 pub(super) trait Interpolate<const N: usize>: Copy {
     /// The value between the two passes.
     type Part: Copy + Default;
-    /// A weight as it is multiplied with.
+    /// A weight in fixed point.
     type Weight: Copy + Default;
     fn weight(weight: f32) -> Self::Weight;
     fn across(samples: [Self; N], weights: &[Self::Weight; N]) -> Self::Part;
@@ -219,7 +219,7 @@ fn mix_channels<T: Interpolate<N>, const N: usize, const C: usize>(
     for (places, weight) in down.places.iter().zip(&down.weights) {
         deadline.check_after(width * 2 * N)?;
         for (slot, place) in places.iter().enumerate() {
-            // Rows come in order, so what is needed again lies in a later slot.
+            // Rows come in order, so a row that is needed again lies in a later slot.
             if let Some(other) = (slot..N).find(|other| held[*other] == *place) {
                 rows.swap(slot, other);
                 held.swap(slot, other);

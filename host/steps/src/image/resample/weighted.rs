@@ -52,7 +52,7 @@ pub(super) const ROWS: usize = 32;
 /// Samples that are added up side by side.
 const LANES: usize = 32;
 
-/// Which old samples each new one is made of, and what they weigh.
+/// The source samples of each new sample, with their weights.
 struct WeightedTaps {
     /// the first old sample of each new one, and how many there are
     spans: Vec<(u32, u32)>,

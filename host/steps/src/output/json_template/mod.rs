@@ -16,7 +16,7 @@ use gpux_core::{
 
 mod template;
 
-/// Bytes of one JSON value beside what it holds.
+/// Bytes of one JSON value besides its content.
 const NODE: usize = size_of::<Json>();
 
 /// Options of `json-template`.

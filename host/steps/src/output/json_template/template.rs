@@ -198,7 +198,7 @@ impl Template {
         }
     }
 
-    /// The template with what stands in `inputs`; what is missing is `null`, or an error if `strict`.
+    /// Renders the template with values from `inputs`; a missing one is `null`, or an error if `strict`.
     pub(super) fn fill(&self, inputs: &[Arc<Json>], strict: bool, deadline: &Deadline) -> Result<Json, FillError> {
         let found = |place: &Placeholder| match place.find(inputs) {
             None if strict => Err(place.missing()),

@@ -1,4 +1,4 @@
-//! `nms`: what a detector gives → the boxes that stay.
+//! `nms`: a detector's outputs → the selected boxes.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -397,7 +397,7 @@ impl BoxMapping {
         let x = |x: f32| ((x - at.offset_x) / at.scale_x).clamp(0.0, at.source_width as f32);
         let y = |y: f32| ((y - at.offset_y) / at.scale_y).clamp(0.0, at.source_height as f32);
         let [left, top, right, bottom] = corners;
-        // In a mirrored picture what was left is right.
+        // In a mirrored picture left and right are swapped.
         let (left, right) = if at.scale_x < 0.0 { (right, left) } else { (left, right) };
         let (top, bottom) = if at.scale_y < 0.0 { (bottom, top) } else { (top, bottom) };
         [x(left), y(top), x(right), y(bottom)]

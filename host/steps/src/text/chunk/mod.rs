@@ -1,4 +1,4 @@
-//! `chunk`: what is too long for a model → overlapping windows of it, as a batch.
+//! `chunk`: a text too long for a model → a batch of overlapping windows.
 
 mod options;
 mod tokens;

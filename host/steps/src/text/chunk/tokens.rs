@@ -46,7 +46,7 @@ impl ChunkTokens {
         self.options.max_length - self.options.stride
     }
 
-    /// How many windows so many tokens make.
+    /// The number of windows of this many tokens.
     const fn count(&self, length: usize) -> usize {
         let most = self.options.max_length;
         if length <= most { 1 } else { 1 + (length - most).div_ceil(self.step()) }

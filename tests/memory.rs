@@ -1,6 +1,6 @@
-//! What built-in steps say that they will take (`Step::buffers`, and outputs whose size the plan
-//! knows) against what they take: the peak that a counting allocator sees. Every step, on a small and
-//! a large input. A component's memory limit is held against what steps say.
+//! Compares the memory that built-in steps declare (`Step::buffers`, and outputs whose size the plan
+//! knows) with their use: the peak that a counting allocator sees. Every step, on a small and
+//! a large input. A component's memory limit relies on these declarations.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout, reason = "tests")]
 
 use std::io::Cursor;
@@ -14,7 +14,7 @@ mod sweep;
 
 const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/reference/builtin/");
 
-/// Bytes that are nobody's payload: lists, shapes, tables of a fixed size, plans of transforms.
+/// Bytes besides payloads: lists, shapes, tables of a fixed size, plans of transforms.
 const SMALL: usize = 256 << 10;
 
 /// A step, its options, and its inputs at a size from 1 on.
@@ -242,7 +242,7 @@ fn outputs() -> Vec<Case> {
     ]
 }
 
-/// What the plan knows of the size of an output.
+/// The size of an output, as far as the plan knows it.
 fn known(kind: &Kind) -> usize {
     let Kind::Tensor(tensor) = kind else { return 0 };
     let sizes = tensor

@@ -14,10 +14,10 @@ use allocation_counter::measure;
 const TIME: Duration = Duration::from_millis(100);
 const LATE: Duration = Duration::from_millis(900);
 
-/// What a step may take of memory; one that says that it takes more is not run.
+/// The memory limit of a step; a step that declares more is not run.
 const MEMORY: usize = 64 << 20;
 
-/// Bytes that are nobody's payload.
+/// Bytes besides payloads.
 const SMALL: usize = 1 << 20;
 
 /// Shapes with the fewest and the most elements, lists and axes.
@@ -93,8 +93,8 @@ fn documents() -> Vec<Value> {
         .to_vec()
 }
 
-/// What a step may be given: the first port gets each value that it takes, and the other required ones the same where
-/// they take it, else the first that they do.
+/// Inputs of a step: the first port gets each value that it accepts, and the other required ones the same if
+/// they accept it, else the first that they accept.
 fn generic(step: &dyn Step) -> Vec<Vec<Option<Value>>> {
     let ports = &step.signature().inputs;
     let Some((first, rest)) = ports.split_first() else { return Vec::new() };
@@ -264,7 +264,7 @@ fn image_cases() -> Vec<Case> {
     ]
 }
 
-/// What a run did wrong, if anything.
+/// The violation of a run, if any.
 fn fault(step: &dyn Step, inputs: &[Option<Value>]) -> Option<String> {
     let kinds: Vec<_> = inputs.iter().map(|value| value.as_ref().map(Value::kind)).collect();
     let begin = Instant::now();
@@ -273,7 +273,7 @@ fn fault(step: &dyn Step, inputs: &[Option<Value>]) -> Option<String> {
     if begin.elapsed() > TIME + LATE {
         return Some(format!("takes {:?} to say what it needs", begin.elapsed()));
     }
-    // What is refused beforehand may still be run by a pipeline of its own.
+    // A pipeline may still run combinations that are rejected here.
     if says > 8 * MEMORY {
         return None;
     }

@@ -1,4 +1,4 @@
-//! Honest steps with something behind them: what can only be said in a component itself.
+//! Valid steps with hostile sections appended, which no toolchain writes.
 
 use std::time::Duration;
 
@@ -75,7 +75,7 @@ fn counts() -> [u32; 3] {
 }
 
 fn run(component: &[u8]) -> Result<String, SandboxError> {
-    // What is refused here is refused whatever the time: on a busy machine as well.
+    // These are rejected independent of time, also on a busy machine.
     let limits = Limits { setup_time: Duration::from_secs(20), ..limits() };
     let config = ComponentConfig { limits, ..ComponentConfig::default() };
     let step = SANDBOX.load(component, config, &REGISTRY)?;

@@ -9,13 +9,13 @@ use gpux_sandbox::{ComponentConfig, ComponentStep, Limits, Sandbox, SandboxError
 use serde::Deserialize;
 use serde_json::json;
 
-/// One line of the table. Exactly one of `refused`, `stopped` and `gives` says what it comes to.
+/// One row of the table. Exactly one of `refused`, `stopped` and `gives` is its expected end.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Attack {
     /// the option `attack` of hostile.wasm, or the name of a guest of its own
     pub(crate) name: String,
-    /// what it does, for people
+    /// its description
     pub(crate) what: String,
     /// the guest's file beside the table, if it is not hostile.wasm
     guest: Option<String>,
@@ -63,7 +63,7 @@ pub(crate) fn all() -> Vec<Attack> {
 }
 
 impl Attack {
-    /// What the table says it comes to.
+    /// Its expected end in the table.
     pub(crate) fn expected(&self) -> String {
         let words = [("refused", &self.refused), ("stopped", &self.stopped), ("gives", &self.gives)];
         let mut said = words.iter().filter_map(|(word, text)| Some(format!("{word}: {}", text.as_ref()?)));
@@ -78,7 +78,7 @@ impl Attack {
         };
         let bytes = std::fs::read(root().join("guest-examples/hostile").join(file)).unwrap();
         let mut limits = limits();
-        // One that is to end otherwise gets there, however slow the machine is.
+        // An attack with another expected end reaches it, however slow the machine is.
         if !self.expected().ends_with("(time)") {
             limits.time = Duration::from_mins(1);
         }

@@ -10,7 +10,7 @@ use crate::attack::{limits, root};
 use crate::dice::{Dice, Runs};
 use crate::{LATE, REGISTRY, SANDBOX, alone, memory};
 
-/// Memory that a thousand programs may leave behind: none but what the allocator keeps.
+/// Memory that a thousand programs may leave behind: only the allocator's reserve.
 const LEFT: usize = 96 << 20;
 
 #[test]

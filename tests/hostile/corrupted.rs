@@ -45,7 +45,7 @@ impl Outcome {
 /// How long one run may take.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Real models and a place for what is made of them.
+/// Real models and a folder for their corrupted copies.
 pub(crate) struct Corrupted {
     models: Vec<Vec<u8>>,
     folder: tempfile::TempDir,
@@ -83,7 +83,7 @@ impl Corrupted {
         let models = paths.iter().map(|path| std::fs::read(path).unwrap()).collect();
         let folder = tempfile::tempdir().unwrap();
         std::fs::copy(root.join("tests/models/weights.bin"), folder.path().join("weights.bin")).unwrap();
-        // Without a cache: nobody loads these again.
+        // Without a cache: these are loaded once.
         let load_options = LoadOptions {
             engine: EngineOptions { choice: engine, library, ..EngineOptions::default() },
             program: Some(program.to_owned()),
@@ -93,7 +93,7 @@ impl Corrupted {
         Some(Self { models, folder, load_options })
     }
 
-    /// Damages a model in the way of this number, and sees what comes of it.
+    /// Damages a model with this seed, and checks how it ends.
     pub(crate) fn one(&self, dice: &mut Dice, damage: usize) -> Outcome {
         let model = dice.pick(&self.models);
         let bytes = ALL[damage].1(dice, model, &self.models);

@@ -41,7 +41,7 @@ fn splice(dice: &mut Dice, model: &[u8], others: &[Vec<u8>]) -> Vec<u8> {
     bytes
 }
 
-/// The length that a field states, and not what it has.
+/// Changes the length in a field's header, but not its content.
 fn lengths(dice: &mut Dice, model: &[u8], _: &[Vec<u8>]) -> Vec<u8> {
     changed(dice, model, |dice, field| {
         if let Content::Bytes(_) | Content::Message(_) = field.content {
@@ -110,7 +110,7 @@ fn nested(dice: &mut Dice, model: &[u8], _: &[Vec<u8>]) -> Vec<u8> {
         inner = bytes_field(1, &node);
         inner.extend(bytes_field(2, b"nested"));
     }
-    // The outermost keeps what the model takes and gives.
+    // The outermost level keeps the model's inputs and outputs.
     let node = parse(&inner, 0).and_then(|fields| fields.into_iter().next());
     if let (Content::Message(fields), Some(node)) = (&mut graph.content, node) {
         fields.insert(0, node);

@@ -1,6 +1,6 @@
-//! Chance with a seed, so that what it found is found again.
+//! Seeded random numbers, so that a failure can be repeated.
 
-/// What a suite is made from: how many cases, and the first one's seed.
+/// The number of cases of a suite, and the first one's seed.
 pub(crate) struct Runs {
     count: u64,
     first: u64,

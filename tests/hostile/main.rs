@@ -2,7 +2,7 @@
 //! attack of the table meets its golden error, in time and within its memory, while a neighbour
 //! works and is served.
 //!
-//! The bounds here are wide, so that a busy machine fails nobody; `cargo bench --bench hostile`
+//! The bounds here are wide, so that they hold on a busy machine; `cargo bench --bench hostile`
 //! prints the exact numbers.
 
 #![allow(

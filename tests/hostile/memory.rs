@@ -2,7 +2,7 @@
 
 use std::fs;
 
-/// Sets the highest mark to what is taken now, and gives that, in bytes.
+/// Resets the peak to the current resident memory, and returns that, in bytes.
 ///
 /// `None` where the kernel does not say (it is Linux that does).
 pub(crate) fn begin() -> Option<usize> {
@@ -11,7 +11,7 @@ pub(crate) fn begin() -> Option<usize> {
     now()
 }
 
-/// What is resident now, in bytes.
+/// The resident memory, in bytes.
 pub(crate) fn now() -> Option<usize> {
     field("VmRSS:")
 }

@@ -39,7 +39,7 @@ fn component(functions: impl Iterator<Item = Function>) -> Vec<u8> {
     component.finish()
 }
 
-/// So many functions that the file has 60 MB.
+/// Functions that make a file of 60 MB.
 fn many_functions() -> Vec<u8> {
     let function = |number: usize| {
         let mut function = Function::new([(2, ValType::I32)]);
@@ -143,12 +143,12 @@ fn doubling_types() -> Vec<u8> {
     component.finish()
 }
 
-/// What a monster may use: little, since the test waits for it.
+/// The limits of a monster: low, since the test waits for it.
 fn limits() -> Limits {
     Limits { compile_time: Duration::from_secs(2), compile_memory: 1 << 30, ..Limits::default() }
 }
 
-/// What it says to a monster, how long that takes, and how much memory.
+/// The error for a monster, with the time and memory that it took.
 fn refuse(name: &str, monster: &[u8]) -> String {
     let config = ComponentConfig { limits: limits(), ..ComponentConfig::default() };
     let before = memory::begin();

@@ -14,7 +14,7 @@ fn guest(path: &str) -> Vec<u8> {
     std::fs::read(root().join("guest-examples").join(path)).unwrap()
 }
 
-/// Loads what is left of a component and, if that works, runs it; both end, one way or another.
+/// Loads a damaged component and, if that works, runs it; both must end, with or without an error.
 fn survive(sandbox: &Sandbox, bytes: &[u8]) -> bool {
     let config = ComponentConfig { limits: limits(), ..ComponentConfig::default() };
     let info = sandbox.inspect(bytes, Some(&json!({})));
@@ -32,7 +32,7 @@ fn survive(sandbox: &Sandbox, bytes: &[u8]) -> bool {
 #[test]
 fn damaged_components_are_rejected_or_bounded() {
     let _alone = alone();
-    // Without a cache: nobody loads these again.
+    // Without a cache: these are loaded once.
     let sandbox = Sandbox::new(SandboxOptions { slots: 4, ..SandboxOptions::default() }).unwrap();
     let small = ["grow-table", "not-for-snapshots", "forged-handle", "drop-twice"];
     let mut valid: Vec<_> = small.iter().map(|name| guest(&format!("hostile/wat/{name}.wasm"))).collect();
@@ -77,7 +77,7 @@ fn mutate(dice: &mut Dice, bytes: &mut Vec<u8>, others: &[Vec<u8>]) {
 }
 
 /// Doubles, drops, moves or changes a section, with its size kept true: damage that only shows
-/// when what is inside is read.
+/// when its content is read.
 fn mutate_section(dice: &mut Dice, bytes: &mut Vec<u8>) {
     let (Some(header), Some(mut sections)) = (bytes.get(..8).map(<[u8]>::to_vec), sections(bytes)) else { return };
     let at = dice.below(sections.len());

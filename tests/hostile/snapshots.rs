@@ -21,7 +21,7 @@ fn component(seed: u64) -> Vec<u8> {
     bytes
 }
 
-/// What is resident and of no file, in bytes: what the system cannot take back.
+/// The anonymous resident memory, in bytes.
 fn anonymous() -> Option<usize> {
     memory::field("RssAnon:")
 }

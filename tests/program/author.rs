@@ -98,7 +98,7 @@ fn creates_folders_atomically() {
     assert_eq!(left, Vec::<String>::new());
 }
 
-/// What came out becomes what is expected, and nothing else in the file changes.
+/// The results become the expectation, and nothing else in the file changes.
 #[test]
 fn bless_rewrites_only_the_expectation() {
     let folder = tempfile::tempdir().unwrap();
@@ -116,7 +116,7 @@ fn bless_rewrites_only_the_expectation() {
     assert_eq!(failed.status.code(), Some(1));
     let told = String::from_utf8(failed.stdout).unwrap();
     assert!(told.contains("error (invalid-input): no ink found"), "{told}");
-    // A step that fails is not what was wanted, unless the case says so.
+    // A failing step is not blessed, unless the case expects an error.
     for expected in ["outputs: { image: { data: [[[1]]] } }", ""] {
         let before = format!("# Blank paper.\n{blank}{expected}\n# Kept.\ntolerance: {{ absolute: 1 }}\n");
         write(&before);
@@ -160,7 +160,7 @@ fn bless_rewrites_only_the_expectation() {
     assert!(String::from_utf8(test(&[]).stdout).unwrap().contains("expected the metadata"));
 }
 
-/// What a production run gave a step is a golden test, once its folder is copied.
+/// The recorded inputs of a production run are a golden test, once the folder is copied.
 #[test]
 fn replays_and_tests_recorded_cases() {
     let folder = digits();
@@ -256,7 +256,7 @@ fn records_errors_as_expectations() {
     stdout(&run(folder.path(), &["test", "--component", CENTER_INK, "records"]));
 }
 
-/// What a gpux.yml could say of the step, a case can say too, and the operator decides as there.
+/// A case has the same step settings as a gpux.yml, under the operator's policy.
 #[test]
 fn cases_may_set_models_and_limits() {
     let folder = tempfile::tempdir().unwrap();
@@ -307,7 +307,7 @@ fn builds_a_step_with_custom_commands() {
     let kept = json(&run(folder.path(), &["build", "--json", "--no-strip"]));
     assert_eq!(kept["bytes"], built["bytes_before"]);
 
-    // A build that fails leaves the component that is there, and shows what was said.
+    // A failed build keeps the existing component, and shows the compiler's output.
     write("name: attacks\nlanguage: rust\noutput: out/attacks.wasm\nbuild: ['echo no luck >&2; exit 7']\n");
     let failed = run(folder.path(), &["build"]);
     assert_eq!(failed.status.code(), Some(1));

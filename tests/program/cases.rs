@@ -1,5 +1,5 @@
-//! Golden cases: each `.toml` in `tests/cases/run` is a command line, with what it must print
-//! beside it. `TRYCMD=overwrite cargo test` writes what it prints now.
+//! Golden cases: each `.toml` in `tests/cases/run` is a command line, with its expected output
+//! beside it. `TRYCMD=overwrite cargo test` writes the current output.
 
 #[test]
 fn prints_the_expected_output_of_its_cases() {

@@ -25,7 +25,7 @@ fn python() -> Option<PathBuf> {
     None
 }
 
-/// The digits pipeline, copied: what is made lies beside its model.
+/// A copy of the digits pipeline: changed models are written beside its model.
 fn project() -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     for file in [
@@ -272,7 +272,7 @@ fn shows_paths_as_given() {
         (&model["source"], &model["written"]),
         (&json!("models/digits.onnx"), &json!("models/digits.fixed.onnx"))
     );
-    // A folder in which nothing can be made, not even by those who may do everything.
+    // A folder in which not even root can create files.
     if cfg!(target_os = "linux") {
         let refused = build(folder.path(), no_python, &[&arguments[..], &["--output", "/proc"]].concat());
         assert_eq!(refused.status.code(), Some(1));

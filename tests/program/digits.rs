@@ -84,7 +84,7 @@ fn logits_match_the_reference_pipeline() {
     assert_eq!(compared, 7);
 }
 
-/// Both engines give the same, within what the issue of numbers allows.
+/// Both engines give the same results, within the documented tolerance.
 #[test]
 fn engines_give_equal_results() {
     if !onnxruntime_is_there() {

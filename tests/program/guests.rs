@@ -1,4 +1,4 @@
-//! The guest examples in Rust, in their sandbox, against what they are to be the same as.
+//! The guest examples in Rust, in their sandbox, compared with their built-in counterparts.
 
 use std::sync::{Arc, LazyLock};
 

@@ -1,5 +1,5 @@
-//! Steps in C, JavaScript and Python, from their sources to what they give in a pipeline, against
-//! what NumPy and plain Python give (`tests/reference/languages/make.py`).
+//! Steps in C, JavaScript and Python, from their sources to their results in a pipeline, compared with
+//! NumPy and plain Python (`tests/reference/languages/make.py`).
 
 use std::io::Write as _;
 use std::path::Path;
@@ -14,7 +14,7 @@ use crate::digits::{gpux, root, stdout};
 const PATIENCE: [&str; 2] = ["--limit", "compile_time=1200s"];
 const PATIENT: &str = "\nlimits: { compile_time: 1200s }\n";
 
-/// Whether one of `commands` succeeds; says what is missing, and insists where CI must have it.
+/// Whether one of `commands` succeeds; prints what is missing, and fails in CI, which must have it.
 fn tool_is_there(language: &str, commands: &[&[&str]], install: &str) -> bool {
     let works = |command: &&[&str]| {
         let quiet = Command::new(command[0]).args(&command[1..]).stdout(Stdio::null()).stderr(Stdio::null()).status();
@@ -80,7 +80,7 @@ fn outputs(pipeline: &str, input: &Json) -> Json {
     serde_json::from_str(&stdout(&run(pipeline, &["--input", &input.to_string()]))).unwrap()
 }
 
-/// A new step, as anyone gets it: what it carries along is enough to build it, and its cases pass.
+/// A new step builds with the files of its template alone, and its cases pass.
 fn scaffold(language: &str) {
     let folder = tempfile::tempdir().unwrap();
     let step = folder.path().join("my-step");

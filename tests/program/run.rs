@@ -235,7 +235,7 @@ fn reports_a_full_disk_behind_stdout() {
     }
 }
 
-/// What is done is kept, and the exit code says that it is not all.
+/// Finished results are kept, and the exit code reports the others.
 #[cfg(unix)]
 #[test]
 fn interrupt_keeps_finished_results() {
@@ -278,7 +278,7 @@ fn vets_a_model_once_in_a_child_process() {
     assert_eq!([run(), run()], [1, 1]);
 }
 
-/// A failed run leaves what was in the output file; the input is never overwritten.
+/// A failed run keeps the old content of the output file; the input is never overwritten.
 #[test]
 fn failed_items_keep_other_results() {
     let folder = tempfile::tempdir().unwrap();
@@ -349,7 +349,7 @@ fn vets_models_without_a_temporary_folder() {
     assert!(said.contains(&reason) && said.contains("TMPDIR"), "{said}");
 }
 
-/// What a component's setup needs of the machine is no mistake in gpux.yml.
+/// A machine that cannot prepare a component is no mistake in gpux.yml.
 #[test]
 fn reports_component_setup_failures_as_environment_errors() {
     let cache = tempfile::tempdir().unwrap();
@@ -367,7 +367,7 @@ fn reports_component_setup_failures_as_environment_errors() {
         assert_eq!(output.status.code(), Some(3), "{arguments:?}: {said}");
         assert!(said.starts_with("error: cannot use the cache for compiled components"), "{arguments:?}: {said}");
     }
-    // Where the cache has no room for what a setup takes, the system's folder for such things may have.
+    // If the cache has no space for a preparation, the system's folder for temporary files is used.
     let elsewhere = Command::new(env!("CARGO_BIN_EXE_gpux"))
         .args(["inspect", component])
         .env("GPUX_CACHE_DIR", cache.path())
@@ -377,7 +377,7 @@ fn reports_component_setup_failures_as_environment_errors() {
     assert_eq!(elsewhere.status.code(), Some(0), "{}", String::from_utf8_lossy(&elsewhere.stderr));
 }
 
-/// Without room for a pool of sandboxes components run all the same, and whoever asks is told.
+/// Without address space for a pool of sandboxes components still run, and `inspect` reports it.
 #[cfg(target_os = "linux")]
 #[test]
 fn reports_missing_address_space() {
@@ -457,7 +457,7 @@ fn interrupt_ends_a_run_with_unread_output() {
     assert_eq!(status.code(), Some(130));
 }
 
-/// What a run of the program says that fails, with the code that it ends with.
+/// The error of a failing run, with its exit code.
 fn refused(arguments: &[&str]) -> (Option<i32>, String) {
     let output = gpux(arguments);
     (output.status.code(), String::from_utf8(output.stderr).unwrap())

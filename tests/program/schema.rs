@@ -1,4 +1,4 @@
-//! The schema that editors get accepts what the program accepts.
+//! The schema for editors accepts the same files as the program.
 
 use gpux::ConfigParser;
 use serde_json::Value as Json;

@@ -53,7 +53,7 @@ impl Server {
         Self { child, address: ([127, 0, 0, 1], 0).into(), lines: Mutex::new(lines) }
     }
 
-    /// One that was started otherwise, whose log is read elsewhere.
+    /// Wraps a server that was started otherwise, whose log is read elsewhere.
     pub(crate) fn around(child: Child, address: SocketAddr) -> Self {
         Self { child, address, lines: Mutex::new(channel().1) }
     }

@@ -95,7 +95,7 @@ fn keeps_tensors_on_the_device_and_matches_the_cpu() {
         let folder = pipeline(text);
         let on_cpu = given(&run(folder.path(), &library, "cpu", input, &[]));
         assert_eq!(given(&run(folder.path(), &library, "webgpu", input, &[])), on_cpu);
-        // Somebody looks at what lies between.
+        // An observer reads the value between the models.
         let watched = given(&run(folder.path(), &library, "webgpu", input, &["--trace"]));
         assert_eq!(watched["outputs"], on_cpu);
         assert!(watched["trace"]["engine"].as_str().unwrap().ends_with("on WebGpuExecutionProvider"), "{watched}");

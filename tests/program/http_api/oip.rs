@@ -100,7 +100,7 @@ fn answers_json_with_json() {
         "inputs": [{ "shape": [2, 3], "data": [[1, 2, 3], [4.5, -0.0, 1e-40]], "datatype": "FP32", "name": "x" }],
         "outputs": [{ "name": "y" }],
     });
-    // The type of the body is nobody's business: the most used client says none.
+    // No content type is required: the most used client sends none.
     for head in [&[][..], &["content-type: application/octet-stream"], &["content-type: text/plain"]] {
         let answer = server.ask("POST", "/v2/models/matrix/infer", head, nested.to_string().as_bytes());
         let expected = r#"{"model_name":"matrix","model_version":"1","id":"seven","outputs":[{"name":"y","datatype":"FP32","shape":[2,3],"data":[1.0,2.0,3.0,4.5,-0.0,1e-40]}]}"#;
@@ -123,7 +123,7 @@ fn carries_binary_tensors_behind_the_json() {
     assert_eq!(heading["outputs"][0]["parameters"]["binary_data_size"], 12);
     assert_eq!(answer.body[split..], data);
 
-    // Without JSON, the body is the input, and its shape what is left of it.
+    // Without JSON, the body is the input, and its length determines the shape.
     let raw = server.ask("POST", infer, &["inference-header-content-length: 0"], &data);
     assert_eq!((raw.status, &raw.body[raw.body.len() - 12..]), (200, data.as_slice()));
     let raw = server.ask("POST", "/v2/models/text/infer", &["inference-header-content-length: 0"], b"WORD");
@@ -155,7 +155,7 @@ fn accepts_compressed_bodies_up_to_the_limit() {
         let accepts = format!("accept-encoding: {encoding}");
         let answer = server.ask("POST", infer, &[&accepts], plain.as_bytes());
         assert_eq!(answer.header("content-encoding"), Some(encoding));
-        // What is not a result is not compressed: clients would not read it.
+        // Only results are compressed: clients would not decompress other responses.
         assert_eq!(server.ask("GET", "/v2", &[&accepts], b"").header("content-encoding"), None);
         fault(&server.ask("POST", infer, &[&accepts], b"{}"), 400);
     }

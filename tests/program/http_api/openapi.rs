@@ -1,10 +1,10 @@
-//! `/openapi.json` says what the server does.
+//! `/openapi.json` matches the server's behaviour.
 
 use serde_json::{Value as Json, json};
 
 use super::{Server, pipeline, seven};
 
-/// The node itself, or what it refers to.
+/// The node itself, or the target of its `$ref`.
 fn followed<'a>(document: &'a Json, node: &'a Json) -> &'a Json {
     match node["$ref"].as_str() {
         Some(pointer) => document.pointer(pointer.trim_start_matches('#')).unwrap(),
@@ -12,7 +12,7 @@ fn followed<'a>(document: &'a Json, node: &'a Json) -> &'a Json {
     }
 }
 
-/// What is wrong with `json`, by this schema of the document.
+/// The errors of `json` under this schema of the document.
 fn unfit(document: &Json, schema: &Json, json: &Json) -> Vec<String> {
     let mut schema = schema.clone();
     schema["components"] = document["components"].clone();
@@ -20,7 +20,7 @@ fn unfit(document: &Json, schema: &Json, json: &Json) -> Vec<String> {
     validator.iter_errors(json).map(|error| error.to_string()).collect()
 }
 
-/// What is wrong with `answer`, by the schema that the document has for it.
+/// The errors of `answer` under the document's schema for it.
 fn faults(document: &Json, path: &str, method: &str, status: &str, answer: &Json) -> Vec<String> {
     let response = followed(document, &document["paths"][path][method]["responses"][status]);
     let schema = &response["content"]["application/json"]["schema"];
@@ -139,7 +139,7 @@ fn openapi_describes_the_open_inference_protocol() {
         right(&path, "post", 200, &server.json(&path, &request(&document, &path)["example"]).with_status(200));
     }
 
-    // What the schema refuses, the server refuses as well.
+    // The server rejects requests that the schema rejects.
     let (path, schema) = ("/v2/models/scores/infer", &request(&document, "/v2/models/scores/infer")["schema"]);
     let example = &request(&document, path)["example"];
     for (field, wrong) in [

@@ -1,4 +1,4 @@
-//! The page comes from the binary and asks nobody else.
+//! The page comes from the binary and loads nothing from other hosts.
 
 use super::{Server, pipeline};
 

@@ -1,4 +1,4 @@
-//! `POST /predict`: every kind of body, every kind of answer, and what is refused.
+//! `POST /predict`: every kind of body and response, and rejected requests.
 
 use base64::Engine as _;
 use serde_json::json;
@@ -99,7 +99,7 @@ fn accept_header_selects_the_format() {
     assert!(ask("image/png").error(406).contains(name.as_str()));
     assert!(ask("text/html").error(406).contains("application/json"));
     assert!(ask("application/json;q=0").error(406).contains("application/x-npy"));
-    // What jQuery and browsers ask for: what they like best is not to be had, and they take anything else.
+    // The `Accept` headers of jQuery and browsers: the preferred type is not available, but any is accepted.
     for accept in ["text/plain, */*; q=0.01", "image/avif,image/webp,image/*,*/*;q=0.8", ", image/png;q=0, *"] {
         assert_eq!(ask(accept).with_status(200), json, "{accept}");
     }

@@ -18,7 +18,7 @@ fn folder(warmup: &str) -> tempfile::TempDir {
     folder
 }
 
-/// What `gpux serve` says when it ends at once.
+/// The error of a `gpux serve` that ends during its start.
 fn refused(folder: &Path) -> String {
     let output = gpux(&["serve", "--host", "127.0.0.1", "--port", "0", folder.to_str().unwrap()]);
     assert_eq!(output.status.code(), Some(2), "{}", String::from_utf8_lossy(&output.stderr));

@@ -51,7 +51,7 @@ fn drops_log_lines_if_the_log_is_unwritable() {
         assert_eq!(connection.send("POST", "/predict", &[], ONE.as_bytes()).unwrap().status, 200);
     }
     until("the log is full", || log.metadata().unwrap().len() >= 4096);
-    // Whoever rotates logs makes room; the line that was cut off is not glued to the next.
+    // Log rotation frees space; the truncated line is not joined with the next.
     std::fs::write(&log, "").unwrap();
     until("it goes on", || {
         assert_eq!(connection.send("POST", "/predict", &[], ONE.as_bytes()).unwrap().status, 200);

@@ -33,7 +33,7 @@ fn rejects_malformed_and_oversized_heads() {
         }
         server.assert_alive();
     }
-    // What is refused before it is a request is counted and logged as well.
+    // Malformed heads are counted and logged as well.
     for (status, least) in [("400", 7.0), ("431", 2.0)] {
         let counted =
             server.metric(&format!("gpux_requests_total{{pipeline=\"\",protocol=\"http\",status=\"{status}\"}} "));
@@ -68,7 +68,7 @@ fn requires_exactly_one_host() {
 #[test]
 fn closes_connections_with_wrong_content_length() {
     let server = Server::start(&[SCORES, "--body-timeout", "200ms"]);
-    // Both lengths are said: what a proxy takes for a second request is not one.
+    // With both lengths, the bytes that a proxy takes for a second request are not executed.
     let (length, chunked) = ("content-length: 4\r\n", "transfer-encoding: chunked\r\n");
     for (fields, statuses) in [
         (format!("{length}{chunked}"), &[400][..]),
@@ -83,13 +83,13 @@ fn closes_connections_with_wrong_content_length() {
         }
         assert!(statuses.len() == 2 || both.answer().is_err(), "there is no second answer");
     }
-    // Less comes than is said.
+    // The body is shorter than declared.
     let mut short = server.connect();
     short
         .write(b"POST /predict HTTP/1.1\r\nhost: localhost\r\ncontent-length: 1000\r\n\r\n{\"x\": [1, 2, 3, 4]}")
         .unwrap();
     assert_eq!(short.answer().unwrap().status, 408);
-    // More comes than is said: the rest is a request of its own, and no good one.
+    // The body is longer than declared: the rest is parsed as a request, and malformed.
     let mut long = server.connect();
     let body =
         format!("POST /predict HTTP/1.1\r\nhost: localhost\r\ncontent-length: {}\r\n\r\n{ONE}{ONE}\r\n\r\n", ONE.len());

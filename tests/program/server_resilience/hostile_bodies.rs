@@ -132,7 +132,7 @@ fn rejects_json_that_would_expand_to_gigabytes() {
     assert!(refused.text().contains("more than 4096 inputs"), "{:.200}", refused.text());
     let repeated = "{\"inputs\":[{\"datatype\":\"BYTES\",\"data\":[],\"data\":[]}]}";
     assert!(server.post("/v2/models/any/infer", JSON, repeated).text().contains("duplicate field `data`"));
-    // What they held is not all given back to the system.
+    // The allocator keeps some of their memory.
     assert!(memory(&server) < before + 400.0, "{before} MiB, then {}", memory(&server));
     assert_eq!(server.post("/pipelines/scores/predict", "", ONE).status, 200);
 }

@@ -169,7 +169,7 @@ fn bounds_pings_and_settings_of_unread_connections() {
         server.assert_alive();
         drop(stream);
     }
-    // Answers that nobody takes: the client allows for no bytes of them.
+    // Unread responses: the client grants no flow-control window.
     let mut stream = connect(&server);
     stream.write_all(&frame(SETTINGS, 0, 0, &[0, 4, 0, 0, 0, 0])).unwrap();
     let head = head(false, "/openapi.json");

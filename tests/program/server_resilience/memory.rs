@@ -21,7 +21,7 @@ const SLOWEST: Duration = Duration::from_secs(5);
 /// Bytes of a header that is not counted.
 const LONG: usize = 3000;
 
-/// What a server of HTTP/2 lets its client do before it waits.
+/// The limits of an HTTP/2 server for one connection.
 #[derive(Debug)]
 struct Allowed {
     streams: u32,
@@ -70,8 +70,8 @@ fn is_silent(stream: &TcpStream) -> bool {
     is_silent
 }
 
-/// A connection whose client does all that it may: as many requests as there are streams, with heads and no bodies,
-/// and one of messages that are answered until its client, who reads nothing, has no room for more.
+/// A connection that uses all its limits: as many requests as streams, with heads and no bodies,
+/// and a stream of messages, whose responses fill the client's window, since it reads nothing.
 fn attack(server: &Server) -> Option<TcpStream> {
     let mut stream = connect(server);
     stream.set_read_timeout(Some(SLOWEST)).unwrap();
@@ -79,7 +79,7 @@ fn attack(server: &Server) -> Option<TcpStream> {
     // A literal header, whose length takes more than seven bits.
     let name = [0, 3, b'x', b'-', b'y', 127, 0x80 | ((LONG - 127) & 0x7f) as u8, ((LONG - 127) >> 7) as u8];
     let long = [&head(true, "/predict")[..], &name[..], &[b'v'; LONG][..]].concat();
-    // Who takes no more has all that it takes.
+    // A server that accepts no more holds all that it can.
     let mut send = |bytes: &[u8]| stream.write_all(bytes).is_ok();
     let _ = (1..allowed.streams.min(1000)).all(|number| send(&frame(HEADERS, END_HEADERS, 2 * number - 1, &long)));
     let id = 2 * allowed.streams.min(1000) - 1;
@@ -92,7 +92,7 @@ fn attack(server: &Server) -> Option<TcpStream> {
     Some(stream)
 }
 
-/// As many of them as the server takes, at most so many.
+/// Opens as many connections as the server accepts, at most this many.
 fn attacks(server: &mut Server, most: usize) -> Vec<TcpStream> {
     let attacks: Vec<_> = (0..most).map_while(|_| attack(server)).collect();
     std::thread::sleep(Duration::from_millis(500));
@@ -125,7 +125,7 @@ fn bounds_memory_of_unread_connections() {
     server.assert_alive();
 }
 
-/// A control group with so much memory, where this process may make one.
+/// A control group with this much memory, if this process may create one.
 struct ControlGroup(PathBuf);
 
 impl ControlGroup {

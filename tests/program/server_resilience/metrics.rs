@@ -1,4 +1,4 @@
-//! What the server says of itself: metrics, logs, traces.
+//! Metrics, logs and traces of the server.
 
 use rustix::process::Signal;
 use serde_json::Value as Json;

@@ -48,7 +48,7 @@ fn scaling(folder: &Path, name: &str, factor: f64) {
     replace(&folder.join("gpux.yml"), text.as_bytes());
 }
 
-/// As careful people replace files: whole, at once.
+/// Replaces a file atomically.
 fn replace(path: &Path, bytes: &[u8]) {
     let draft = path.with_extension("draft");
     std::fs::write(&draft, bytes).unwrap();

@@ -272,7 +272,7 @@ fn backlog() -> usize {
 
 #[test]
 fn drain_answers_every_connection_in_the_accept_queue() {
-    // More than the standard library asks room for, and than tokio accepts in a row.
+    // More than the standard library's backlog, and than tokio accepts in a row.
     let queued = backlog().min(300);
     for _ in 0..3 {
         let mut server = Server::start(&[SCORES, "--max-connections", "1"]);

@@ -63,7 +63,7 @@ fn reloads_the_certificate_on_sighup() {
     server.signal(Signal::HUP);
     assert!(server.line("the certificate is that of before").contains("tls.pem"));
     assert_eq!(tls(&server).send("GET", "/health", &[], b"").unwrap().status, 200);
-    // Whoever does not speak TLS is not answered, and does not matter.
+    // A client without TLS gets no response, and does not affect others.
     assert!(server.connect().send("GET", "/health", &[], b"").is_err());
     assert_eq!(tls(&server).send("GET", "/health", &[], b"").unwrap().status, 200);
 }
@@ -131,7 +131,7 @@ fn keys_are_limited_to_their_scope() {
     assert_eq!(status("/predict", BOB), 404, "several are served");
 
     assert_eq!([server.get_with("/metrics", BOB).status, server.get_with("/metrics", ROOT).status], [403, 200]);
-    // The log names who it was, never the key.
+    // The log has the name of the client, never its key.
     let line = server.line("key=\"bob\"");
     assert!(!line.contains("another-key"), "{line}");
 }
@@ -161,7 +161,7 @@ fn throttles_wrong_keys_only() {
     let server = guarded(folder.path(), KEYS);
     let wrong = |number: u32| format!("x-api-key: guess-{number}");
     let start = Instant::now();
-    // One who waits for each answer: twenty are free, each after those takes a tenth of a second.
+    // A client that waits for each response: twenty attempts are free, each further one takes a tenth of a second.
     let mut connection = server.connect();
     for number in 0..35 {
         assert_eq!(connection.send("GET", "/pipelines", &[&wrong(number)], b"").unwrap().status, 401);
@@ -169,7 +169,7 @@ fn throttles_wrong_keys_only() {
     assert!(start.elapsed() >= Duration::from_millis(1500), "{:?}", start.elapsed());
     assert_eq!(server.get_with("/pipelines", BOB).status, 200, "it had no key before");
 
-    // Many who do not wait: three hundred are.
+    // Many clients that do not wait: three hundred are free.
     let mut many: Vec<_> = (0..600)
         .map(|number| {
             let mut connection = server.connect();
@@ -225,7 +225,7 @@ fn endless_key_files_block_nothing() {
     let mut server = guarded(folder.path(), KEYS);
     let file = folder.path().join("keys.yml");
     std::fs::remove_file(&file).unwrap();
-    // Nobody ever writes to it.
+    // No process ever writes to it.
     assert!(Command::new("mkfifo").arg(&file).status().unwrap().success());
     server.signal(Signal::HUP);
     assert_eq!(server.get_with("/pipelines", BOB).status, 200);
@@ -328,7 +328,7 @@ fn rejects_cross_site_writes() {
     server.assert_alive();
 }
 
-/// `gpux serve` as nobody said anything of its address.
+/// `gpux serve` with the default address.
 fn on_every_address(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_gpux"));
     command.args(["serve", "--port", "0", "--engine", "embedded"]).args(arguments).current_dir(root());

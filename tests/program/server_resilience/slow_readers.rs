@@ -118,7 +118,7 @@ fn disconnects_http2_clients_that_leave_responses_unread() {
     assert!(stream < 201, "as many streams as a client may have were not enough to see it");
 }
 
-/// Opens a stream that asks for something; its client takes so many bytes.
+/// Opens a stream with a request; its client grants a window of this many bytes.
 fn asked_over_http2(client: &mut TcpStream, stream: u32, path: &str, taken: u32) {
     let mut frames = frame(HEADERS, END_HEADERS | END_STREAM, stream, &head(false, path));
     if taken > 0 {

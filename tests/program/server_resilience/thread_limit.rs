@@ -9,7 +9,7 @@ use rustix::process::{Signal, getuid};
 
 use super::{SCORES, Server, command, scaling};
 
-/// The limit does not hold for root: a user who has no other process then runs the server.
+/// The limit does not apply to root: a user without other processes then runs the server.
 fn as_user(mut command: Command) -> (Command, tempfile::TempDir) {
     let cache = tempfile::tempdir().unwrap();
     command.env("GPUX_CACHE_DIR", cache.path());
@@ -21,7 +21,7 @@ fn as_user(mut command: Command) -> (Command, tempfile::TempDir) {
     (command, cache)
 }
 
-/// A user who has no process; each run of a test has its own.
+/// A user without processes; each run of a test has its own.
 fn user(number: u32) -> u32 {
     100_000 + std::process::id() % 100_000 * 100 + number
 }
@@ -54,7 +54,7 @@ fn reloads_and_drains_at_the_thread_limit() {
         server.line("scaling was loaded again");
         assert_eq!(scaled(), Some(2.0 * factor));
     }
-    // What is made beside the requests, and what clients may ask for.
+    // Background work and client requests that start threads.
     for path in ["/metrics", "/openapi.json", "/pipelines"] {
         assert_eq!(server.get(path).status, 200, "{path}");
     }

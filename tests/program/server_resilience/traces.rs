@@ -160,7 +160,7 @@ fn survives_an_unreachable_collector() {
     server.assert_alive();
     server.signal(Signal::TERM);
     assert_eq!(server.ended().code(), Some(0));
-    // What did not get there was said.
+    // Lost spans are logged.
     server.line("traces are lost");
     let wrong = &mut Server::begin(&[SCORES, "--otlp", "no address"]);
     wrong.line("traces cannot be sent to");

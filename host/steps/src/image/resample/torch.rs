@@ -71,8 +71,8 @@ fn resize_antialiased(
 /// Samples of a part of a pass: some milliseconds.
 const PART: usize = 4 << 20;
 
-/// One pass of [`averaged`]: only the width or only the height changes. In parts, of rows or of
-/// columns, of which each is found for itself; between them, `deadline` is checked.
+/// One pass of [`resize_antialiased`]: only the width or only the height changes. Works on parts of rows or columns, and
+/// checks `deadline` between them.
 fn pass<P: PixelTrait>(
     from: &[u8],
     dims: ImageDims,

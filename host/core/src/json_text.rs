@@ -6,7 +6,7 @@ use super::json::to_json;
 use super::tensor::{Tensor, TensorData};
 use super::value::Value;
 
-/// Writes a value as the JSON that [`to_json`](super::to_json) gives.
+/// Writes a value as the JSON that [`to_json`] gives.
 pub fn write_json(value: &Value, out: &mut Vec<u8>) {
     match value {
         Value::Tensor(tensor) => write_tensor(tensor, out),

@@ -71,7 +71,7 @@ impl ProjectFiles {
         self.open(path).map(|(found, _)| found)
     }
 
-    /// [`Self::path`] with the open file: its content was checked, even if the path leads elsewhere by now.
+    /// [`Self::resolve`] with the open file: the opened file was checked, even if the path leads elsewhere by now.
     pub fn open(&self, path: &Path) -> Result<(PathBuf, File), FileError> {
         if self.allow_outside || !escapes(path) {
             let mut named = self.named.lock().unwrap_or_else(PoisonError::into_inner);

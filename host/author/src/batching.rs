@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::case::CASES_FOLDER;
-use super::sampler::{Sampler, case_requests};
+use super::model_input_capture::{ModelInputCapture, case_requests};
 use gpux::Pipeline;
 
 /// Runs each model on its inputs in the golden cases, alone and in a batch. Fails with the model and the
@@ -14,13 +14,13 @@ pub fn verify_batching(pipeline: &Pipeline) -> Result<(), String> {
         return Ok(());
     }
     let folder = pipeline.path().parent().unwrap_or(Path::new(".")).join(CASES_FOLDER);
-    let mut sampler = Sampler::new(pipeline);
+    let mut capture = ModelInputCapture::new(pipeline);
     // `gpux test` reports mistakes in cases.
     for (_, request) in case_requests(pipeline, &folder).unwrap_or_default() {
-        let _ = sampler.run(request);
+        let _ = capture.run(request);
     }
     for (name, model) in batches {
-        model.verify_batching(&sampler.samples_of(name)).map_err(|reason| {
+        model.verify_batching(&capture.samples_of(name)).map_err(|reason| {
             format!("the model `{name}` must not run requests together: of the golden cases, {reason}; remove its `batching`")
         })?;
     }

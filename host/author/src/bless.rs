@@ -2,8 +2,8 @@
 
 use std::ops::Range;
 
+use super::atomic_write::write_file;
 use super::case::{CASE_FILE, Case, Draft, error_text};
-use super::files::write_file;
 use super::target::RunFailure;
 use gpux::GpuxError;
 use gpux_config::{Content, Diagnostic, LoadError, Node};
@@ -43,7 +43,7 @@ fn write(case: &Case, name: &str, content: &[u8]) -> Result<(), GpuxError> {
 
 /// The file in the case's own folder that already holds the output `name`.
 fn known_file(case: &Case, name: &str) -> Option<String> {
-    let file = case.part("outputs")?.get(name)?.get("file")?.as_str()?;
+    let file = case.node("outputs")?.get(name)?.get("file")?.as_str()?;
     (!file.contains(['/', '\\'])).then(|| file.to_owned())
 }
 
@@ -54,7 +54,7 @@ fn rewritten(case: &Case, section: &str) -> Result<String, GpuxError> {
     if text[root.span.start..].starts_with('{') {
         let fault = Diagnostic::new("flow", root.span.start..root.span.start + 1, "this file is written in braces")
             .hint("write it as lines of `key: value`; then `--bless` can change the part that it must");
-        return Err(case.fault(vec![fault]).into());
+        return Err(case.configuration_error(vec![fault]).into());
     }
     let old = root.entry("outputs").or_else(|| root.entry("error"));
     let Some((key, value)) = old else {

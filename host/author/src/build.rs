@@ -3,8 +3,8 @@
 
 use std::path::PathBuf;
 
+use super::atomic_write::write_file;
 use super::build_error::BuildError;
-use super::files::write_file;
 use super::step_file::{Recipe, StepFile};
 use super::strip::strip;
 use super::workspace::{Progress, Workspace};

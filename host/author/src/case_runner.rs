@@ -7,7 +7,7 @@ use super::bless;
 use super::case::{Case, ErrorKind, Expectation, ExpectedError, expected_values, input_values};
 use super::target::{Component, PreparedTarget, RunFailure, RunOutcome, Target};
 use super::value_difference::difference;
-use gpux::{Fault, GpuxError};
+use gpux::{ErrorCategory, GpuxError};
 use gpux::{LoadOptions, Pipeline};
 use gpux_config::LoadError;
 use gpux_core::Value;
@@ -26,7 +26,7 @@ pub struct CaseReport {
     /// its description
     pub description: Option<String>,
     /// how it ended
-    pub outcome: Outcome,
+    pub outcome: CaseOutcome,
     /// time of the run itself
     pub time: Duration,
     /// log lines
@@ -35,13 +35,13 @@ pub struct CaseReport {
 
 /// The outcome of a case.
 #[derive(Debug)]
-pub enum Outcome {
+pub enum CaseOutcome {
     /// as expected
     Passed,
     /// not as expected: a line for each difference
-    Differs(Vec<String>),
+    Failed(Vec<String>),
     /// the case itself, or its configuration, is wrong
-    Wrong(GpuxError),
+    Invalid(GpuxError),
     /// the results are its new expectation: a line for each difference, then the written lines
     Blessed(Vec<String>),
 }
@@ -62,17 +62,17 @@ impl<'a> CaseRunner<'a> {
     pub fn run(&mut self, folder: &Path, bless: bool) -> Result<CaseReport, GpuxError> {
         let name = folder.file_name().unwrap_or(folder.as_os_str()).to_string_lossy().into_owned();
         let mut report =
-            CaseReport { name, description: None, outcome: Outcome::Passed, time: Duration::ZERO, log: Vec::new() };
+            CaseReport { name, description: None, outcome: CaseOutcome::Passed, time: Duration::ZERO, log: Vec::new() };
         let outcome = self.outcome(folder, bless, &mut report);
         report.outcome = match outcome {
             Ok(outcome) => outcome,
-            Err(error) if error.fault() == Fault::Environment => return Err(error),
-            Err(error) => Outcome::Wrong(error),
+            Err(error) if error.category() == ErrorCategory::Environment => return Err(error),
+            Err(error) => CaseOutcome::Invalid(error),
         };
         Ok(report)
     }
 
-    fn outcome(&mut self, folder: &Path, bless: bool, report: &mut CaseReport) -> Result<Outcome, GpuxError> {
+    fn outcome(&mut self, folder: &Path, bless: bool, report: &mut CaseReport) -> Result<CaseOutcome, GpuxError> {
         let case = Case::load(folder)?;
         report.description.clone_from(&case.description);
         let ready = match self.target.prepare(&case, self.load_options) {
@@ -91,10 +91,10 @@ impl<'a> CaseRunner<'a> {
             Err(error) => return Err(error),
         };
         if lines.is_empty() {
-            return Ok(Outcome::Passed);
+            return Ok(CaseOutcome::Passed);
         }
         if !bless {
-            return Ok(Outcome::Differs(lines));
+            return Ok(CaseOutcome::Failed(lines));
         }
         let is_error_expected = matches!(case.expectation, Expectation::Error(_));
         if let (Err(failure), false) = (&ran.result, is_error_expected) {
@@ -104,17 +104,17 @@ impl<'a> CaseRunner<'a> {
                 failure.message,
                 kind = failure.kind
             );
-            return Ok(Outcome::Differs(vec![line]));
+            return Ok(CaseOutcome::Failed(vec![line]));
         }
         let written = bless::bless(&case, &ready.outputs(), &ran.result)?;
         let mut shown = if case.expectation == Expectation::Unknown { Vec::new() } else { lines };
         shown.extend(written.lines().map(str::to_owned));
-        Ok(Outcome::Blessed(shown))
+        Ok(CaseOutcome::Blessed(shown))
     }
 }
 
 /// A case may expect that its configuration is rejected.
-fn not_configured(case: &Case, error: GpuxError) -> Result<Outcome, GpuxError> {
+fn not_configured(case: &Case, error: GpuxError) -> Result<CaseOutcome, GpuxError> {
     let (Expectation::Error(expected), GpuxError::Configuration(LoadError::Invalid(wrong))) =
         (&case.expectation, &error)
     else {
@@ -123,8 +123,8 @@ fn not_configured(case: &Case, error: GpuxError) -> Result<Outcome, GpuxError> {
     let messages: Vec<_> = wrong.diagnostics().iter().map(|found| found.message.clone()).collect();
     let failure = RunFailure { kind: ErrorKind::Configuration, message: messages.join("; ") };
     match error_difference(expected, &failure) {
-        None => Ok(Outcome::Passed),
-        Some(line) if expected.kind == ErrorKind::Configuration => Ok(Outcome::Differs(vec![line])),
+        None => Ok(CaseOutcome::Passed),
+        Some(line) if expected.kind == ErrorKind::Configuration => Ok(CaseOutcome::Failed(vec![line])),
         Some(_) => Err(error),
     }
 }
@@ -162,7 +162,7 @@ fn error_difference(expected: &ExpectedError, failure: &RunFailure) -> Option<St
 }
 
 /// A line for each output that differs from the expectation of the case.
-fn output_differences(case: &Case, expected: &[super::case::Expected], outputs: &[(String, Value)]) -> Vec<String> {
+fn output_differences(case: &Case, expected: &[super::case::CaseValue], outputs: &[(String, Value)]) -> Vec<String> {
     let mut lines = Vec::new();
     for one in expected {
         let line = match outputs.iter().find(|(name, _)| *name == one.name) {

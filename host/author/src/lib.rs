@@ -3,6 +3,7 @@
 
 #![forbid(unsafe_code)]
 
+mod atomic_write;
 mod batching;
 mod bless;
 mod build;
@@ -10,13 +11,12 @@ mod build_error;
 mod case;
 mod case_runner;
 mod diff_statistics;
-mod files;
 mod language;
 mod model_comparison;
+mod model_input_capture;
 mod observed_shapes;
 mod recorder;
 mod replayer;
-mod sampler;
 mod scaffold;
 mod step_file;
 mod strip;
@@ -25,19 +25,19 @@ mod template;
 mod value_difference;
 mod workspace;
 
+pub use atomic_write::write_file;
 pub use batching::verify_batching;
 pub use build::{BuildOutput, BuildRequest, build};
 pub use build_error::BuildError;
 pub use case::{CASES_FOLDER, NoCasesError, cases_in};
-pub use case_runner::{CaseReport, CaseRunner, Outcome};
+pub use case_runner::{CaseOutcome, CaseReport, CaseRunner};
 pub use diff_statistics::DiffStatistics;
-pub use files::write_file;
 pub use language::Language;
 pub use model_comparison::{Accuracy, ComparisonError, ModelComparison, compare_models};
+pub use model_input_capture::{ModelInputCapture, ModelSample, case_requests};
 pub use observed_shapes::observed_shapes;
 pub use recorder::{RecordError, Recorder};
 pub use replayer::Replayer;
-pub use sampler::{ModelSample, Sampler, case_requests};
 pub use scaffold::{ScaffoldError, ScaffoldKind, ScaffoldReport, scaffold};
 pub use step_file::{Recipe, StepFile};
 pub use strip::strip;

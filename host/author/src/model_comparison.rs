@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use super::diff_statistics::DiffStatistics;
-use super::sampler::ModelSample;
+use super::model_input_capture::ModelSample;
 use gpux_core::{Context, ElementType, Step, StepFailure, Tensor, Value, to_json};
 
 /// The time for timing both models.

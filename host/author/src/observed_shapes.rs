@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::case::{CASES_FOLDER, cases_in};
-use super::sampler::{Sampler, case_request};
+use super::model_input_capture::{ModelInputCapture, case_request};
 use gpux::Pipeline;
 use gpux_inference::InputShapes;
 
@@ -13,10 +13,10 @@ pub fn observed_shapes(pipeline: &Pipeline) -> Vec<(String, InputShapes)> {
     let folder = pipeline.path().parent().unwrap_or(Path::new("."));
     let of_case = |case: &std::path::PathBuf| {
         let (_, request) = case_request(pipeline, case).ok()??;
-        let mut sampler = Sampler::new(pipeline);
-        sampler.run(request).ok()?;
+        let mut capture = ModelInputCapture::new(pipeline);
+        capture.run(request).ok()?;
         let shapes = pipeline.models().filter_map(|(name, model)| {
-            let sample = sampler.samples_of(name).into_iter().next()?;
+            let sample = capture.samples_of(name).into_iter().next()?;
             Some((name.to_owned(), model.shapes(&sample)))
         });
         Some(shapes.collect())

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde_json::Value as Json;
 
-use super::case::{CASE_FILE, Draft, Recorded, error_text, flow};
+use super::case::{CASE_FILE, Draft, RecordingInfo, error_text, flow};
 use super::target::RunFailure;
 use gpux::Pipeline;
 use gpux_config::{Action, WasmSpec};
@@ -233,7 +233,7 @@ fn draft(
         Err(failure @ (StepFailure::Timeout | StepFailure::Cancelled)) => Some(failure.to_string()),
         _ => None,
     };
-    let recorded = Recorded {
+    let recorded = RecordingInfo {
         step: index + 1,
         name: step.name.clone(),
         component: digest,

@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use super::case::{Case, Recorded, input_values};
-use super::case_runner::{CaseReport, Outcome, differences};
+use super::case::{Case, RecordingInfo, input_values};
+use super::case_runner::{CaseOutcome, CaseReport, differences};
 use super::recorder::{RecordError, component_step, component_step_by_name};
 use super::target::{ConfiguredStep, PreparedTarget};
 use gpux::GpuxError;
@@ -30,21 +30,23 @@ impl<'a> Replayer<'a> {
     pub fn run(&self, folder: &Path) -> Option<CaseReport> {
         let name = folder.file_name().unwrap_or(folder.as_os_str()).to_string_lossy().into_owned();
         let mut report =
-            CaseReport { name, description: None, outcome: Outcome::Passed, time: Duration::ZERO, log: Vec::new() };
+            CaseReport { name, description: None, outcome: CaseOutcome::Passed, time: Duration::ZERO, log: Vec::new() };
         report.outcome = match self.outcome(folder, &mut report) {
             Ok(outcome) => outcome?,
-            Err(error) => Outcome::Wrong(error),
+            Err(error) => CaseOutcome::Invalid(error),
         };
         Some(report)
     }
 
-    fn outcome(&self, folder: &Path, report: &mut CaseReport) -> Result<Option<Outcome>, GpuxError> {
+    fn outcome(&self, folder: &Path, report: &mut CaseReport) -> Result<Option<CaseOutcome>, GpuxError> {
         let case = Case::load(folder)?;
         let Some(recorded) = &case.recorded else {
             let fault = Diagnostic::new("not-recorded", 0..0, "this case was not recorded from a pipeline");
-            return Err(case.fault(vec![fault.hint("it lacks `recorded:`; run it with `gpux test`")]).into());
+            return Err(case
+                .configuration_error(vec![fault.hint("it lacks `recorded:`; run it with `gpux test`")])
+                .into());
         };
-        let index = self.place(&case, recorded)?;
+        let index = self.step_index(&case, recorded)?;
         if self.only.is_some_and(|only| only != index) {
             return Ok(None);
         }
@@ -56,11 +58,11 @@ impl<'a> Replayer<'a> {
         report.time = start.elapsed();
         report.log.clone_from(&ran.log);
         let lines = differences(&case, &ready, &ran)?;
-        Ok(Some(if lines.is_empty() { Outcome::Passed } else { Outcome::Differs(lines) }))
+        Ok(Some(if lines.is_empty() { CaseOutcome::Passed } else { CaseOutcome::Failed(lines) }))
     }
 
     /// The index of the step of a case now: its old index, or that of the only step of its name.
-    fn place(&self, case: &Case, recorded: &Recorded) -> Result<usize, GpuxError> {
+    fn step_index(&self, case: &Case, recorded: &RecordingInfo) -> Result<usize, GpuxError> {
         let steps = self.pipeline.plan().steps();
         let there = recorded
             .step
@@ -68,9 +70,11 @@ impl<'a> Replayer<'a> {
             .filter(|index| steps.get(*index).is_some_and(|step| step.name == recorded.name));
         let found = there.map_or_else(|| component_step_by_name(self.pipeline, &recorded.name), Ok);
         found.map_err(|error| {
-            let fault = Diagnostic::new("no-step", case.place("recorded"), error.to_string());
-            case.fault(vec![fault.hint("it was recorded from another pipeline, or the step has another name now")])
-                .into()
+            let fault = Diagnostic::new("no-step", case.span("recorded"), error.to_string());
+            case.configuration_error(vec![
+                fault.hint("it was recorded from another pipeline, or the step has another name now"),
+            ])
+            .into()
         })
     }
 }

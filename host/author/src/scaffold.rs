@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use super::language::Language;
-use super::template::{TemplateFile, Words, embedded};
+use super::template::{Placeholders, TemplateFile, embedded};
 
 /// The longest name of a pipeline or a step.
 const MAX_NAME: usize = 64;
@@ -150,7 +150,7 @@ fn write(folder: &Path, file: &TemplateFile, name: &str) -> std::io::Result<()> 
     if let Some(parent) = path.parent() {
         std::fs::create_dir_all(parent)?;
     }
-    std::fs::write(path, file.fill(&Words { name }))
+    std::fs::write(path, file.render(&Placeholders { name }))
 }
 
 /// A temporary folder is its owner's alone; a new project is what any new folder would be.

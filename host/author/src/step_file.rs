@@ -57,7 +57,7 @@ pub enum Recipe {
 
 impl StepFile {
     /// Whether `folder` is the folder of a step.
-    pub fn is_in(folder: &Path) -> bool {
+    pub fn exists_in(folder: &Path) -> bool {
         folder.join(STEP_FILE).is_file()
     }
 
@@ -94,7 +94,7 @@ impl StepFile {
 
     /// The newest file of the step's folder, if the component is older. Files that the build does not read
     /// do not count: cases, documents, and build outputs.
-    pub fn changed_since_built(&self) -> Option<PathBuf> {
+    pub fn newest_stale_source(&self) -> Option<PathBuf> {
         let component = self.component();
         let built = component.metadata().ok()?.modified().ok()?;
         let mut newest = None;
@@ -151,7 +151,7 @@ mod tests {
     fn read(text: &str) -> Result<StepFile, String> {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join(STEP_FILE), text).unwrap();
-        assert!(StepFile::is_in(folder.path()));
+        assert!(StepFile::exists_in(folder.path()));
         StepFile::load(folder.path()).map_err(|error| match error {
             LoadError::Invalid(error) => {
                 error.diagnostics().iter().map(|found| found.message.clone()).collect::<Vec<_>>().join("; ")
@@ -181,7 +181,7 @@ mod tests {
         std::fs::create_dir_all(at("tests/case")).unwrap();
         std::fs::write(at(STEP_FILE), "name: x\nlanguage: rust\n").unwrap();
         let step = StepFile::load(folder.path()).unwrap();
-        assert_eq!(step.changed_since_built(), None, "there is no component");
+        assert_eq!(step.newest_stale_source(), None, "there is no component");
         let now = std::time::SystemTime::now();
         let write = |path: &str, age: u64| {
             std::fs::write(at(path), "").unwrap();
@@ -194,12 +194,12 @@ mod tests {
         for path in ["tests/case/case.yml", "README.md", ".hidden", "Cargo.lock"] {
             write(path, 10);
         }
-        assert_eq!(step.changed_since_built(), None);
+        assert_eq!(step.newest_stale_source(), None);
         write("src/other.rs", 30);
         write("src/deep/lib.rs", 20);
-        assert_eq!(step.changed_since_built(), Some(at("src/deep/lib.rs")));
+        assert_eq!(step.newest_stale_source(), Some(at("src/deep/lib.rs")));
         write("x.wasm", 20);
-        assert_eq!(step.changed_since_built(), None, "as old is not older");
+        assert_eq!(step.newest_stale_source(), None, "as old is not older");
     }
 
     #[test]

@@ -6,12 +6,12 @@ use wasmparser::{Encoding, Parser, Payload};
 use super::build_error::BuildError;
 
 /// A component or a module that is being written.
-enum Open {
+enum SectionBuilder {
     Component(Component),
     Module(Module),
 }
 
-impl Open {
+impl SectionBuilder {
     fn section(&mut self, id: u8, data: &[u8]) {
         let section = RawSection { id, data };
         match self {
@@ -37,12 +37,14 @@ impl Open {
 /// read) out of a component and its nested components. Its behaviour does not change.
 pub fn strip(component: &[u8]) -> Result<Vec<u8>, BuildError> {
     let damaged = |why: &dyn std::fmt::Display| BuildError::Damaged(why.to_string());
-    let mut open: Vec<Open> = Vec::new();
+    let mut open: Vec<SectionBuilder> = Vec::new();
     for payload in Parser::new(0).parse_all(component) {
         let payload = payload.map_err(|error| damaged(&error))?;
         match &payload {
-            Payload::Version { encoding: Encoding::Component, .. } => open.push(Open::Component(Component::new())),
-            Payload::Version { encoding: Encoding::Module, .. } => open.push(Open::Module(Module::new())),
+            Payload::Version { encoding: Encoding::Component, .. } => {
+                open.push(SectionBuilder::Component(Component::new()))
+            }
+            Payload::Version { encoding: Encoding::Module, .. } => open.push(SectionBuilder::Module(Module::new())),
             Payload::End(_) => {
                 let Some(done) = open.pop() else { return Err(damaged(&"it ends twice")) };
                 let (bytes, section) = done.finish();
@@ -51,7 +53,7 @@ pub fn strip(component: &[u8]) -> Result<Vec<u8>, BuildError> {
                     None => return Ok(bytes),
                 }
             }
-            Payload::CustomSection(custom) if is_for_people(custom.name()) => {}
+            Payload::CustomSection(custom) if is_debug_section(custom.name()) => {}
             // A nested module or component follows as a whole, from its own version to its own end.
             Payload::ModuleSection { .. } | Payload::ComponentSection { .. } => {}
             other => {
@@ -66,7 +68,7 @@ pub fn strip(component: &[u8]) -> Result<Vec<u8>, BuildError> {
     Err(damaged(&"it has no end"))
 }
 
-fn is_for_people(section: &str) -> bool {
+fn is_debug_section(section: &str) -> bool {
     const NAMES: [&str; 9] = [
         "name",
         "producers",

@@ -68,8 +68,8 @@ impl Component {
 
     /// The component as a case configures it, made as a gpux.yml with this one step would make it.
     fn step(&mut self, case: &Case, load_options: &LoadOptions) -> Result<ConfiguredStep, GpuxError> {
-        let parts = ["options", "limits", "grant"].map(|key| (key, case.part(key).cloned()));
-        let models = case.part("models").cloned();
+        let parts = ["options", "limits", "grant"].map(|key| (key, case.node(key).cloned()));
+        let models = case.node("models").cloned();
         let texts = parts.iter().map(|(_, part)| part).chain([&models]);
         let key =
             texts.map(|part| part.as_ref().map(Node::to_json).unwrap_or_default().to_string()).collect::<Vec<_>>();
@@ -86,11 +86,11 @@ impl Component {
         let steps = Node::new(Content::Sequence(vec![Node::mapping([("wasm", wasm)], here.clone())]), here.clone());
         let fields = [("name", text("case")), ("version", text("0")), ("pipeline", steps)];
         let root = Node::mapping(fields.into_iter().chain(models.map(|models| ("models", models))), here);
-        let (document, spec) = gpux_config::spec_of(&case.document.source, root, &gpux_config::any_step)?;
+        let (document, spec) = gpux_config::spec_of(&case.document.source, root, &gpux_config::accept_any_step)?;
         let pipeline =
             Pipeline::from_spec(self.folder.join(gpux_config::FILE_NAMES[0]), &document, spec, load_options)?;
         let step = pipeline.plan().steps().first().map(|planned| planned.step.clone());
-        let Some(step) = step else { return Err(case.fault(Vec::new()).into()) };
+        let Some(step) = step else { return Err(case.configuration_error(Vec::new()).into()) };
         let configured = ConfiguredStep { step, timeout: pipeline.timeout() };
         self.loaded = Some((key, configured.clone()));
         Ok(configured)
@@ -167,14 +167,14 @@ fn missing(case: &Case, signature: &Signature, inputs: &[(String, Value)]) -> Re
     let given = |port: &&Port| !port.optional && !inputs.iter().any(|(name, _)| *name == port.name);
     let fault = |port: &Port| {
         let message = format!("the case lacks the input `{}` ({})", port.name, port.kind);
-        Diagnostic::new("missing-input", case.place("inputs"), message).hint(match &port.kind {
+        Diagnostic::new("missing-input", case.span("inputs"), message).hint(match &port.kind {
             Kind::Tensor(_) => format!("add `{}: {{ file: NAME.npy }}` or `{{ data: […] }}`", port.name),
             Kind::Bytes => format!("add `{}: {{ file: NAME }}`", port.name),
             _ => format!("add `{}: …`", port.name),
         })
     };
     let faults: Vec<_> = signature.inputs.iter().filter(given).map(fault).collect();
-    if faults.is_empty() { Ok(()) } else { Err(case.fault(faults).into()) }
+    if faults.is_empty() { Ok(()) } else { Err(case.configuration_error(faults).into()) }
 }
 
 /// Runs one step on inputs by name, each held against its port as a plan would.

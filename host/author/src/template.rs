@@ -10,7 +10,7 @@ pub(super) struct TemplateFile {
 }
 
 /// The values of placeholders in double braces.
-pub(super) struct Words<'a> {
+pub(super) struct Placeholders<'a> {
     /// the name of the pipeline or the step
     pub(super) name: &'a str,
 }
@@ -26,12 +26,12 @@ impl TemplateFile {
     }
 
     /// Its content with the placeholders replaced; a file that is not text stays unchanged.
-    pub(super) fn fill(&self, words: &Words<'_>) -> Vec<u8> {
+    pub(super) fn render(&self, placeholders: &Placeholders<'_>) -> Vec<u8> {
         let Ok(text) = std::str::from_utf8(self.content) else { return self.content.to_vec() };
-        let identifier = words.name.replace('-', "_");
-        let type_name: String = words.name.split('-').map(capitalized).collect();
+        let identifier = placeholders.name.replace('-', "_");
+        let type_name: String = placeholders.name.split('-').map(capitalized).collect();
         let filled = [
-            ("{{name}}", words.name),
+            ("{{name}}", placeholders.name),
             ("{{identifier}}", &identifier),
             ("{{TypeName}}", &type_name),
             ("{{gpux_version}}", env!("CARGO_PKG_VERSION")),
@@ -58,12 +58,12 @@ mod tests {
 
     #[test]
     fn replaces_placeholders_only() {
-        let words = Words { name: "blur-faces" };
+        let placeholders = Placeholders { name: "blur-faces" };
         let text = TemplateFile::new("src/x.rs.template", b"{{name}} {{identifier}} {{TypeName}}");
-        assert_eq!(text.fill(&words), b"blur-faces blur_faces BlurFaces");
+        assert_eq!(text.render(&placeholders), b"blur-faces blur_faces BlurFaces");
         assert_eq!(text.path(), "src/x.rs");
         let bytes = TemplateFile::new("x.png", b"\xff{{name}}");
-        assert_eq!(bytes.fill(&words), b"\xff{{name}}");
+        assert_eq!(bytes.render(&placeholders), b"\xff{{name}}");
     }
 
     /// The crate embedded in a new Rust step must not depend on this workspace.

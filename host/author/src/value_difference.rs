@@ -62,13 +62,13 @@ fn elements(expected: &Tensor, given: &Tensor, tolerance: Tolerance) -> Option<S
         "{} of {} elements differ; the first at {:?}: expected {}, but it is {}",
         differences.len(),
         expected.len(),
-        place(expected.shape(), *first),
+        coordinates(expected.shape(), *first),
         element(expected, *first),
         element(given, *first)
     );
     let largest = differences.iter().filter(|(_, distance)| distance.is_finite()).max_by(|a, b| a.1.total_cmp(&b.1));
     if let Some((index, distance)) = largest.filter(|_| differences.len() > 1) {
-        text += &format!("; the largest difference is {distance} at {:?}", place(expected.shape(), *index));
+        text += &format!("; the largest difference is {distance} at {:?}", coordinates(expected.shape(), *index));
     }
     Some(text)
 }
@@ -122,9 +122,9 @@ fn one(tensor: &Tensor, index: usize) -> Json {
 }
 
 /// The position of the element number `index`.
-fn place(shape: &[usize], index: usize) -> Vec<usize> {
+fn coordinates(shape: &[usize], index: usize) -> Vec<usize> {
     let mut rest = index;
-    let mut place: Vec<_> = shape
+    let mut coordinates: Vec<_> = shape
         .iter()
         .rev()
         .map(|size| {
@@ -133,8 +133,8 @@ fn place(shape: &[usize], index: usize) -> Vec<usize> {
             here
         })
         .collect();
-    place.reverse();
-    place
+    coordinates.reverse();
+    coordinates
 }
 
 fn texts(expected: &str, given: &str) -> Option<String> {

@@ -46,7 +46,8 @@ fn main() {
         builder.push("center", model, None, Some(&Names::Ordered(vec![format!("y{index}")]))).unwrap();
     }
     let plan = builder.finish(None).unwrap();
-    let stays: usize = plan.steps().iter().flat_map(PlannedStep::stay).map(|stays| usize::from(*stays)).sum();
+    let stays: usize =
+        plan.steps().iter().flat_map(PlannedStep::outputs_on_device).map(|stays| usize::from(*stays)).sum();
     println!("{} on {provider}: {MODELS} models on {ROWS} x 4 float32, {stays} tensors stay", engine.name());
     let numbers = (0_u16..).map(|index| f32::from(index % 97)).take(ROWS * 4).collect();
     let input = Value::Tensor(Tensor::new([ROWS, 4], numbers).unwrap());

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use axum::body::Body;
 use gpux::LoadOptions;
 use gpux_core::{Context, Observer, PlannedStep, RunOptions, Tensor, Value};
-use gpux_serve::{InMemoryServer, Server, Settings, Source};
+use gpux_serve::{InMemoryServer, PipelineSource, Server, Settings};
 use http::Request;
 
 const TURNS: usize = 21;
@@ -20,7 +20,7 @@ const BODY: &str = "{\"x\": [1, 2, 3, 4]}";
 fn server(settings: Settings) -> Arc<Server> {
     let server = Arc::new(Server::new(settings, LoadOptions::default()));
     let pipeline = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/cases/pipelines/scores.yml");
-    server.add(&[Source(pipeline.to_owned())]).unwrap();
+    server.add(&[PipelineSource(pipeline.to_owned())]).unwrap();
     server
 }
 

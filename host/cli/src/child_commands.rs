@@ -32,9 +32,9 @@ pub(super) enum Command {
 
 pub(super) fn main(command: Command) -> Exit {
     // What is told comes before the silence that lasts as long as the parent does.
-    let told = matches!(command, Command::PrepareComponent { .. }).then(gpux_core::child_process::given);
+    let told = matches!(command, Command::PrepareComponent { .. }).then(gpux_core::child_process::read_parent_input);
     // Without the watching thread the work is bounded by its limits, and by the parent's patience.
-    let _ = gpux_core::child_process::end_with_parent();
+    let _ = gpux_core::child_process::exit_with_parent();
     let answer = match command {
         Command::VetModel { request } => gpux_inference::validation_child(&request),
         Command::PrepareComponent { folder } => {

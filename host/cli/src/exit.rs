@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use gpux::Fault;
+use gpux::ErrorCategory;
 
 /// Exit statuses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -32,12 +32,12 @@ impl Exit {
     }
 }
 
-impl From<Fault> for Exit {
-    fn from(fault: Fault) -> Self {
-        match fault {
-            Fault::Request | Fault::Run => Self::Failed,
-            Fault::Configuration => Self::Usage,
-            Fault::Environment => Self::Environment,
+impl From<ErrorCategory> for Exit {
+    fn from(category: ErrorCategory) -> Self {
+        match category {
+            ErrorCategory::Request | ErrorCategory::Run => Self::Failed,
+            ErrorCategory::Configuration => Self::Usage,
+            ErrorCategory::Environment => Self::Environment,
         }
     }
 }

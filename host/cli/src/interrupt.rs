@@ -6,41 +6,41 @@ use std::time::Duration;
 use gpux_core::process_exit::exit;
 
 /// The time for finishing an item after an interrupt.
-const GRACE: Duration = Duration::from_secs(2);
+const GRACE_PERIOD: Duration = Duration::from_secs(2);
 
-static STOPPED: AtomicBool = AtomicBool::new(false);
+static INTERRUPTED: AtomicBool = AtomicBool::new(false);
 /// Items under way.
-static BUSY: AtomicUsize = AtomicUsize::new(0);
+static RUNNING_ITEMS: AtomicUsize = AtomicUsize::new(0);
 
 /// Installs the handler and returns the flag that ctrl-C or SIGTERM sets. Between items the
-/// program ends immediately; a running item has [`GRACE`]; a second ctrl-C ends it immediately.
-pub(super) fn watch() -> &'static AtomicBool {
+/// program ends immediately; a running item has [`GRACE_PERIOD`]; a second ctrl-C ends it immediately.
+pub(super) fn install_handler() -> &'static AtomicBool {
     // A second call finds the handler in place; a system without signals goes without.
     let _ = ctrlc::set_handler(|| {
-        if STOPPED.swap(true, Ordering::SeqCst) || BUSY.load(Ordering::SeqCst) == 0 {
+        if INTERRUPTED.swap(true, Ordering::SeqCst) || RUNNING_ITEMS.load(Ordering::SeqCst) == 0 {
             exit(130);
         }
         // Without a thread there is no grace.
         let grace = std::thread::Builder::new().spawn(|| {
-            std::thread::sleep(GRACE);
+            std::thread::sleep(GRACE_PERIOD);
             exit(130);
         });
         if grace.is_err() {
             exit(130);
         }
     });
-    &STOPPED
+    &INTERRUPTED
 }
 
 /// Runs `work` as something that may be finished after ctrl-C.
 pub(super) fn with_grace_period<T>(work: impl FnOnce() -> T) -> T {
-    BUSY.fetch_add(1, Ordering::SeqCst);
+    RUNNING_ITEMS.fetch_add(1, Ordering::SeqCst);
     let done = work();
-    BUSY.fetch_sub(1, Ordering::SeqCst);
+    RUNNING_ITEMS.fetch_sub(1, Ordering::SeqCst);
     done
 }
 
 /// Whether somebody asked to stop.
-pub(super) fn is_stopped() -> bool {
-    STOPPED.load(Ordering::SeqCst)
+pub(super) fn is_interrupted() -> bool {
+    INTERRUPTED.load(Ordering::SeqCst)
 }

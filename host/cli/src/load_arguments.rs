@@ -30,7 +30,7 @@ pub(super) fn read_component(path: &Path, operator: &LoadOptions, printer: Print
 }
 
 /// Prints why the component at `path` is none, or why this machine cannot tell.
-pub(super) fn no_component(path: &Path, error: SandboxError, printer: Printer) -> Exit {
+pub(super) fn component_error(path: &Path, error: SandboxError, printer: Printer) -> Exit {
     if error.is_environment() {
         return printer.error(&error.into());
     }
@@ -66,7 +66,7 @@ impl PipelineArguments {
         if let Some(folder) = self.step_folder() {
             return Err(step_folder_is_no_pipeline(&folder).into());
         }
-        let pipeline = self.open_quietly(&load_options)?;
+        let pipeline = self.open_without_warnings(&load_options)?;
         for warning in pipeline.warnings() {
             printer.warning(warning);
         }
@@ -81,7 +81,7 @@ impl PipelineArguments {
     }
 
     /// The pipeline with default options.
-    pub(super) fn open_quietly(&self, operator: &LoadOptions) -> Result<Pipeline, GpuxError> {
+    pub(super) fn open_without_warnings(&self, operator: &LoadOptions) -> Result<Pipeline, GpuxError> {
         Pipeline::open(&self.path(), operator)
     }
 
@@ -91,7 +91,7 @@ impl PipelineArguments {
     }
 
     /// The named path, if it has this extension.
-    pub(super) fn file_ending(&self, ending: &str) -> Option<PathBuf> {
+    pub(super) fn file_with_extension(&self, ending: &str) -> Option<PathBuf> {
         let path = PathBuf::from(self.pipeline.as_ref()?);
         path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case(ending)).then_some(path)
     }
@@ -100,7 +100,7 @@ impl PipelineArguments {
     pub(super) fn step_folder(&self) -> Option<PathBuf> {
         let folder = self.folder();
         let is_pipeline = FILE_NAMES.iter().any(|name| folder.join(name).is_file());
-        (self.config.is_none() && !is_pipeline && StepFile::is_in(&folder)).then_some(folder)
+        (self.config.is_none() && !is_pipeline && StepFile::exists_in(&folder)).then_some(folder)
     }
 
     /// The named folder; by default the working directory.

@@ -1,25 +1,16 @@
 //! The `gpux` program: one file a command, one printer.
 
-mod build;
 mod child_commands;
-mod engine;
+mod commands;
 mod exit;
 mod input;
-mod inspect;
 mod interrupt;
 mod load_arguments;
 mod measure;
-mod new;
 mod nodes;
 mod printer;
-mod run;
-mod schema;
-mod serve;
 mod server_log;
 mod shape_arguments;
-mod steps;
-mod test;
-mod verify;
 
 use std::io::Write as _;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -28,6 +19,7 @@ use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
 use gpux_core::process_exit::exit;
 
+use commands::{build, engine, inspect, new, run, schema, serve, steps, test, verify};
 use exit::Exit;
 use printer::Printer;
 

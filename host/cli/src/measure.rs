@@ -17,8 +17,8 @@ use gpux::GpuxError;
 use gpux::Pipeline;
 use gpux_core::child_process::{self, ChildError};
 use gpux_core::{
-    BenchmarkOptions, ElementType, Kind, Metrics, Plan, Request, RunOptions, Value, deadline_after, from_npy, to_json,
-    to_npy,
+    BenchmarkOptions, ElementType, Kind, LatencyStatistics, Plan, Request, RunOptions, Value, deadline_after, from_npy,
+    to_json, to_npy,
 };
 use gpux_inference::{synthetic_shape, synthetic_tensor};
 
@@ -125,7 +125,7 @@ pub(super) struct Measurement {
     pub(super) engine: String,
     pub(super) items: Vec<MeasuredItem>,
     /// milliseconds
-    pub(super) times: Option<Metrics>,
+    pub(super) times: Option<LatencyStatistics>,
 }
 
 /// The outputs of one request by name, as files in the folder; or the error.
@@ -183,7 +183,7 @@ impl MeasureRequest<'_> {
         words.extend(self.pipeline.to_flags());
         let words: Vec<&OsStr> = words.iter().map(OsString::as_os_str).collect();
         let answer: Result<Result<Measurement, MeasureError>, ChildError> =
-            child_process::ask(&program, &words, CHILD_TIMEOUT);
+            child_process::run_json(&program, &words, CHILD_TIMEOUT);
         answer.map_err(|fault| MeasureError {
             message: fault.to_string(),
             exit: if fault.is_environment() { Exit::Environment } else { Exit::Failed },
@@ -199,7 +199,7 @@ pub(super) fn answer(arguments: &Arguments) -> String {
 }
 
 fn measure(arguments: &Arguments, printer: Printer) -> Result<Measurement, MeasureError> {
-    let failed = |error: GpuxError| MeasureError { exit: error.fault().into(), message: error.to_string() };
+    let failed = |error: GpuxError| MeasureError { exit: error.category().into(), message: error.to_string() };
     let usage = |message: String| MeasureError { message, exit: Exit::Usage };
     let pipeline = arguments.pipeline.open(&arguments.load, printer).map_err(failed)?;
     let timeout = arguments.timeout.map(Duration::from_secs_f64).or(pipeline.timeout());

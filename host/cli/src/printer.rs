@@ -41,11 +41,11 @@ impl From<std::io::Error> for OutputError {
 /// The texts of a command's result, printed one after the other. Once one is lost, the others are not written, and the command
 /// has failed.
 #[derive(Debug, Default)]
-pub(super) struct Texts {
+pub(super) struct TextOutput {
     lost: Option<OutputError>,
 }
 
-impl Texts {
+impl TextOutput {
     /// Writes one.
     pub(super) fn write(&mut self, printer: Printer, text: &str) {
         if self.lost.is_none() {
@@ -55,7 +55,7 @@ impl Texts {
 
     /// Says how the command ends.
     pub(super) fn end(self, printer: Printer) -> Exit {
-        printer.told(self.lost.map_or(Ok(()), Err))
+        printer.exit_status(self.lost.map_or(Ok(()), Err))
     }
 }
 
@@ -75,26 +75,26 @@ impl Printer {
     }
 
     /// Writes all that a command gives, and says how the command ends.
-    pub(super) fn answer(self, text: &str) -> Exit {
-        self.told(self.result(text))
+    pub(super) fn print_result(self, text: &str) -> Exit {
+        self.exit_status(self.result(text))
     }
 
     /// The exit status of a command whose output failed this way.
-    fn told(self, written: Result<(), OutputError>) -> Exit {
+    fn exit_status(self, written: Result<(), OutputError>) -> Exit {
         match written {
             // A reader that has gone needs no more.
             Ok(()) | Err(OutputError::Closed) => Exit::Done,
-            Err(error) => self.unwritten(&error),
+            Err(error) => self.output_error(&error),
         }
     }
 
     /// A result that cannot be written where it was asked for.
-    pub(super) fn unwritten(self, error: &dyn std::error::Error) -> Exit {
+    pub(super) fn output_error(self, error: &dyn std::error::Error) -> Exit {
         self.fail("OutputError", &error.to_string(), Exit::Failed)
     }
 
     /// Writes a part of a text to stdout.
-    pub(super) fn part(self, text: &str) -> Result<(), OutputError> {
+    pub(super) fn write_text(self, text: &str) -> Result<(), OutputError> {
         if self.is_terminal() {
             self.bytes(sanitize_for_terminal(text).as_bytes())
         } else {
@@ -150,7 +150,7 @@ impl Printer {
                 }
             }
         }
-        error.fault().into()
+        error.category().into()
     }
 
     /// An error of the command line.
@@ -294,7 +294,7 @@ pub(super) fn size(bytes: u64) -> String {
 }
 
 /// A count with its noun: `1 step`, `7 steps`.
-pub(super) fn counted(count: usize, one: &str) -> String {
+pub(super) fn pluralize(count: usize, one: &str) -> String {
     format!("{count} {one}{}", if count == 1 { "" } else { "s" })
 }
 
@@ -324,7 +324,7 @@ mod tests {
     fn stops_writing_after_a_lost_text() {
         let printer = crate::printer(true, false);
         let ended = |lost| {
-            let mut texts = Texts { lost };
+            let mut texts = TextOutput { lost };
             texts.write(printer, "");
             texts.end(printer)
         };

@@ -72,7 +72,7 @@ impl Log {
     }
 
     /// Writes a line that is ready.
-    pub(super) fn say(&self, text: &str) {
+    pub(super) fn line(&self, text: &str) {
         self.send(format!("{text}\n").into_bytes());
     }
 

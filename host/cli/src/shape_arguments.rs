@@ -24,7 +24,7 @@ impl ShapeArguments {
     }
 
     /// The sizes, for this model.
-    pub(super) fn of(&self, info: &ModelInfo) -> Result<FixedShapes, ShapeError> {
+    pub(super) fn resolve(&self, info: &ModelInfo) -> Result<FixedShapes, ShapeError> {
         let mut shapes = FixedShapes::default();
         for (name, size) in &self.dim {
             shapes.fix(info, name, *size)?;

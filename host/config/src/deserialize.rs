@@ -17,12 +17,12 @@ const SPANNED: &str = "$gpux::Spanned";
 
 /// Reads `T` from a node whose shape has been checked.
 pub(super) fn read<'de, T: Deserialize<'de>>(node: &'de Node) -> Result<T, Error> {
-    T::deserialize(Reader(node))
+    T::deserialize(NodeDeserializer(node))
 }
 
-struct Reader<'de>(&'de Node);
+struct NodeDeserializer<'de>(&'de Node);
 
-impl<'de> Deserializer<'de> for Reader<'de> {
+impl<'de> Deserializer<'de> for NodeDeserializer<'de> {
     type Error = Error;
 
     fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
@@ -89,7 +89,7 @@ impl<'de> de::SeqAccess<'de> for ItemAccess<'de> {
     type Error = Error;
 
     fn next_element_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<Option<T::Value>, Error> {
-        self.0.next().map(|node| seed.deserialize(Reader(node))).transpose()
+        self.0.next().map(|node| seed.deserialize(NodeDeserializer(node))).transpose()
     }
 }
 
@@ -110,7 +110,7 @@ impl<'de> de::MapAccess<'de> for EntryAccess<'de> {
 
     fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, Error> {
         let node = self.value.take().ok_or_else(|| de::Error::custom("a value was asked for before its key"))?;
-        seed.deserialize(Reader(node))
+        seed.deserialize(NodeDeserializer(node))
     }
 }
 
@@ -128,7 +128,7 @@ impl<'de> de::SeqAccess<'de> for SpannedAccess<'de> {
         let value = match self.next {
             1 => seed.deserialize(self.node.span.start.into_deserializer()),
             2 => seed.deserialize(self.node.span.end.into_deserializer()),
-            _ => seed.deserialize(Reader(self.node)),
+            _ => seed.deserialize(NodeDeserializer(self.node)),
         };
         value.map(Some)
     }

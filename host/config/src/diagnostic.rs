@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::source::{Source, Span};
+use super::source_file::{SourceFile, Span};
 use gpux_core::sanitize::{is_unsafe_for_terminal, sanitize_for_terminal};
 
 /// At most this many mistakes are kept: the rest are consequences or mischief.
@@ -51,14 +51,14 @@ impl Diagnostic {
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{}", self.summary())]
 pub struct ConfigurationError {
-    source_file: Source,
+    source_file: SourceFile,
     diagnostics: Vec<Diagnostic>,
     left_out: usize,
 }
 
 impl ConfigurationError {
     /// The error for these mistakes in this file: sorted, without repetitions, at most 50.
-    pub fn new(source: Source, mut diagnostics: Vec<Diagnostic>) -> Self {
+    pub fn new(source: SourceFile, mut diagnostics: Vec<Diagnostic>) -> Self {
         diagnostics.sort_by(|a, b| {
             (a.span.start, a.span.end, a.code, &a.message).cmp(&(b.span.start, b.span.end, b.code, &b.message))
         });
@@ -69,7 +69,7 @@ impl ConfigurationError {
     }
 
     /// The file.
-    pub fn source_file(&self) -> &Source {
+    pub fn source_file(&self) -> &SourceFile {
         &self.source_file
     }
 
@@ -126,7 +126,7 @@ impl ConfigurationError {
     }
 }
 
-fn render_one(out: &mut String, source: &Source, diagnostic: &Diagnostic) {
+fn render_one(out: &mut String, source: &SourceFile, diagnostic: &Diagnostic) {
     let place = source.position(diagnostic.span.start);
     let (line_start, line) = source.line_at(diagnostic.span.start);
     let number = place.line.to_string();
@@ -170,7 +170,7 @@ mod tests {
     #[test]
     fn escapes_terminal_control_characters() {
         let found = Diagnostic::new("x", 0..1, "a\x1b[2Jb").label("c\x07").hint("d\u{9b}e");
-        let shown = ConfigurationError::new(Source::new("x", "text"), vec![found]).render();
+        let shown = ConfigurationError::new(SourceFile::new("x", "text"), vec![found]).render();
         assert!(shown.contains("a [2Jb") && shown.contains("d e"), "{shown:?}");
         assert!(!shown.contains(|c: char| c.is_control() && c != '\n'), "{shown:?}");
     }

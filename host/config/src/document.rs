@@ -11,7 +11,7 @@ use serde_yaml::granit_parser::{Event, Parser, ScalarStyle, Tag};
 use super::diagnostic::Diagnostic;
 use super::node::{Content, Entry, Node, Spanned};
 use super::scalar;
-use super::source::{Source, Span};
+use super::source_file::{SourceFile, Span};
 use super::yaml_error;
 
 /// Bytes of a file; a real gpux.yml has a few thousand.
@@ -27,7 +27,7 @@ pub(super) const MAX_DEPTH: usize = 64;
 #[derive(Clone, Debug)]
 pub struct Document {
     /// the file
-    pub source: Source,
+    pub source: SourceFile,
     /// the value of the file: a mapping
     pub root: Node,
 }
@@ -48,26 +48,26 @@ impl FileKind {
 }
 
 /// Parses a file: the tree as far as it could be read, and the mistakes.
-pub(super) fn parse(source: &Source, form: FileKind) -> (Option<Node>, Vec<Diagnostic>) {
+pub(super) fn parse(source: &SourceFile, kind: FileKind) -> (Option<Node>, Vec<Diagnostic>) {
     let text = &source.text;
     if text.len() > MAX_FILE_BYTES {
         let message = format!("the file has {} bytes; at most {MAX_FILE_BYTES} are read", text.len());
         let hint = "keep data (labels, vocabularies, tensors) in files of their own";
         return (None, vec![Diagnostic::new("too-large", 0..0, message).hint(hint)]);
     }
-    let mut builder = Builder::new(text, form);
+    let mut builder = Builder::new(text, kind);
     if let Err(fatal) = builder.run() {
         builder.diagnostics.push(fatal);
         return (None, builder.diagnostics);
     }
     let Some(root) = builder.root else {
-        return (None, vec![Diagnostic::new("empty", 0..0, "the file is empty").hint(form.start)]);
+        return (None, vec![Diagnostic::new("empty", 0..0, "the file is empty").hint(kind.start)]);
     };
     if root.entries().is_none() {
         let message =
-            format!("a {} is a mapping (`key: value` lines), but this file is {}", form.name, root.kind_in_words());
+            format!("a {} is a mapping (`key: value` lines), but this file is {}", kind.name, root.kind_in_words());
         let diagnostic = Diagnostic::new("not-a-mapping", first_line(&root.span, text), message);
-        builder.diagnostics.push(diagnostic.hint(form.start));
+        builder.diagnostics.push(diagnostic.hint(kind.start));
         return (None, builder.diagnostics);
     }
     (Some(root), builder.diagnostics)
@@ -115,7 +115,7 @@ struct OpenCollection {
 
 struct Builder<'a> {
     text: &'a str,
-    form: FileKind,
+    kind: FileKind,
     open: Vec<OpenCollection>,
     anchors: HashMap<usize, (Node, Cost)>,
     root: Option<Node>,
@@ -125,10 +125,10 @@ struct Builder<'a> {
 }
 
 impl<'a> Builder<'a> {
-    fn new(text: &'a str, form: FileKind) -> Self {
+    fn new(text: &'a str, kind: FileKind) -> Self {
         Self {
             text,
-            form,
+            kind,
             open: Vec::new(),
             anchors: HashMap::new(),
             root: None,
@@ -149,7 +149,7 @@ impl<'a> Builder<'a> {
                     if self.documents > 1 {
                         let hint = format!(
                             "a {} is one document; move the rest into a file of its own and remove the `---`",
-                            self.form.name
+                            self.kind.name
                         );
                         return Err(
                             Diagnostic::new("several-documents", span, "a second YAML document begins here").hint(hint)
@@ -224,7 +224,7 @@ impl<'a> Builder<'a> {
 
     fn refuse_tag(&mut self, tag: Option<&Tag>, span: &Span) {
         let Some(tag) = tag.filter(|tag| !matches!(tag.core_suffix(), Some("map" | "seq"))) else { return };
-        let message = format!("the YAML tag `{}` means nothing in a {}", tag.original(), self.form.name);
+        let message = format!("the YAML tag `{}` means nothing in a {}", tag.original(), self.kind.name);
         self.diagnostics.push(Diagnostic::new("tag", span.clone(), message).hint("remove the tag"));
     }
 
@@ -232,7 +232,7 @@ impl<'a> Builder<'a> {
         if self.open.len() + inner > MAX_DEPTH {
             let message = format!("values are nested more than {MAX_DEPTH} deep");
             return Err(Diagnostic::new("too-deep", span.clone(), message)
-                .hint(format!("no field of a {} needs this; flatten the value", self.form.name)));
+                .hint(format!("no field of a {} needs this; flatten the value", self.kind.name)));
         }
         Ok(())
     }

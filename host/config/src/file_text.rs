@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use super::diagnostic::{ConfigurationError, Diagnostic};
 use super::document::{self, FileKind};
-use super::source::Source;
+use super::source_file::SourceFile;
 
 /// A configuration that cannot be loaded.
 #[derive(Debug, thiserror::Error)]
@@ -35,18 +35,18 @@ pub enum LoadError {
     Invalid(#[from] Box<ConfigurationError>),
 }
 
-/// The text of a file of this form.
-pub(super) fn read_text(path: &Path, form: FileKind) -> Result<String, LoadError> {
+/// The text of a file of this kind.
+pub(super) fn read_text(path: &Path, kind: FileKind) -> Result<String, LoadError> {
     decode_text(
         File::open(path).and_then(read_bytes).map_err(|source| LoadError::Io { path: path.to_owned(), source })?,
         path,
-        form,
+        kind,
     )
 }
 
-pub(super) fn decode_text(bytes: Vec<u8>, path: &Path, form: FileKind) -> Result<String, LoadError> {
+pub(super) fn decode_text(bytes: Vec<u8>, path: &Path, kind: FileKind) -> Result<String, LoadError> {
     let name = || path.display().to_string();
-    String::from_utf8(bytes).map_err(|error| LoadError::Invalid(Box::new(not_text(name(), &error, form))))
+    String::from_utf8(bytes).map_err(|error| LoadError::Invalid(Box::new(not_text(name(), &error, kind))))
 }
 
 /// The bytes of a file, one more than may be used at most.
@@ -56,12 +56,12 @@ pub(super) fn read_bytes(file: File) -> std::io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-fn not_text(name: String, error: &std::string::FromUtf8Error, form: FileKind) -> ConfigurationError {
+fn not_text(name: String, error: &std::string::FromUtf8Error, kind: FileKind) -> ConfigurationError {
     let valid = error.utf8_error().valid_up_to();
     let text = String::from_utf8_lossy(error.as_bytes()).into_owned();
     let message = "the file is not UTF-8 text";
-    let hint = format!("save it as UTF-8; if this is a model or another binary file, name its {} instead", form.name);
+    let hint = format!("save it as UTF-8; if this is a model or another binary file, name its {} instead", kind.name);
     let end = text[valid..].chars().next().map_or(valid, |c| valid + c.len_utf8());
     let diagnostic = Diagnostic::new("not-text", valid..end, message).label("this byte is not UTF-8").hint(hint);
-    ConfigurationError::new(Source::new(name, text), vec![diagnostic])
+    ConfigurationError::new(SourceFile::new(name, text), vec![diagnostic])
 }

@@ -3,7 +3,7 @@
 use super::diagnostic::Diagnostic;
 use super::node::{Content, Node};
 use super::scalar;
-use super::source::Source;
+use super::source_file::SourceFile;
 
 /// Bytes that all variables of a file may put into it.
 const MAX_INSERTED: usize = 1 << 20;
@@ -11,49 +11,49 @@ const MAX_INSERTED: usize = 1 << 20;
 /// Looks up a variable.
 type Lookup<'a> = Box<dyn Fn(&str) -> Option<String> + 'a>;
 
-/// The variables that a file may read: those named `GPUX_*` and those that the operator passed.
+/// The variables that a file may read: those named `GPUX_*` and those that the operator allows.
 pub struct Variables<'a> {
-    passed: Vec<String>,
+    allowed: Vec<String>,
     lookup: Lookup<'a>,
 }
 
 impl std::fmt::Debug for Variables<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Variables").field("passed", &self.passed).finish_non_exhaustive()
+        f.debug_struct("Variables").field("allowed", &self.allowed).finish_non_exhaustive()
     }
 }
 
 impl<'a> Variables<'a> {
-    /// The names the operator passed (`--env NAME`), and how to read a variable.
-    pub fn new(passed: impl IntoIterator<Item = String>, lookup: impl Fn(&str) -> Option<String> + 'a) -> Self {
-        Self { passed: passed.into_iter().collect(), lookup: Box::new(lookup) }
+    /// The names the operator allows (`--env NAME`), and how to read a variable.
+    pub fn new(allowed: impl IntoIterator<Item = String>, lookup: impl Fn(&str) -> Option<String> + 'a) -> Self {
+        Self { allowed: allowed.into_iter().collect(), lookup: Box::new(lookup) }
     }
 
     /// No variable is set.
-    pub fn none() -> Self {
+    pub fn empty() -> Self {
         Self::new([], |_| None)
     }
 
-    /// The variables of this process; those not named `GPUX_*` only if `passed`.
-    pub fn from_environment(passed: impl IntoIterator<Item = String>) -> Self {
-        Self::new(passed, |name| std::env::var(name).ok())
+    /// The variables of this process; those not named `GPUX_*` only if `allowed`.
+    pub fn from_environment(allowed: impl IntoIterator<Item = String>) -> Self {
+        Self::new(allowed, |name| std::env::var(name).ok())
     }
 
     fn may_read(&self, name: &str) -> bool {
-        name.starts_with("GPUX_") || self.passed.iter().any(|passed| passed == name)
+        name.starts_with("GPUX_") || self.allowed.iter().any(|allowed| allowed == name)
     }
 }
 
 /// Replaces the variables in every text of `root`. A value that is one variable and nothing else
 /// is read as if it stood in the file without quotes, so a port is a number.
-pub(super) fn interpolate(root: &mut Node, source: &Source, variables: &Variables<'_>) -> Vec<Diagnostic> {
+pub(super) fn interpolate(root: &mut Node, source: &SourceFile, variables: &Variables<'_>) -> Vec<Diagnostic> {
     let mut interpolator = Interpolator { source, variables, inserted: 0, diagnostics: Vec::new() };
     interpolator.node(root);
     interpolator.diagnostics
 }
 
 struct Interpolator<'a> {
-    source: &'a Source,
+    source: &'a SourceFile,
     variables: &'a Variables<'a>,
     inserted: usize,
     diagnostics: Vec<Diagnostic>,
@@ -187,7 +187,7 @@ mod tests {
             "SECRET" => Some("leaked".into()),
             _ => None,
         });
-        let source = Source::new("gpux.yml", text);
+        let source = SourceFile::new("gpux.yml", text);
         let mut root = Node::text(text, 0..text.len());
         let diagnostics = interpolate(&mut root, &source, &variables);
         (root.to_json(), diagnostics)

@@ -5,35 +5,35 @@
 
 #![forbid(unsafe_code)]
 
+mod config_parser;
 mod deserialize;
 mod diagnostic;
 mod document;
 mod file_text;
 #[cfg(test)]
-mod golden;
+mod golden_tests;
 mod interpolate;
 mod load;
 mod node;
-mod parser;
 mod scalar;
 mod schema;
-mod source;
+mod source_file;
 mod spec;
 mod typed_file;
 mod yaml_error;
 
+pub use config_parser::ConfigParser;
 pub use diagnostic::{ConfigurationError, Diagnostic};
 pub use document::{Document, FileKind};
 pub use file_text::LoadError;
 pub use interpolate::Variables;
 pub use load::{FILE_NAMES, find, load, parse, spec_of};
 pub use node::{Content, Entry, Node, Number, Spanned};
-pub use parser::ConfigParser;
 pub use schema::check;
-pub use source::{Position, Source, Span};
+pub use source_file::{Position, SourceFile, Span};
 pub use spec::{
-    Action, Backend, BatchingSpec, Dimension, DirGrant, GpuSpec, InputSpec, Instances, Labels, ModelCall, ModelFormat,
-    ModelSpec, ONLY_MODEL, OutputSpec, PortType, RuntimeSpec, ServingSpec, Spec, StepCheck, StepSchema, StepSpec,
-    UnknownPortType, Wasi, WasmGrant, WasmLimits, WasmSpec, Wiring, any_step, json_schema,
+    Action, Backend, BatchingSpec, DEFAULT_MODEL_NAME, Dimension, DirGrant, GpuSpec, InputSpec, Instances, Labels,
+    ModelCall, ModelFormat, ModelSpec, OutputSpec, PortType, RuntimeSpec, ServingSpec, Spec, StepCheck, StepSchema,
+    StepSpec, UnknownPortType, Wasi, WasmGrant, WasmLimits, WasmSpec, Wiring, accept_any_step, json_schema,
 };
 pub use typed_file::{load_as, load_with, parse_as};

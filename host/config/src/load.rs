@@ -8,7 +8,7 @@ use super::document::{self, Document, FileKind};
 use super::file_text::{LoadError, decode_text, read_bytes};
 use super::interpolate::{Variables, interpolate};
 use super::node::Node;
-use super::source::Source;
+use super::source_file::SourceFile;
 use super::spec::{Spec, StepCheck};
 
 /// The names under which the file of a folder is found, in this order.
@@ -25,7 +25,7 @@ pub fn parse(
     variables: &Variables<'_>,
     steps: StepCheck<'_>,
 ) -> Result<(Document, Spec), Box<ConfigurationError>> {
-    let source = Source::new(name, text);
+    let source = SourceFile::new(name, text);
     let (root, mut diagnostics) = document::parse(&source, FileKind::PIPELINE);
     let Some(mut root) = root else { return Err(Box::new(ConfigurationError::new(source, diagnostics))) };
     diagnostics.extend(interpolate(&mut root, &source, variables));
@@ -123,13 +123,17 @@ fn plain(path: PathBuf) -> PathBuf {
 /// The `name:` of a file, if it can be read at all.
 fn name_in(file: &Path) -> Option<String> {
     let text = String::from_utf8(File::open(file).and_then(read_bytes).ok()?).ok()?;
-    let root = document::parse(&Source::new("", text), FileKind::PIPELINE).0?;
+    let root = document::parse(&SourceFile::new("", text), FileKind::PIPELINE).0?;
     super::deserialize::read(root.get("name")?).ok()
 }
 
 /// The pipeline that `root` describes, as gpux.yml would. For pipelines that are made of parts of
 /// another file: `root` holds nodes of `source`, so mistakes point there.
-pub fn spec_of(source: &Source, root: Node, steps: StepCheck<'_>) -> Result<(Document, Spec), Box<ConfigurationError>> {
+pub fn spec_of(
+    source: &SourceFile,
+    root: Node,
+    steps: StepCheck<'_>,
+) -> Result<(Document, Spec), Box<ConfigurationError>> {
     match Spec::from_node(&root, steps) {
         Ok(spec) => Ok((Document { source: source.clone(), root }, spec)),
         Err(diagnostics) => Err(Box::new(ConfigurationError::new(source.clone(), diagnostics))),
@@ -139,7 +143,7 @@ pub fn spec_of(source: &Source, root: Node, steps: StepCheck<'_>) -> Result<(Doc
 #[cfg(test)]
 #[allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 mod tests {
-    use super::super::spec::any_step;
+    use super::super::spec::accept_any_step;
     use super::*;
 
     #[test]
@@ -169,7 +173,7 @@ mod tests {
         std::fs::create_dir_all(project.join("..data")).unwrap();
         std::fs::write(&secret, "name: x\nroot:x:0:0\n").unwrap();
         let path = project.join("gpux.yml");
-        let read = |outside| load(&path, outside, &Variables::none(), &any_step);
+        let read = |outside| load(&path, outside, &Variables::empty(), &accept_any_step);
         for (target, inside) in [
             (Path::new("../secret"), false),
             (&secret, false),
@@ -190,7 +194,7 @@ mod tests {
         // A folder that is a link is where its files are.
         let link = folder.path().join("link");
         symlink(&project, &link).unwrap();
-        assert!(load(&link.join("gpux.yml"), false, &Variables::none(), &any_step).is_ok());
+        assert!(load(&link.join("gpux.yml"), false, &Variables::empty(), &accept_any_step).is_ok());
     }
 
     #[test]
@@ -198,12 +202,12 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("model.onnx");
         std::fs::write(&path, b"name: x\nversion: \xff\xfe\n").unwrap();
-        let LoadError::Invalid(error) = load(&path, false, &Variables::none(), &any_step).unwrap_err() else {
+        let LoadError::Invalid(error) = load(&path, false, &Variables::empty(), &accept_any_step).unwrap_err() else {
             panic!("another error")
         };
         let place = error.source_file().position(error.diagnostics()[0].span.start);
         assert_eq!((error.diagnostics()[0].code, place.line, place.column), ("not-text", 2, 10));
-        let missing = load(&folder.path().join("none"), false, &Variables::none(), &any_step).unwrap_err();
+        let missing = load(&folder.path().join("none"), false, &Variables::empty(), &accept_any_step).unwrap_err();
         assert!(matches!(missing, LoadError::Io { .. }));
     }
 }

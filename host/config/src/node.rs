@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use super::source::Span;
+use super::source_file::Span;
 
 /// A value and the bytes of the file that it was read from.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]

@@ -13,26 +13,26 @@ use super::document::{self, Document, FileKind};
 use super::file_text::{LoadError, read_text};
 use super::interpolate::{Variables, interpolate};
 use super::schema::check;
-use super::source::Source;
+use super::source_file::SourceFile;
 
 /// Reads the text of a file whose fields are those of `T`, which its schema describes: unknown keys
 /// and wrong values are mistakes with their place. `name` is what diagnostics call the file.
 /// Variables are not read.
 pub fn parse_as<T: DeserializeOwned + JsonSchema>(
-    form: FileKind,
+    kind: FileKind,
     name: impl Into<String>,
     text: impl Into<Arc<str>>,
 ) -> Result<(Document, T), Box<ConfigurationError>> {
-    parse_with(form, Source::new(name, text), None)
+    parse_with(kind, SourceFile::new(name, text), None)
 }
 
 fn parse_with<T: DeserializeOwned + JsonSchema>(
-    form: FileKind,
-    source: Source,
+    kind: FileKind,
+    source: SourceFile,
     variables: Option<&Variables<'_>>,
 ) -> Result<(Document, T), Box<ConfigurationError>> {
     let fail = |diagnostics| Box::new(ConfigurationError::new(source.clone(), diagnostics));
-    let (root, mut diagnostics) = document::parse(&source, form);
+    let (root, mut diagnostics) = document::parse(&source, kind);
     let Some(mut root) = root else { return Err(fail(diagnostics)) };
     if let Some(variables) = variables {
         diagnostics.extend(interpolate(&mut root, &source, variables));
@@ -53,15 +53,15 @@ fn parse_with<T: DeserializeOwned + JsonSchema>(
 }
 
 /// [`parse_as`] for the file at `path`.
-pub fn load_as<T: DeserializeOwned + JsonSchema>(form: FileKind, path: &Path) -> Result<(Document, T), LoadError> {
-    Ok(parse_as(form, path.display().to_string(), read_text(path, form)?)?)
+pub fn load_as<T: DeserializeOwned + JsonSchema>(kind: FileKind, path: &Path) -> Result<(Document, T), LoadError> {
+    Ok(parse_as(kind, path.display().to_string(), read_text(path, kind)?)?)
 }
 
 /// [`load_as`] with variables read, as in gpux.yml.
 pub fn load_with<T: DeserializeOwned + JsonSchema>(
-    form: FileKind,
+    kind: FileKind,
     path: &Path,
     variables: &Variables<'_>,
 ) -> Result<(Document, T), LoadError> {
-    Ok(parse_with(form, Source::new(path.display().to_string(), read_text(path, form)?), Some(variables))?)
+    Ok(parse_with(kind, SourceFile::new(path.display().to_string(), read_text(path, kind)?), Some(variables))?)
 }

@@ -12,7 +12,7 @@ use super::value::Value;
 
 /// Times of repeated runs, in milliseconds.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Metrics {
+pub struct LatencyStatistics {
     /// mean
     pub avg_inference_time: f64,
     /// fastest
@@ -29,9 +29,9 @@ pub struct Metrics {
     pub fps: f64,
 }
 
-impl Metrics {
+impl LatencyStatistics {
     /// The statistics of these times; zeros for none. Percentiles are nearest-rank.
-    pub fn of(mut times: Vec<Duration>) -> Self {
+    pub fn from_times(mut times: Vec<Duration>) -> Self {
         times.sort_unstable();
         let millis = |time: &Duration| time.as_secs_f64() * 1e3;
         let (Some(first), Some(last)) = (times.first(), times.last()) else { return Self::default() };
@@ -58,9 +58,9 @@ pub struct Benchmark {
     /// how many runs were timed; fewer than asked for if it was stopped
     pub runs: usize,
     /// the whole plan, timed without anybody watching
-    pub total: Metrics,
+    pub total: LatencyStatistics,
     /// each step by name, timed in as many runs again; empty if it was stopped before
-    pub steps: Vec<(String, Metrics)>,
+    pub steps: Vec<(String, LatencyStatistics)>,
 }
 
 /// How a benchmark is run.
@@ -83,7 +83,7 @@ struct StepTimes {
 }
 
 impl Observer for StepTimes {
-    fn looks(&self) -> bool {
+    fn wants_values(&self) -> bool {
         false
     }
 
@@ -125,8 +125,8 @@ impl Plan {
         }
         let names = self.steps().iter().map(|step| step.name.clone());
         let steps = names.zip(watch.times).filter(|(_, times)| !times.is_empty());
-        let steps = steps.map(|(name, times)| (name, Metrics::of(times))).collect();
-        Ok(Benchmark { runs: totals.len(), total: Metrics::of(totals), steps })
+        let steps = steps.map(|(name, times)| (name, LatencyStatistics::from_times(times))).collect();
+        Ok(Benchmark { runs: totals.len(), total: LatencyStatistics::from_times(totals), steps })
     }
 }
 
@@ -137,11 +137,14 @@ mod tests {
     #[test]
     fn percentiles_are_nearest_rank() {
         let times = (1..=100).rev().map(Duration::from_millis).collect();
-        let metrics = Metrics::of(times);
+        let statistics = LatencyStatistics::from_times(times);
         let close = |a: f64, b: f64| (a - b).abs() < 1e-9;
-        assert!(close(metrics.p50, 50.0) && close(metrics.p95, 95.0) && close(metrics.p99, 99.0), "{metrics:?}");
-        assert!(close(metrics.min_inference_time, 1.0) && close(metrics.max_inference_time, 100.0));
-        assert!(close(metrics.avg_inference_time, 50.5) && close(metrics.fps, 1000.0 / 50.5));
-        assert_eq!(Metrics::of(Vec::new()), Metrics::default());
+        assert!(
+            close(statistics.p50, 50.0) && close(statistics.p95, 95.0) && close(statistics.p99, 99.0),
+            "{statistics:?}"
+        );
+        assert!(close(statistics.min_inference_time, 1.0) && close(statistics.max_inference_time, 100.0));
+        assert!(close(statistics.avg_inference_time, 50.5) && close(statistics.fps, 1000.0 / 50.5));
+        assert_eq!(LatencyStatistics::from_times(Vec::new()), LatencyStatistics::default());
     }
 }

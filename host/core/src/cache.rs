@@ -14,7 +14,7 @@ pub struct CacheDir {
 }
 
 /// Free bytes that a cache folder must have.
-const ROOM: usize = 64 << 10;
+const MIN_FREE_DISK: usize = 64 << 10;
 
 impl CacheDir {
     /// The variable that moves the cache.
@@ -45,7 +45,7 @@ impl CacheDir {
             return Err(std::io::Error::new(std::io::ErrorKind::InvalidFilename, "its path is not UTF-8"));
         }
         // A disk that is full takes files, as long as they are empty.
-        tempfile::tempfile_in(self.folder("")?)?.write_all(&vec![0; ROOM])
+        tempfile::tempfile_in(self.folder("")?)?.write_all(&vec![0; MIN_FREE_DISK])
     }
 
     /// The folder `name` of the cache, made (with its parents, mode 0700) if it is not there.
@@ -73,7 +73,7 @@ impl CacheDir {
     /// Marks `entry` of the folder `name` as used now, and evicts the least recently used entries of that folder
     /// until the rest takes at most `limit` bytes. This entry is never evicted.
     /// Entries that cannot be removed stay.
-    pub fn used(&self, name: &str, entry: &str, limit: u64) {
+    pub fn touch_and_evict(&self, name: &str, entry: &str, limit: u64) {
         let folder = self.root.join(name);
         let _ = File::open(folder.join(entry)).and_then(|entry| entry.set_modified(SystemTime::now()));
         let Ok(entries) = std::fs::read_dir(&folder) else { return };
@@ -124,13 +124,13 @@ mod tests {
             entry.set_modified(now - std::time::Duration::from_secs(age)).unwrap();
         }
         let there = || ["a", "b", "c", "d"].map(|name| folder.join(name).exists());
-        cache.used("kept", "b", 400);
+        cache.touch_and_evict("kept", "b", 400);
         assert_eq!(there(), [true; 4], "there is room");
-        cache.used("kept", "d", 250);
+        cache.touch_and_evict("kept", "d", 250);
         assert_eq!(there(), [false, true, false, true], "`b` was used after `c`");
-        cache.used("kept", "b", 0);
+        cache.touch_and_evict("kept", "b", 0);
         assert_eq!(there(), [false, true, false, false], "what is in use stays");
-        cache.used("none", "b", 0);
+        cache.touch_and_evict("none", "b", 0);
     }
 
     #[test]

@@ -16,7 +16,7 @@ use crate::process_exit::exit;
 const OUTPUT_LIMIT: u64 = 1 << 20;
 
 /// Bytes that must be free on the disk for an answer.
-const ROOM: usize = 64 << 10;
+const MIN_FREE_DISK: usize = 64 << 10;
 
 /// A child that gave no answer.
 #[derive(Debug, thiserror::Error)]
@@ -57,7 +57,7 @@ impl ChildError {
 
 /// Reads the parent's input of such a child. Blocks until it comes. To be called before anything else, and
 /// only if the parent sends an input.
-pub fn given<T: serde::de::DeserializeOwned>() -> std::io::Result<T> {
+pub fn read_parent_input<T: serde::de::DeserializeOwned>() -> std::io::Result<T> {
     let mut line = Vec::new();
     std::io::stdin().lock().read_until(b'\n', &mut line)?;
     Ok(serde_json::from_slice(&line)?)
@@ -65,7 +65,7 @@ pub fn given<T: serde::de::DeserializeOwned>() -> std::io::Result<T> {
 
 /// To be called by such a child before its work: the process ends as soon as its parent does,
 /// however that ended. The parent holds the other end of the child's stdin and writes nothing more.
-pub fn end_with_parent() -> std::io::Result<()> {
+pub fn exit_with_parent() -> std::io::Result<()> {
     let wait = || {
         let _ = std::io::copy(&mut std::io::stdin().lock(), &mut std::io::sink());
         exit(1);
@@ -77,7 +77,7 @@ pub fn end_with_parent() -> std::io::Result<()> {
 /// To be called by such a child before its work, which its parent waits for as long as `longest`:
 /// nothing runs forever, whatever becomes of the parent. Only on Linux.
 #[cfg(target_os = "linux")]
-pub fn bound_processor_time(longest: Duration) {
+pub fn limit_cpu_time(longest: Duration) {
     use rustix::process::{Resource, Rlimit, setrlimit};
     // The time of all threads counts, and every core may be busy until the parent gives up.
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get) as u64;
@@ -86,7 +86,7 @@ pub fn bound_processor_time(longest: Duration) {
 }
 
 #[cfg(not(target_os = "linux"))]
-pub(crate) fn bound_processor_time(_longest: Duration) {}
+pub(crate) fn limit_cpu_time(_longest: Duration) {}
 
 /// The processor time of all threads of this process, so that a bound means
 /// the same on a busy machine and on an idle one. On systems other than Linux, the wall clock.
@@ -105,7 +105,7 @@ pub(crate) fn processor_time() -> Duration {
 /// of memory, and leaves no core file. Bounds the whole process; elsewhere than on Linux there is
 /// no safe bound, and the time alone is limited.
 #[cfg(target_os = "linux")]
-pub fn bound_memory(limit: Option<u64>) {
+pub fn limit_memory(limit: Option<u64>) {
     use rustix::process::{Resource, Rlimit, setrlimit};
     if let Some(limit) = limit {
         let _ = setrlimit(Resource::Data, Rlimit { current: Some(limit), maximum: Some(limit) });
@@ -115,31 +115,31 @@ pub fn bound_memory(limit: Option<u64>) {
 }
 
 #[cfg(not(target_os = "linux"))]
-pub(crate) fn bound_memory(_limit: Option<u64>) {}
+pub(crate) fn limit_memory(_limit: Option<u64>) {}
 
 /// Lowers the priority of such a child, to be called before its work: processes that serve requests on this machine go
 /// first.
 #[cfg(target_os = "linux")]
-pub fn give_way() {
+pub fn lower_priority() {
     let _ = rustix::process::nice(10);
 }
 
 #[cfg(not(target_os = "linux"))]
-pub(crate) fn give_way() {}
+pub(crate) fn lower_priority() {}
 
 /// Runs `program` with `arguments` and returns its stdout. Its answer is JSON on
 /// one line, the last: libraries write there too.
-pub fn ask<T: serde::de::DeserializeOwned>(
+pub fn run_json<T: serde::de::DeserializeOwned>(
     program: &Path,
     arguments: &[&OsStr],
     timeout: Duration,
 ) -> Result<T, ChildError> {
-    ask_about(program, arguments, Vec::new(), timeout)
+    run_json_with_stdin(program, arguments, Vec::new(), timeout)
 }
 
-/// The same, and gives the child a line to read ([`given`]): for what no other process may see, as
+/// The same, and gives the child a line to read ([`read_parent_input`]): for what no other process may see, as
 /// it would an argument, and what may lie on no disk.
-pub fn ask_about<T: serde::de::DeserializeOwned>(
+pub fn run_json_with_stdin<T: serde::de::DeserializeOwned>(
     program: &Path,
     arguments: &[&OsStr],
     line: Vec<u8>,
@@ -155,7 +155,7 @@ pub fn ask_about<T: serde::de::DeserializeOwned>(
         None if status.success() && output.is_partial_line() => Err(ChildError::TooLong),
         _ => {
             // A full disk is not the child's fault.
-            stdout.write_all(&vec![0; ROOM]).map_err(no_room)?;
+            stdout.write_all(&vec![0; MIN_FREE_DISK]).map_err(temporary_folder_error)?;
             let stderr = read_tail(&mut stderr).map_err(ChildError::Start)?.text;
             let tail: Vec<_> = stderr.lines().rev().filter(|line| !line.trim().is_empty()).take(3).collect();
             let tail: Vec<_> = tail.into_iter().rev().collect();
@@ -170,10 +170,10 @@ fn temporary() -> Result<File, ChildError> {
     if let Ok(file) = rustix::fs::memfd_create("gpux-child", rustix::fs::MemfdFlags::CLOEXEC) {
         return Ok(file.into());
     }
-    tempfile::tempfile().map_err(no_room)
+    tempfile::tempfile().map_err(temporary_folder_error)
 }
 
-fn no_room(error: std::io::Error) -> ChildError {
+fn temporary_folder_error(error: std::io::Error) -> ChildError {
     ChildError::Temporary { folder: std::env::temp_dir(), error }
 }
 
@@ -191,7 +191,7 @@ fn run(
     // Its last words say what happened; a trace of the stack would bury them.
     command.env("RUST_BACKTRACE", "0");
     let mut child = command.spawn().map_err(ChildError::Start)?;
-    let stdin = child.stdin.take().map(|stdin| tell(stdin, line)).transpose();
+    let stdin = child.stdin.take().map(|stdin| write_stdin(stdin, line)).transpose();
     let mut child = RunningChild { child, _stdin: stdin.map_err(ChildError::Start)? };
     // A timeout that the clock cannot represent is none.
     let deadline = Instant::now().checked_add(timeout);
@@ -210,13 +210,13 @@ fn run(
 
 /// Writes `line` on a thread of its own, since a child that hangs reads nothing. The pipe stays
 /// open as long as the handle lives, and the thread ends with the child at the latest.
-fn tell(mut stdin: ChildStdin, line: Vec<u8>) -> std::io::Result<JoinHandle<ChildStdin>> {
+fn write_stdin(mut stdin: ChildStdin, line: Vec<u8>) -> std::io::Result<JoinHandle<ChildStdin>> {
     let write = move || {
         // A child that ended early says by itself why.
         let _ = stdin.write_all(&line);
         stdin
     };
-    std::thread::Builder::new().name("gpux-ask".to_owned()).spawn(write)
+    std::thread::Builder::new().name("gpux-stdin".to_owned()).spawn(write)
 }
 
 /// A child that is ended, and its end waited for, however the asking ends.
@@ -236,12 +236,12 @@ impl Drop for RunningChild {
 struct OutputTail {
     text: String,
     /// whether something came before it
-    cut: bool,
+    is_truncated: bool,
 }
 
 impl OutputTail {
     fn is_partial_line(&self) -> bool {
-        self.cut && !self.text.trim_end_matches(['\n', '\r']).contains('\n')
+        self.is_truncated && !self.text.trim_end_matches(['\n', '\r']).contains('\n')
     }
 }
 
@@ -251,7 +251,7 @@ fn read_tail(file: &mut File) -> std::io::Result<OutputTail> {
     let mut bytes = Vec::new();
     // Processes that the child started may still write.
     file.take(OUTPUT_LIMIT).read_to_end(&mut bytes)?;
-    Ok(OutputTail { text: String::from_utf8_lossy(&bytes).into_owned(), cut: start > 0 })
+    Ok(OutputTail { text: String::from_utf8_lossy(&bytes).into_owned(), is_truncated: start > 0 })
 }
 
 fn describe(status: ExitStatus) -> String {
@@ -280,7 +280,7 @@ mod tests {
     use super::*;
 
     fn shell(script: &str, timeout: Duration) -> Result<Vec<u8>, String> {
-        ask(Path::new("/bin/sh"), &["-c".as_ref(), script.as_ref()], timeout).map_err(|fault| fault.to_string())
+        run_json(Path::new("/bin/sh"), &["-c".as_ref(), script.as_ref()], timeout).map_err(|fault| fault.to_string())
     }
 
     #[test]
@@ -291,12 +291,12 @@ mod tests {
         assert_eq!(crash, "it was ended by signal 11 (segmentation fault): terminate called");
         assert_eq!(shell("exit 3", long).unwrap_err(), "it ended with exit code 3 and no answer");
         assert!(shell("sleep 600", Duration::from_millis(1)).unwrap_err().contains("did not end within"));
-        let told = |script: &str, line: Vec<u8>, timeout| -> Result<Vec<u8>, _> {
-            ask_about(Path::new("/bin/sh"), &["-c".as_ref(), script.as_ref()], line, timeout)
+        let with_stdin = |script: &str, line: Vec<u8>, timeout| -> Result<Vec<u8>, _> {
+            run_json_with_stdin(Path::new("/bin/sh"), &["-c".as_ref(), script.as_ref()], line, timeout)
         };
-        assert_eq!(told("read line; echo $line", b"[1,2]\n".to_vec(), long).ok(), Some(vec![1, 2]));
+        assert_eq!(with_stdin("read line; echo $line", b"[1,2]\n".to_vec(), long).ok(), Some(vec![1, 2]));
         // More than a pipe holds, which no process reads.
-        let unread = told("sleep 600", vec![b'x'; 1 << 20], Duration::from_millis(1));
+        let unread = with_stdin("sleep 600", vec![b'x'; 1 << 20], Duration::from_millis(1));
         assert!(matches!(unread, Err(ChildError::Timeout(_))));
         // More than a pipe holds.
         assert_eq!(shell("head -c 900000 /dev/zero | tr '\\0' x; echo; echo '[3]'", long), Ok(vec![3]));

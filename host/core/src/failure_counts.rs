@@ -7,9 +7,9 @@ use super::step::StepFailure;
 
 /// Counts of one step's failures since the pipeline was made. A success costs nothing here.
 #[derive(Debug, Default)]
-pub struct Failures(Mutex<BTreeMap<String, u64>>);
+pub struct FailureCounts(Mutex<BTreeMap<String, u64>>);
 
-impl Failures {
+impl FailureCounts {
     pub(super) fn count(&self, failure: &StepFailure) {
         let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         *counts.entry(reason(failure)).or_default() += 1;

@@ -6,7 +6,7 @@ use half::{bf16, f16};
 use serde::de::{DeserializeSeed, Deserializer, Error, SeqAccess, Visitor};
 
 use super::element::ElementType;
-use super::json::{JsonError, special_float};
+use super::json_conversion::{JsonError, special_float};
 use super::tensor::{Tensor, TensorElement};
 use super::tensor::{bf16_from_f64, f16_from_f64};
 

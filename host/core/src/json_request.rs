@@ -2,9 +2,9 @@
 
 use std::fmt;
 
-use super::json::{JsonError, fill_declared, from_json, tensor_from_json};
+use super::bounded_json_tree::{TreeBudget, TreeBudgetExceeded, TreeSeed};
+use super::json_conversion::{JsonError, fill_declared, from_json, tensor_from_json};
 use super::json_elements::TensorSeed;
-use super::json_tree::{TreeBudget, TreeBudgetExceeded, TreeSeed};
 use super::plan::Plan;
 use super::request::{Reader, Request};
 use super::run::ValidationError;

@@ -26,7 +26,7 @@ const REFUSED: [&str; 6] = ["$id", "$anchor", "$dynamicRef", "$dynamicAnchor", "
 
 /// Why `schema` cannot be used to validate with, if it cannot: it is too large or too deep, refers
 /// to itself or to elsewhere, or stands for too much. A stranger's is checked with this first.
-pub fn usable(schema: &Value) -> Result<(), String> {
+pub fn check_schema_limits(schema: &Value) -> Result<(), String> {
     let mut count = Count { values: 0, patterns: 0 };
     count.walk(schema, 0)?;
     let mut expansion = Expansion { root: schema, known: HashMap::new() };

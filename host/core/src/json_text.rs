@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use super::json::to_json;
+use super::json_conversion::to_json;
 use super::tensor::{Tensor, TensorData};
 use super::value::Value;
 

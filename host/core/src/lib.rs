@@ -2,27 +2,27 @@
 
 #![forbid(unsafe_code)]
 
+pub mod authenticated_file;
 mod benchmark;
+mod bounded_json_tree;
 mod cache;
 mod cancellation;
 pub mod catch_panic;
 pub mod child_process;
 mod deadline;
-pub mod decoded_size;
-mod device;
+mod device_tensor;
 mod element;
 pub mod encoded_size;
 mod failure_counts;
 pub mod files;
-mod json;
+mod json_conversion;
+pub mod json_decoded_size;
 mod json_elements;
 mod json_request;
 mod json_schema_limits;
 mod json_text;
-mod json_tree;
 mod labels;
 mod memory_budget;
-mod metadata;
 mod npy;
 mod plan;
 mod plan_builder;
@@ -32,7 +32,6 @@ mod registry;
 mod request;
 mod run;
 pub mod sanitize;
-pub mod sealed_file;
 mod signature;
 mod spelling;
 mod step;
@@ -43,21 +42,22 @@ mod trace;
 mod units;
 mod value;
 
-pub use benchmark::{Benchmark, BenchmarkOptions, Metrics};
+pub use benchmark::{Benchmark, BenchmarkOptions, LatencyStatistics};
+pub use bounded_json_tree::{BoundedJsonTree, JsonTreeError};
 pub use cache::CacheDir;
 pub use cancellation::CancelCheck;
 pub use deadline::{Deadline, DeadlineExceeded};
-pub use device::{DeviceTensor, HostOrDevice, Memory};
+pub use device_tensor::{DeviceTensor, HostOrDevice, Memory};
 pub use element::{Element, ElementSet, ElementType, UnknownElementType};
-pub use failure_counts::Failures;
-pub use json::{JsonError, float32_to_json, from_json, json_values, tensor_to_exact_json, to_json, to_json_while};
+pub use failure_counts::FailureCounts;
+pub use json_conversion::{
+    JsonError, float32_to_json, from_json, json_value_count, tensor_to_exact_json, to_json, to_json_cancellable,
+};
 pub use json_elements::{MAX_STRINGS, TensorSeed};
-pub use json_schema_limits::usable as usable_schema;
+pub use json_schema_limits::check_schema_limits;
 pub use json_text::{write_json, write_json_text};
-pub use json_tree::{JsonTree, JsonTreeError};
 pub use labels::read_labels;
 pub use memory_budget::{BudgetExhausted, MemoryBudget, MemoryPermit};
-pub use metadata::{Color, Geometry, Layout, Metadata};
 pub use npy::{NpyError, from_npy, to_npy};
 pub use plan::{Plan, PlanInput, PlanOutput, PlannedStep};
 pub use plan_builder::{Names, PlanBuilder, PortSide, WiringError};
@@ -67,9 +67,10 @@ pub use request::{Reader, Request};
 pub use run::{Observer, Observers, Outputs, RunError, RunOptions, StepError, ValidationError, deadline_after};
 pub use signature::{Dim, Kind, Mismatch, Port, Signature, TensorKind};
 pub use spelling::{closest, list};
-pub use step::{Context, DeviceStep, InputChanges, LimitExceeded, Step, StepFailure, WaitObserver};
+pub use step::{Context, DeviceStep, InputConversions, LimitExceeded, Step, StepFailure, WaitObserver};
 pub use tensor::{
-    MAX_AXES, Tensor, TensorData, TensorElement, TensorError, bf16_from_f64, element_count, f16_from_f64, few_axes,
+    Color, Geometry, Layout, MAX_AXES, Metadata, Tensor, TensorData, TensorElement, TensorError, bf16_from_f64,
+    check_axis_count, element_count, f16_from_f64,
 };
 pub use trace::{StepTrace, Trace};
 pub use units::{Size, TimeSpan, UnitError, shorten};

@@ -65,7 +65,7 @@ impl MemoryPermit {
 
     /// The same bytes, reserved in a second budget as well.
     #[must_use]
-    pub fn and(mut self, nested: Option<Self>) -> Self {
+    pub fn with_nested(mut self, nested: Option<Self>) -> Self {
         debug_assert!(nested.as_ref().is_none_or(|nested| nested.bytes == self.bytes), "as many bytes of both");
         debug_assert!(self.nested.is_none(), "a permit is of two budgets at most");
         self.nested = nested.map(Box::new);
@@ -122,7 +122,7 @@ mod tests {
     #[test]
     fn shrinking_and_merging_keep_both_budgets_right() {
         let (all, share) = (MemoryBudget::new(100), MemoryBudget::new(50));
-        let reserve = |bytes| all.reserve(bytes).unwrap().and(Some(share.reserve(bytes).unwrap()));
+        let reserve = |bytes| all.reserve(bytes).unwrap().with_nested(Some(share.reserve(bytes).unwrap()));
         let mut permit = reserve(20);
         permit.merge(reserve(30));
         assert_eq!((permit.bytes(), share.check(1)), (50, Err(BudgetExhausted)));

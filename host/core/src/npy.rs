@@ -70,7 +70,7 @@ pub fn from_npy(bytes: &[u8]) -> Result<Tensor, NpyError> {
     }
     let (header, data) = rest.split_at_checked(length).ok_or(NpyError::Header("it is cut off"))?;
     let header = std::str::from_utf8(header).map_err(|_| NpyError::Header("it is no text"))?;
-    let Header { element, big_endian, fortran_order, shape } = Reader(header).header()?;
+    let Header { element, big_endian, fortran_order, shape } = HeaderParser(header).header()?;
     let swapped: Vec<u8>;
     let data = match element.size() {
         Some(size) if big_endian && size > 1 && data.len().is_multiple_of(size) => {
@@ -105,9 +105,9 @@ pub fn to_npy(tensor: &Tensor) -> Result<Vec<u8>, NpyError> {
 }
 
 /// Reads the header, which is a Python literal: `{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }`.
-struct Reader<'a>(&'a str);
+struct HeaderParser<'a>(&'a str);
 
-impl<'a> Reader<'a> {
+impl<'a> HeaderParser<'a> {
     fn header(mut self) -> Result<Header, NpyError> {
         let (mut descr, mut fortran_order, mut shape) = (None, None, None);
         self.expect('{')?;

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use super::failure_counts::Failures;
+use super::failure_counts::FailureCounts;
 use super::signature::{Kind, Port};
-use super::step::{InputChanges, Step};
+use super::step::{InputConversions, Step};
 use super::value::Value;
 
 /// Where a value of the frame lies while a plan runs.
@@ -12,7 +12,7 @@ pub(super) type Slot = usize;
 
 /// A value that a step reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Source {
+pub(super) struct SlotRef {
     pub(super) slot: Slot,
     /// whether nothing reads it afterwards
     pub(super) last: bool,
@@ -38,8 +38,8 @@ pub struct PlanOutput {
 }
 
 impl PlanOutput {
-    /// The number of the value in the plan's frame, as [`PlannedStep::gives`] counts.
-    pub const fn number(&self) -> usize {
+    /// The number of the value in the plan's frame, as [`PlannedStep::output_slots`] counts.
+    pub const fn slot(&self) -> usize {
         self.slot
     }
 }
@@ -53,13 +53,13 @@ pub struct PlannedStep {
     /// its outputs, in order
     pub kinds: Vec<Kind>,
     /// conversions of its inputs
-    pub changes: InputChanges,
+    pub conversions: InputConversions,
     /// how often requests ended here
-    pub failures: Arc<Failures>,
-    pub(super) inputs: Vec<Option<Source>>,
+    pub failures: Arc<FailureCounts>,
+    pub(super) inputs: Vec<Option<SlotRef>>,
     pub(super) outputs: Vec<(String, Slot)>,
     /// for each output, whether it stays on the device that computes it
-    pub(super) stay: Vec<bool>,
+    pub(super) outputs_on_device: Vec<bool>,
     /// whether any output does, or any input comes from a device
     pub(super) on_device: bool,
 }
@@ -72,19 +72,19 @@ impl PlannedStep {
 
     /// The numbers of the values in the plan's frame that it reads, one for each input port. The inputs of the plan
     /// are the first values.
-    pub fn reads(&self) -> impl Iterator<Item = Option<usize>> {
+    pub fn input_slots(&self) -> impl Iterator<Item = Option<usize>> {
         self.inputs.iter().map(|source| source.map(|source| source.slot))
     }
 
     /// The numbers of the values that it gives.
-    pub fn gives(&self) -> impl Iterator<Item = usize> {
+    pub fn output_slots(&self) -> impl Iterator<Item = usize> {
         self.outputs.iter().map(|(_, slot)| *slot)
     }
 
     /// For each output, whether it stays on the device that computes it, because only models read it. If an
     /// observer asks for values, they are all copied to the host.
-    pub fn stay(&self) -> &[bool] {
-        &self.stay
+    pub fn outputs_on_device(&self) -> &[bool] {
+        &self.outputs_on_device
     }
 }
 

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use super::device::Memory;
-use super::json;
-use super::plan::{Plan, PlanInput, PlanOutput, PlannedStep, Slot, Source};
+use super::device_tensor::Memory;
+use super::json_conversion;
+use super::plan::{Plan, PlanInput, PlanOutput, PlannedStep, Slot, SlotRef};
 use super::signature::{Kind, Port};
-use super::step::{InputChanges, Step};
+use super::step::{InputConversions, Step};
 use super::tensor::MAX_AXES;
 
 /// Names given to a step's ports by `in:` or `out:`.
@@ -100,7 +100,10 @@ impl PlanBuilder {
         Self {
             open,
             kinds: inputs.iter().map(|input| input.port.kind.clone()).collect(),
-            depths: inputs.iter().map(|input| json_depth(&input.port.kind, || json::REQUEST_DEPTH)).collect(),
+            depths: inputs
+                .iter()
+                .map(|input| json_depth(&input.port.kind, || json_conversion::REQUEST_DEPTH))
+                .collect(),
             previous: names.clone(),
             names,
             inputs,
@@ -127,12 +130,12 @@ impl PlanBuilder {
                 message: mismatch.to_string(),
                 hint: None,
             })?;
-            Ok((slots, kinds, step.changes(&given)))
+            Ok((slots, kinds, step.conversions(&given)))
         });
         // After a mistake the next steps are still checked, as far as they do not depend on it.
-        let (slots, kinds, changes, fault) = match checked {
-            Ok((slots, kinds, changes)) => (slots, kinds, changes, None),
-            Err(fault) => (Vec::new(), vec![Kind::Any; signature.outputs.len()], InputChanges::new(), Some(fault)),
+        let (slots, kinds, conversions, fault) = match checked {
+            Ok((slots, kinds, conversions)) => (slots, kinds, conversions, None),
+            Err(fault) => (Vec::new(), vec![Kind::Any; signature.outputs.len()], InputConversions::new(), Some(fault)),
         };
 
         let mut outputs: Vec<_> = signature.outputs.iter().map(|port| port.name.clone()).collect();
@@ -149,8 +152,9 @@ impl PlanBuilder {
         let first = self.kinds.len();
         let read: Vec<_> = slots.iter().map(|slot| slot.map_or(0, |slot| self.depths[slot])).collect();
         let own = step.json_depth(&read);
-        let fault = fault.or_else(|| (own > json::MAX_DEPTH && kinds.contains(&Kind::Json)).then(|| too_deep(own)));
-        self.depths.extend(kinds.iter().map(|kind| json_depth(kind, || own.min(json::MAX_DEPTH))));
+        let fault =
+            fault.or_else(|| (own > json_conversion::MAX_DEPTH && kinds.contains(&Kind::Json)).then(|| too_deep(own)));
+        self.depths.extend(kinds.iter().map(|kind| json_depth(kind, || own.min(json_conversion::MAX_DEPTH))));
         self.kinds.extend(kinds.iter().cloned());
         self.previous = outputs.into_iter().zip(first..).collect();
         for (name, slot) in &self.previous {
@@ -160,12 +164,12 @@ impl PlanBuilder {
         self.steps.push(PlannedStep {
             name: name.into(),
             step,
-            changes,
+            conversions,
             failures: Arc::default(),
-            inputs: slots.into_iter().map(|slot| slot.map(|slot| Source { slot, last: false })).collect(),
+            inputs: slots.into_iter().map(|slot| slot.map(|slot| SlotRef { slot, last: false })).collect(),
             outputs: self.previous.clone(),
             kinds,
-            stay: Vec::new(),
+            outputs_on_device: Vec::new(),
             on_device: false,
         });
         fault.map_or(Ok(()), Err)
@@ -231,7 +235,7 @@ impl PlanBuilder {
             let slot = self.inputs.len();
             self.inputs.push(PlanInput { port: Port { name: name.to_owned(), ..port.clone() }, default: None });
             self.kinds.push(port.kind.clone());
-            self.depths.push(json_depth(&port.kind, || json::REQUEST_DEPTH));
+            self.depths.push(json_depth(&port.kind, || json_conversion::REQUEST_DEPTH));
             self.names.push((name.to_owned(), slot));
             return Ok(slot);
         }
@@ -286,7 +290,7 @@ fn too_deep(depth: usize) -> WiringError {
         at: PortSide::Inputs,
         message: format!(
             "with what it reads, its JSON could be nested {depth} levels deep; a pipeline builds {} at most",
-            json::MAX_DEPTH
+            json_conversion::MAX_DEPTH
         ),
         hint: Some("read a part of the value before (`{{name.field}}`), or the values that it was made of".to_owned()),
     }
@@ -315,14 +319,14 @@ fn mark_device_values(steps: &mut [PlannedStep], outputs: Slots<'_>, slots: usiz
         let device = step.step.device();
         for (input, source) in step.inputs.iter().enumerate() {
             let Some(source) = source else { continue };
-            let from = device.and_then(|device| device.takes(input, &kinds[source.slot]));
+            let from = device.and_then(|device| device.input_memory(input, &kinds[source.slot]));
             is_read[source.slot] = true;
             if from != memories[source.slot].as_ref() {
                 memories[source.slot] = None;
             }
         }
         for (output, ((_, slot), kind)) in step.outputs.iter().zip(&step.kinds).enumerate() {
-            memories[*slot] = device.and_then(|device| device.leaves(output)).cloned();
+            memories[*slot] = device.and_then(|device| device.output_memory(output)).cloned();
             kinds[*slot] = kind.clone();
         }
     }
@@ -331,8 +335,8 @@ fn mark_device_values(steps: &mut [PlannedStep], outputs: Slots<'_>, slots: usiz
     }
     let stays = |slot: usize| is_read[slot] && memories[slot].is_some();
     for step in steps {
-        step.stay = step.outputs.iter().map(|(_, slot)| stays(*slot)).collect();
+        step.outputs_on_device = step.outputs.iter().map(|(_, slot)| stays(*slot)).collect();
         let reads = step.inputs.iter().flatten().any(|source| stays(source.slot));
-        step.on_device = reads || step.stay.contains(&true);
+        step.on_device = reads || step.outputs_on_device.contains(&true);
     }
 }

@@ -2,8 +2,8 @@
 
 use serde_json::{Map, Value as Json};
 
-use super::json::from_json;
-use super::json_tree::JsonTree;
+use super::bounded_json_tree::BoundedJsonTree;
+use super::json_conversion::from_json;
 use super::npy::from_npy;
 use super::plan::Plan;
 use super::run::ValidationError;
@@ -150,7 +150,8 @@ impl Port {
             return self.file(bytes);
         }
         let fault = |message: String| ValidationError::input(&self.name, message);
-        let JsonTree(json) = serde_json::from_slice(&bytes).map_err(|error| fault(format!("not JSON: {error}")))?;
+        let BoundedJsonTree(json) =
+            serde_json::from_slice(&bytes).map_err(|error| fault(format!("not JSON: {error}")))?;
         from_json(json, &self.kind).map_err(|error| fault(error.to_string()))
     }
 

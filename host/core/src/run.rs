@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use super::device::HostOrDevice;
+use super::device_tensor::HostOrDevice;
 use super::plan::{Plan, PlannedStep};
 use super::signature::{Dim, Kind, TensorKind};
 use super::step::{Context, StepFailure, WaitObserver};
@@ -27,7 +27,7 @@ pub trait Observer {
 
     /// Whether it reads values. If no observer does, values that only models read may stay on a
     /// device, and are not reported.
-    fn looks(&self) -> bool {
+    fn wants_values(&self) -> bool {
         true
     }
 
@@ -47,8 +47,8 @@ impl Observer for Observers<'_> {
         self.0.iter_mut().for_each(|observer| observer.failed(step, failure, time, context));
     }
 
-    fn looks(&self) -> bool {
-        self.0.iter().any(|observer| observer.looks())
+    fn wants_values(&self) -> bool {
+        self.0.iter().any(|observer| observer.wants_values())
     }
 
     fn after(&mut self, step: &PlannedStep, time: Duration, outputs: &[Value], context: &Context) {
@@ -160,9 +160,9 @@ impl PlannedStep {
             observer.before(self, &inputs);
             Instant::now()
         });
-        let given = self.step.run(inputs, context).and_then(|given| self.counted(given));
-        self.tell(observer, start, given.as_deref(), context);
-        self.keep(frame, given?.into_iter().map(HostOrDevice::Host));
+        let given = self.step.run(inputs, context).and_then(|given| self.check_count(given));
+        self.notify(observer, start, given.as_deref(), context);
+        self.store(frame, given?.into_iter().map(HostOrDevice::Host));
         Ok(())
     }
 
@@ -181,9 +181,10 @@ impl PlannedStep {
             Instant::now()
         });
         let inputs = self.inputs(frame).collect();
-        let given = device.run_placed(inputs, &self.stay, context).and_then(|given| self.counted(given));
-        self.tell(observer, start, given.as_ref().map(|_| [].as_slice()), context);
-        self.keep(frame, given?);
+        let given =
+            device.run_placed(inputs, &self.outputs_on_device, context).and_then(|given| self.check_count(given));
+        self.notify(observer, start, given.as_ref().map(|_| [].as_slice()), context);
+        self.store(frame, given?);
         Ok(())
     }
 
@@ -195,14 +196,14 @@ impl PlannedStep {
         })
     }
 
-    fn counted<T>(&self, given: Vec<T>) -> Result<Vec<T>, StepFailure> {
+    fn check_count<T>(&self, given: Vec<T>) -> Result<Vec<T>, StepFailure> {
         if given.len() == self.outputs.len() {
             return Ok(given);
         }
         Err(StepFailure::Failed(format!("it gave {} values instead of {}", given.len(), self.outputs.len())))
     }
 
-    fn tell(
+    fn notify(
         &self,
         observer: &mut Option<&mut dyn Observer>,
         start: Option<Instant>,
@@ -217,7 +218,7 @@ impl PlannedStep {
         }
     }
 
-    fn keep(&self, frame: &mut Frame, given: impl IntoIterator<Item = HostOrDevice<Value>>) {
+    fn store(&self, frame: &mut Frame, given: impl IntoIterator<Item = HostOrDevice<Value>>) {
         for ((_, slot), value) in self.outputs.iter().zip(given) {
             frame[*slot] = Some(value);
         }
@@ -229,7 +230,7 @@ impl Plan {
     pub fn run(&self, values: Vec<(String, Value)>, mut options: RunOptions<'_>) -> Result<Outputs, RunError> {
         let mut frame: Frame = self.bind(values)?.into_iter().map(|value| value.map(HostOrDevice::Host)).collect();
         frame.resize_with(self.slots(), || None);
-        let looks = options.observer.as_ref().is_some_and(|observer| observer.looks());
+        let wants_values = options.observer.as_ref().is_some_and(|observer| observer.wants_values());
         for (index, planned) in self.steps().iter().enumerate() {
             let mut context = Context {
                 deadline: options.deadline,
@@ -241,7 +242,7 @@ impl Plan {
                 Err(StepFailure::Cancelled)
             } else if context.time_left().is_some_and(|left| left.is_zero()) {
                 Err(StepFailure::Timeout)
-            } else if planned.on_device && !looks {
+            } else if planned.on_device && !wants_values {
                 planned.run_on_device(&mut frame, &mut options.observer, &mut context)
             } else {
                 planned.run(&mut frame, &mut options.observer, &mut context)

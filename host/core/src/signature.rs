@@ -5,7 +5,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use super::element::{ElementSet, ElementType};
-use super::metadata::Layout;
+use super::tensor::Layout;
 use super::tensor::Tensor;
 
 /// One dimension of a described tensor.

@@ -6,12 +6,12 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
-use super::device::{HostOrDevice, Memory};
+use super::device_tensor::{HostOrDevice, Memory};
 use super::signature::{Kind, Mismatch, Signature};
 use super::value::Value;
 
-/// Changes to inputs, by the names of their ports.
-pub type InputChanges = Vec<(String, Vec<String>)>;
+/// Conversions of inputs, by the names of their ports.
+pub type InputConversions = Vec<(String, Vec<String>)>;
 
 /// Something that turns values into values. One object serves every request, from any thread.
 pub trait Step: Send + Sync {
@@ -39,14 +39,14 @@ pub trait Step: Send + Sync {
     /// The default is for a step whose JSON does not hold the JSON that it reads.
     fn json_depth(&self, inputs: &[usize]) -> usize {
         let _ = inputs;
-        super::json::OWN_DEPTH
+        super::json_conversion::GENERATED_DEPTH
     }
 
     /// The conversions of each input before its own work: the port, and
-    /// the changes in words, for displaying a plan.
-    fn changes(&self, inputs: &[Option<Kind>]) -> InputChanges {
+    /// the conversions in words, for displaying a plan.
+    fn conversions(&self, inputs: &[Option<Kind>]) -> InputConversions {
         let _ = inputs;
-        InputChanges::new()
+        InputConversions::new()
     }
 
     /// Temporary bytes of a run on these inputs, beside the inputs and the outputs whose
@@ -78,14 +78,14 @@ pub trait Step: Send + Sync {
 /// A step whose tensors may stay where it computes them.
 pub trait DeviceStep {
     /// The memory in which output number `output` can be left; `None` for the host's alone.
-    fn leaves(&self, output: usize) -> Option<&Memory>;
+    fn output_memory(&self, output: usize) -> Option<&Memory>;
 
     /// The device memory from which input number `input` can be read; `None` for host memory alone, and
     /// if the `given` value must be converted first.
-    fn takes(&self, input: usize, given: &Kind) -> Option<&Memory>;
+    fn input_memory(&self, input: usize, given: &Kind) -> Option<&Memory>;
 
     /// What [`Step::run`] does; outputs whose number is true in `stay` are left in
-    /// the memory that [`leaves`](Self::leaves) tells.
+    /// the memory that [`output_memory`](Self::output_memory) tells.
     fn run_placed(
         &self,
         inputs: Vec<Option<HostOrDevice<Value>>>,
@@ -99,8 +99,8 @@ pub trait DeviceStep {
 pub trait WaitObserver: Send + Sync {
     /// The run waits from now on.
     fn begin(&self);
-    /// The run goes on. Meanwhile others have worked `for_it` so long: its share of a model's run, say.
-    fn end(&self, for_it: Duration);
+    /// The run goes on. Meanwhile others have worked `delegated_work` so long: its share of a model's run, say.
+    fn end(&self, delegated_work: Duration);
 }
 
 impl std::fmt::Debug for dyn WaitObserver {

@@ -33,7 +33,7 @@ pub(super) fn gather<T: Clone + Default>(
     data: &[T],
     start: usize,
     axes: &[Axis],
-    who: &dyn CancelCheck,
+    cancel: &dyn CancelCheck,
 ) -> Option<Vec<T>> {
     if axes.iter().any(|(size, _)| *size == 0) {
         return Some(Vec::new());
@@ -42,7 +42,7 @@ pub(super) fn gather<T: Clone + Default>(
     let Some((&(size, step), outer)) = axes.split_last() else { return Some(vec![data[start].clone()]) };
     let fast = outer.iter().position(|(_, step)| *step == 1);
     if let Some(fast) = fast.filter(|_| step > 1) {
-        return swapped(data, start, &axes, fast, who);
+        return swapped(data, start, &axes, fast, cancel);
     }
     let mut result = Vec::with_capacity(axes.iter().map(|(size, _)| size).product());
     let mut unasked = 0;
@@ -52,7 +52,7 @@ pub(super) fn gather<T: Clone + Default>(
             let part = (size - done).min(PART);
             unasked += part;
             // Rows may be as short as an element.
-            if unasked >= STRETCH && !who.can_continue(std::mem::take(&mut unasked)) {
+            if unasked >= STRETCH && !cancel.can_continue(std::mem::take(&mut unasked)) {
                 return false;
             }
             let from = from.wrapping_add_signed(done as isize * step);
@@ -114,14 +114,14 @@ fn swapped<T: Clone + Default>(
     start: usize,
     axes: &[Axis],
     fast: usize,
-    who: &dyn CancelCheck,
+    cancel: &dyn CancelCheck,
 ) -> Option<Vec<T>> {
     let (width, step) = axes[axes.len() - 1];
     let (height, step) = (axes[fast].0, step as usize);
     match (axes.len(), height == step, height) {
-        (2, true, 2) => return apart::<T, 2>(&data[start..], width, who),
-        (2, true, 3) => return apart::<T, 3>(&data[start..], width, who),
-        (2, true, 4) => return apart::<T, 4>(&data[start..], width, who),
+        (2, true, 2) => return apart::<T, 2>(&data[start..], width, cancel),
+        (2, true, 3) => return apart::<T, 3>(&data[start..], width, cancel),
+        (2, true, 4) => return apart::<T, 4>(&data[start..], width, cancel),
         _ => {}
     }
     let mut result = vec![T::default(); axes.iter().map(|(size, _)| size).product()];
@@ -132,7 +132,7 @@ fn swapped<T: Clone + Default>(
     each_start(start, &others, |number, from| {
         let to = number / inner * (height * stride) + number % inner * width;
         for top in (0..height).step_by(TILE) {
-            if !who.can_continue(TILE.min(height - top) * width) {
+            if !cancel.can_continue(TILE.min(height - top) * width) {
                 return false;
             }
             let rows = top..height.min(top + TILE);
@@ -151,11 +151,11 @@ fn swapped<T: Clone + Default>(
 }
 
 /// Takes `count` groups of `N` elements apart: pixels into planes.
-fn apart<T: Clone + Default, const N: usize>(data: &[T], count: usize, who: &dyn CancelCheck) -> Option<Vec<T>> {
+fn apart<T: Clone + Default, const N: usize>(data: &[T], count: usize, cancel: &dyn CancelCheck) -> Option<Vec<T>> {
     let mut result = vec![T::default(); N * count];
     let (groups, _) = data[..N * count].as_chunks::<N>();
     for (number, groups) in groups.chunks(STRETCH).enumerate() {
-        if !who.can_continue(N * groups.len()) {
+        if !cancel.can_continue(N * groups.len()) {
             return None;
         }
         for (place, plane) in result.chunks_exact_mut(count).enumerate() {

@@ -29,20 +29,20 @@ pub struct StepTrace {
     /// highest memory of its sandbox, in bytes, if it ran in one
     pub memory_peak: Option<u64>,
     /// its outputs, described; `failed` if it failed
-    pub gave: Vec<String>,
+    pub outputs: Vec<String>,
     /// its log lines
     pub log: Vec<String>,
 }
 
 impl Trace {
-    fn record(&mut self, step: &PlannedStep, time: Duration, bytes_out: u64, gave: Vec<String>, context: &Context) {
+    fn record(&mut self, step: &PlannedStep, time: Duration, bytes_out: u64, outputs: Vec<String>, context: &Context) {
         self.steps.push(StepTrace {
             name: step.name.clone(),
             time,
             bytes_in: self.bytes_in,
             bytes_out,
             memory_peak: context.memory_peak,
-            gave,
+            outputs,
             log: context.log.clone(),
         });
     }
@@ -63,8 +63,8 @@ impl Observer for Trace {
     }
 
     fn after(&mut self, step: &PlannedStep, time: Duration, outputs: &[Value], context: &Context) {
-        let gave = outputs.iter().map(|value| value.kind().to_string()).collect();
-        self.record(step, time, bytes(outputs), gave, context);
+        let described = outputs.iter().map(|value| value.kind().to_string()).collect();
+        self.record(step, time, bytes(outputs), described, context);
     }
 }
 

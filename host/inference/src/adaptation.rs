@@ -168,7 +168,7 @@ pub(super) fn apply(
                 shape.extend_from_slice(tensor.shape());
                 tensor.reshape(shape)?
             }
-            Adaptation::Cast(element) => tensor.cast_while(*element, who)?,
+            Adaptation::Cast(element) => tensor.cast_cancellable(*element, who)?,
         };
     }
     Ok(tensor)
@@ -190,7 +190,7 @@ fn change_layout(tensor: Tensor, to: Layout, who: &dyn CancelCheck) -> Result<Te
     }
     let mut axes: Vec<_> = (0..tensor.rank()).collect();
     move_channels(&mut axes, to);
-    Ok(tensor.permute_while(&axes, who)?.with_metadata(metadata))
+    Ok(tensor.permute_cancellable(&axes, who)?.with_metadata(metadata))
 }
 
 #[cfg(test)]

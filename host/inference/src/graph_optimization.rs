@@ -97,7 +97,7 @@ pub fn cached_graph(trial: &Trial<'_>) -> Option<PathBuf> {
     // Not where others may write: blocks of packed weights are believed.
     let graph = cache.folder(FOLDER).ok()?.join(&key).join(GRAPH);
     graph.is_file().then(|| {
-        cache.used(FOLDER, &key, LIMIT);
+        cache.touch_and_evict(FOLDER, &key, LIMIT);
         graph
     })
 }
@@ -161,7 +161,7 @@ pub fn optimize(trial: &Trial<'_>, asked: bool) -> Result<Option<Optimization>, 
     };
     let text = serde_json::to_string(&request).map_err(|error| fault(error.to_string()))?;
     let answer: Result<Result<Optimization, String>, _> =
-        child_process::ask(program, &["__optimize-model".as_ref(), text.as_ref()], TIMEOUT);
+        child_process::run_json(program, &["__optimize-model".as_ref(), text.as_ref()], TIMEOUT);
     let made = match answer {
         // Nothing was tried, so nothing is known of the model.
         Err(error) if error.is_environment() => return Err(machine(error.to_string())),
@@ -177,7 +177,7 @@ pub fn optimize(trial: &Trial<'_>, asked: bool) -> Result<Option<Optimization>, 
         Err(reason) => Some(reason.as_str()),
     };
     match why_not {
-        None => cache.used(FOLDER, &key, LIMIT),
+        None => cache.touch_and_evict(FOLDER, &key, LIMIT),
         // Not remembering costs the next start another try, no more.
         Some(why) => drop(write_whole(&place.join(FAILED), why.as_bytes(), ReadAccess::Owner)),
     }
@@ -187,8 +187,8 @@ pub fn optimize(trial: &Trial<'_>, asked: bool) -> Result<Option<Optimization>, 
 /// Serves `gpux __optimize-model REQUEST`: one line of JSON.
 pub fn optimization_child(request: &str) -> String {
     let answer = serde_json::from_str(request).map_err(|error| error.to_string()).and_then(|request: Request| {
-        child_process::bound_processor_time(TIMEOUT);
-        child_process::bound_memory(request.memory);
+        child_process::limit_cpu_time(TIMEOUT);
+        child_process::limit_memory(request.memory);
         optimize_here(&request)
     });
     serde_json::to_string(&answer).unwrap_or_default()

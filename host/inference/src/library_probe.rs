@@ -37,7 +37,7 @@ pub fn probe(library: &Path) -> Result<ProbeReport, LibraryError> {
 
 /// Serves `gpux __engine-probe LIBRARY`: one line of JSON.
 pub fn probe_child(library: &Path) -> String {
-    child_process::bound_processor_time(TIMEOUT);
+    child_process::limit_cpu_time(TIMEOUT);
     let answer: Result<ProbeReport, String> = probe(library).map_err(|error| error.to_string());
     serde_json::to_string(&answer).unwrap_or_default()
 }
@@ -47,6 +47,6 @@ pub fn probe_in_child(gpux: &Path, library: &Path) -> Result<ProbeReport, Librar
     let fault = |reason: String| LibraryError::Probe { path: library.to_owned(), reason };
     let arguments = ["__engine-probe".as_ref(), library.as_os_str()];
     let answer: Result<ProbeReport, String> =
-        child_process::ask(gpux, &arguments, TIMEOUT).map_err(|error| fault(error.to_string()))?;
+        child_process::run_json(gpux, &arguments, TIMEOUT).map_err(|error| fault(error.to_string()))?;
     answer.map_err(fault)
 }

@@ -15,7 +15,7 @@ use super::providers::{ExecutionProvider, Fallback};
 use super::sessions::{ModelInputs, SessionRunError, SessionSet};
 use super::value::OnnxValue;
 use gpux_core::{
-    Context, Deadline, DeviceStep, Dim, ElementType, HostOrDevice, InputChanges, Kind, Memory, Mismatch, Signature,
+    Context, Deadline, DeviceStep, Dim, ElementType, HostOrDevice, InputConversions, Kind, Memory, Mismatch, Signature,
     Step, StepFailure, TensorKind, Value,
 };
 
@@ -205,7 +205,7 @@ impl Step for ModelStep {
         Ok(outputs.into_iter().map(Value::Tensor).collect())
     }
 
-    fn changes(&self, inputs: &[Option<Kind>]) -> InputChanges {
+    fn conversions(&self, inputs: &[Option<Kind>]) -> InputConversions {
         let change = |(index, given): (usize, &Option<Kind>)| {
             let Some(Kind::Tensor(given)) = given else { return None };
             let adaptations = self.adaptations(index, given).ok().filter(|adaptations| !adaptations.is_empty())?;
@@ -236,14 +236,14 @@ impl Step for ModelStep {
 }
 
 impl DeviceStep for ModelStep {
-    fn leaves(&self, output: usize) -> Option<&Memory> {
+    fn output_memory(&self, output: usize) -> Option<&Memory> {
         let Kind::Tensor(tensor) = &self.signature.outputs.get(output)?.kind else { return None };
         // Strings are the host's.
         let element = tensor.element().filter(|element| *element != ElementType::String);
         element.and(self.memory.as_ref())
     }
 
-    fn takes(&self, input: usize, given: &Kind) -> Option<&Memory> {
+    fn input_memory(&self, input: usize, given: &Kind) -> Option<&Memory> {
         let Kind::Tensor(given) = given else { return None };
         let unchanged =
             given.shape.is_some() && given.element().is_some() && self.adaptations(input, given).ok()?.is_empty();

@@ -18,9 +18,9 @@ use super::onnxruntime::OnnxRuntime;
 use super::providers::{ExecutionProvider, ProviderChoice, ProviderLibrary, ProviderOptions};
 use super::step::{InputShapes, ModelOptions, ModelStep};
 use super::trial::{Trial, absolute, candidate_providers, memory_limit};
+use gpux_core::authenticated_file;
 use gpux_core::child_process;
 use gpux_core::files::digest;
-use gpux_core::sealed_file;
 use gpux_core::{Context, Dim, ElementType, Step as _, Tensor, TensorKind, Value};
 
 /// Loading and one run of a large model on a slow disk fit; a model that takes longer is refused.
@@ -202,8 +202,8 @@ pub fn validation_child(request: &str) -> String {
     let verdict = match serde_json::from_str::<ValidationRequest>(request) {
         Err(error) => Verdict::Refused { reason: error.to_string() },
         Ok(request) => {
-            child_process::bound_processor_time(request.timeout);
-            child_process::bound_memory(request.memory);
+            child_process::limit_cpu_time(request.timeout);
+            child_process::limit_memory(request.memory);
             verdict(&request)
         }
     };
@@ -239,12 +239,12 @@ pub fn ensure_validated(trial: &Trial<'_>, options: &ModelOptions) -> Result<(),
         env!("CARGO_PKG_VERSION")
     );
     let key = digest(key);
-    if cache.is_some_and(|cache| sealed_file::read(cache, "verified", &key).is_some()) {
+    if cache.is_some_and(|cache| authenticated_file::read(cache, "verified", &key).is_some()) {
         return Ok(());
     }
     ask_child(gpux, trial, providers, provider_options, None)?;
     // Not remembering costs the next start a trial, no more.
-    let _ = cache.map(|cache| sealed_file::write(cache, "verified", &key, b""));
+    let _ = cache.map(|cache| authenticated_file::write(cache, "verified", &key, b""));
     Ok(())
 }
 
@@ -283,7 +283,7 @@ fn ask_child(
     };
     let fault = |reason: String| ModelLoadError::Validation { path: file.path().to_owned(), reason };
     let text = serde_json::to_string(&request).map_err(|error| fault(error.to_string()))?;
-    match child_process::ask(gpux, &["__vet-model".as_ref(), text.as_ref()], request.timeout) {
+    match child_process::run_json(gpux, &["__vet-model".as_ref(), text.as_ref()], request.timeout) {
         Ok(Verdict::Sound) => Ok(None),
         Ok(Verdict::Timed { seconds }) => Ok(Duration::try_from_secs_f64(seconds).ok()),
         Ok(Verdict::NeedsOnnxRuntime { feature }) => {

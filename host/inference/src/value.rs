@@ -123,11 +123,11 @@ impl OnnxValue {
                     };
                     items.into_iter().enumerate().map(item).collect::<Result<_, _>>().map(Self::Sequence)
                 }
-                other => Err(JsonError::another("a list", &other).into()),
+                other => Err(JsonError::type_mismatch("a list", &other).into()),
             },
             OnnxType::Map { key, value } => match json {
                 Json::Object(entries) => map(entries, *key, *value),
-                other => Err(JsonError::another("an object", &other).into()),
+                other => Err(JsonError::type_mismatch("an object", &other).into()),
             },
         }
     }
@@ -170,7 +170,7 @@ fn tensor(json: Json, kind: &TensorKind) -> Result<Tensor, ValueError> {
         .map_err(|mismatch| ValueError::Mismatch { place: String::new(), mismatch: mismatch.to_string() })?;
     match value {
         Value::Tensor(tensor) => Ok(tensor),
-        other => Err(JsonError::another("a tensor", &to_json(&other)).into()),
+        other => Err(JsonError::type_mismatch("a tensor", &to_json(&other)).into()),
     }
 }
 

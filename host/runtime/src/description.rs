@@ -73,13 +73,13 @@ fn input(input: &PlanInput) -> Json {
 
 fn step(step: &PlannedStep) -> Json {
     let mut details = step.step.details();
-    if !step.changes.is_empty() {
-        details["inserted"] = step.changes.iter().map(|(port, changes)| (port.clone(), json!(changes))).collect();
+    if !step.conversions.is_empty() {
+        details["inserted"] = step.conversions.iter().map(|(port, changes)| (port.clone(), json!(changes))).collect();
     }
     let gives = step.output_names().zip(&step.kinds).enumerate().map(|(index, (name, kind))| {
         let mut gives = json!({ "name": name, "type": kind.to_string() });
-        if step.stay().get(index) == Some(&true) {
-            let memory = step.step.device().and_then(|device| device.leaves(index));
+        if step.outputs_on_device().get(index) == Some(&true) {
+            let memory = step.step.device().and_then(|device| device.output_memory(index));
             gives["stays_on"] = json!(memory.map(ToString::to_string));
         }
         gives

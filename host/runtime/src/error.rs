@@ -47,9 +47,9 @@ pub enum GpuxError {
     },
 }
 
-/// Whose fault an error is; decides exit code and HTTP status.
+/// Where an error comes from; decides exit code and HTTP status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fault {
+pub enum ErrorCategory {
     /// the request's
     Request,
     /// the pipeline's files'
@@ -74,19 +74,19 @@ impl GpuxError {
         }
     }
 
-    /// Whose fault it is.
-    pub fn fault(&self) -> Fault {
+    /// Where it comes from.
+    pub fn category(&self) -> ErrorCategory {
         match self {
-            Self::Configuration(_) | Self::ProviderOption(_) => Fault::Configuration,
-            Self::Sandbox(_) => Fault::Environment,
-            Self::ModelLoad(error) if error.is_environment() => Fault::Environment,
-            Self::ModelLoad(_) => Fault::Configuration,
-            Self::Provider(ProviderError::Unknown(_)) => Fault::Configuration,
-            Self::Provider(_) | Self::Library(_) | Self::NoEngine => Fault::Environment,
-            Self::Validation(_) => Fault::Request,
-            Self::Step(error) if matches!(error.failure, StepFailure::InvalidInput(_)) => Fault::Request,
-            Self::Step(_) => Fault::Run,
-            Self::WarmUp { .. } => Fault::Configuration,
+            Self::Configuration(_) | Self::ProviderOption(_) => ErrorCategory::Configuration,
+            Self::Sandbox(_) => ErrorCategory::Environment,
+            Self::ModelLoad(error) if error.is_environment() => ErrorCategory::Environment,
+            Self::ModelLoad(_) => ErrorCategory::Configuration,
+            Self::Provider(ProviderError::Unknown(_)) => ErrorCategory::Configuration,
+            Self::Provider(_) | Self::Library(_) | Self::NoEngine => ErrorCategory::Environment,
+            Self::Validation(_) => ErrorCategory::Request,
+            Self::Step(error) if matches!(error.failure, StepFailure::InvalidInput(_)) => ErrorCategory::Request,
+            Self::Step(_) => ErrorCategory::Run,
+            Self::WarmUp { .. } => ErrorCategory::Configuration,
         }
     }
 

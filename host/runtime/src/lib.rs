@@ -6,7 +6,7 @@
 //! ```
 //! use std::time::Duration;
 //!
-//! use gpux::{Fault, GpuxError, Runtime, Value, to_json};
+//! use gpux::{ErrorCategory, GpuxError, Runtime, Value, to_json};
 //!
 //! # let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 //! # let photo = concat!(env!("CARGO_MANIFEST_DIR"), "/../../models/samples/seven.png");
@@ -21,7 +21,7 @@
 //! }
 //!
 //! let error: GpuxError = runtime.infer([("text", "not an image")]).unwrap_err();
-//! assert_eq!(error.fault(), Fault::Request);
+//! assert_eq!(error.category(), ErrorCategory::Request);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
@@ -31,7 +31,7 @@
 //! | choose engine, provider and cache | [`LoadOptions`]: [`EngineOptions`], [`ProviderSelection`] |
 //! | bound what a gpux.yml may do | [`Policy`], [`AllowedGrants`] |
 //! | make inputs and read outputs | [`Value`], [`Tensor`], [`ElementType`], [`to_json`], [`from_json`] |
-//! | find out who must act on an error | [`GpuxError::fault`] |
+//! | find out who must act on an error | [`GpuxError::category`] |
 //! | explain a file without running it | [`ConfigParser`], [`ModelInspector`] |
 //! | list execution providers | [`ProviderManager`] |
 //! | run a plan with a deadline, an observer or cancellation | [`Pipeline::plan`], [`RunOptions`] |
@@ -61,7 +61,7 @@ mod step_factory;
 mod warm_up;
 
 pub use engine::{SelectedEngine, engine_search, select_engine};
-pub use error::{Fault, GpuxError};
+pub use error::{ErrorCategory, GpuxError};
 pub use load_options::{EngineChoice, EngineOptions, LoadOptions, ProviderSelection};
 pub use pipeline::{Pipeline, is_model};
 pub use policy::{AllowedDir, AllowedGrants, ParseGrantsError, Policy};
@@ -70,7 +70,7 @@ pub use runtime::{Runtime, RuntimeBuilder};
 pub use gpux_config::{ConfigParser, ConfigurationError};
 pub use gpux_core::files::{FileVersion, FileVersions};
 pub use gpux_core::{
-    CacheDir, ElementType, Kind, Metrics, Outputs, Plan, Port, RunOptions, Tensor, Value, from_json, to_json,
+    CacheDir, ElementType, Kind, LatencyStatistics, Outputs, Plan, Port, RunOptions, Tensor, Value, from_json, to_json,
 };
 pub use gpux_inference::{ExecutionProvider, ModelInfo, ModelInspector, ProviderInfo, ProviderManager};
 pub use gpux_sandbox::Limits;

@@ -22,9 +22,9 @@ impl<'p> Lineage<'p> {
     /// The outputs whose scores are probabilities, because they come from `softmax` or `sigmoid`.
     pub(super) fn probabilities(&self) -> impl Iterator<Item = &'p str> {
         let outputs = self.plan.outputs().iter().filter(|output| {
-            let listed = match self.producer(output.number()) {
-                Some((step, "top-k" | "threshold")) => step.reads().next().flatten(),
-                _ => Some(output.number()),
+            let listed = match self.producer(output.slot()) {
+                Some((step, "top-k" | "threshold")) => step.input_slots().next().flatten(),
+                _ => Some(output.slot()),
             };
             listed.is_some_and(|number| self.is_probability(number))
         });
@@ -39,10 +39,10 @@ impl<'p> Lineage<'p> {
     }
 
     fn unscaled_inputs(&self, model: &PlannedStep) -> Vec<String> {
-        let ports = model.step.signature().inputs.iter().zip(model.reads());
+        let ports = model.step.signature().inputs.iter().zip(model.input_slots());
         let warning = |(port, number): (&gpux_core::Port, Option<usize>)| {
             let number = number.filter(|number| self.is_unscaled_image(*number))?;
-            let (_, changes) = model.changes.iter().find(|(name, _)| *name == port.name)?;
+            let (_, changes) = model.conversions.iter().find(|(name, _)| *name == port.name)?;
             let to = changes.iter().find_map(|change| change.strip_prefix("cast to "))?;
             let elements = self.tensor(number)?.elements;
             to.contains("float").then(|| {
@@ -61,7 +61,7 @@ impl<'p> Lineage<'p> {
     /// The built-in step that gave the value, with its tag.
     fn producer(&self, number: usize) -> Option<(&'p PlannedStep, &'p str)> {
         let mut steps = self.plan.steps().iter().zip(&self.spec.pipeline);
-        let (step, spec) = steps.find(|(step, _)| step.gives().any(|given| given == number))?;
+        let (step, spec) = steps.find(|(step, _)| step.output_slots().any(|given| given == number))?;
         matches!(spec.action, Action::BuiltIn(_)).then_some((step, spec.tag.value.as_str()))
     }
 
@@ -70,7 +70,7 @@ impl<'p> Lineage<'p> {
         let kind = match inputs.get(number) {
             Some(input) => &input.port.kind,
             None => self.plan.steps().iter().find_map(|step| {
-                let mut values = step.gives().zip(&step.kinds);
+                let mut values = step.output_slots().zip(&step.kinds);
                 values.find(|(given, _)| *given == number).map(|(_, kind)| kind)
             })?,
         };
@@ -82,10 +82,10 @@ impl<'p> Lineage<'p> {
             Some((_, "softmax" | "sigmoid")) => true,
             // The mean, or the largest, of probabilities is one.
             Some((step, "cast" | "join")) => {
-                step.reads().next().flatten().is_some_and(|read| self.is_probability(read))
+                step.input_slots().next().flatten().is_some_and(|read| self.is_probability(read))
             }
             Some((step, tag)) if REARRANGING_STEPS.contains(&tag) => {
-                step.reads().flatten().all(|read| self.is_probability(read))
+                step.input_slots().flatten().all(|read| self.is_probability(read))
             }
             _ => false,
         }
@@ -100,7 +100,7 @@ impl<'p> Lineage<'p> {
             Some((_, "decode-image")) => true,
             Some((_, "cast")) => false,
             Some((step, tag)) if kind.layout.is_some() || REARRANGING_STEPS.contains(&tag) => {
-                step.reads().next().flatten().is_some_and(|read| self.is_unscaled_image(read))
+                step.input_slots().next().flatten().is_some_and(|read| self.is_unscaled_image(read))
             }
             Some(_) => false,
             // An input of the pipeline, or an output of a component.
@@ -121,7 +121,7 @@ mod tests {
         let path = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/models/gpux.yml"));
         let text = format!("name: t\nversion: 1.0.0\n{text}");
         let (document, spec) =
-            gpux_config::parse("gpux.yml", text, &Variables::none(), &crate::pipeline::check_step).unwrap();
+            gpux_config::parse("gpux.yml", text, &Variables::empty(), &crate::pipeline::check_step).unwrap();
         Pipeline::from_spec(path, &document, spec, &LoadOptions::default()).unwrap()
     }
 

@@ -14,7 +14,9 @@ use super::provider_options;
 use super::step_factory::{self, StepBuildError, StepFactory};
 use super::warm_up;
 use crate::GpuxError;
-use gpux_config::{Action, ConfigurationError, Diagnostic, Document, Node, Source, Spanned, Spec, StepSpec, Variables};
+use gpux_config::{
+    Action, ConfigurationError, Diagnostic, Document, Node, SourceFile, Spanned, Spec, StepSpec, Variables,
+};
 use gpux_core::files::{FileVersion, FileVersions};
 use gpux_core::{Plan, PlanBuilder, PlannedStep, PortSide, ProjectFiles, Request, WiringError};
 use gpux_inference::{ModelFile, ModelStep};
@@ -64,7 +66,7 @@ impl Pipeline {
         }
         let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy();
         let document =
-            Document { source: Source::new(path.display().to_string(), String::new()), root: Node::default() };
+            Document { source: SourceFile::new(path.display().to_string(), String::new()), root: Node::default() };
         // The operator named this very file, wherever a link leads.
         let mut load_options = load_options.clone();
         load_options.policy.outside_files = true;
@@ -143,7 +145,7 @@ impl Pipeline {
     }
 
     /// The number of requests to run concurrently: the capacity of a model's instances.
-    pub fn at_once(&self) -> usize {
+    pub fn concurrency(&self) -> usize {
         let together = |model: &LoadedModel| {
             let rows = model.step.batcher().and_then(Result::ok).map_or(1, |batcher| batcher.options().max_size);
             rows.saturating_mul(model.step.sessions().max_concurrency())
@@ -152,7 +154,7 @@ impl Pipeline {
     }
 
     /// Whether requests wait for each other, so that a model runs several together.
-    pub fn batches(&self) -> bool {
+    pub fn is_batched(&self) -> bool {
         self.models.iter().any(|model| matches!(model.step.batcher(), Some(Ok(_))))
     }
 

@@ -3,7 +3,7 @@
 use serde_json::{Value as Json, json};
 
 use super::load_options::LoadOptions;
-use gpux_config::{Backend, Diagnostic, ModelSpec, Node, ONLY_MODEL, Spec};
+use gpux_config::{Backend, DEFAULT_MODEL_NAME, Diagnostic, ModelSpec, Node, Spec};
 use gpux_inference::{ExecutionProvider, OptionError, OptionKind, OptionSource, ProviderOptions, options_of};
 
 /// The folder of the cache for providers' files.
@@ -18,7 +18,7 @@ pub(super) fn check(root: &Node, spec: &Spec) -> Vec<Diagnostic> {
     let mut faults = shared.map(|options| faults(options, spec.runtime.gpu.backend.value)).unwrap_or_default();
     for model in &spec.models {
         let name = model.name.value.as_str();
-        let only = root.get("model").filter(|_| name == ONLY_MODEL);
+        let only = root.get("model").filter(|_| name == DEFAULT_MODEL_NAME);
         let written = only.or_else(|| root.get("models").and_then(|models| models.get(name)));
         let own = written.and_then(|written| written.get("options"));
         faults.extend(own.map(|options| self::faults(options, model.provider.value)).unwrap_or_default());
@@ -83,7 +83,7 @@ pub(super) fn for_model(
 /// Marks the provider's files of this model as used, and evicts the least recently used beyond the limit.
 pub(super) fn mark_used(digest: &str, load_options: &LoadOptions) {
     if let Some(cache) = &load_options.cache {
-        cache.used(FOLDER, folder_name(digest), LIMIT);
+        cache.touch_and_evict(FOLDER, folder_name(digest), LIMIT);
     }
 }
 

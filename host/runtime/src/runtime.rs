@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::load_options::LoadOptions;
 use super::pipeline::Pipeline;
 use crate::GpuxError;
-use gpux_core::{BenchmarkOptions, Metrics, Outputs, Plan, RunOptions, Value, deadline_after};
+use gpux_core::{BenchmarkOptions, LatencyStatistics, Outputs, Plan, RunOptions, Value, deadline_after};
 use gpux_inference::{ExecutionProvider, ModelInfo, ProviderInfo, ProviderManager};
 
 /// Runs a model, or a pipeline around one.
@@ -155,7 +155,7 @@ impl Runtime {
         inputs: impl IntoIterator<Item = (N, V)>,
         num_runs: usize,
         warmup_runs: usize,
-    ) -> Result<Metrics, GpuxError>
+    ) -> Result<LatencyStatistics, GpuxError>
     where
         N: Into<String>,
         V: Into<Value>,

@@ -121,7 +121,7 @@ pub(super) fn label(spec: &StepSpec) -> String {
             path.file_name().map_or_else(|| wasm.component.value.clone(), |name| name.to_string_lossy().into_owned())
         }
         Action::Model(call) => match &call.name {
-            Some(name) if name.value != gpux_config::ONLY_MODEL => format!("model {}", name.value),
+            Some(name) if name.value != gpux_config::DEFAULT_MODEL_NAME => format!("model {}", name.value),
             _ => "model".to_owned(),
         },
         Action::BuiltIn(_) => spec.tag.value.clone(),
@@ -287,7 +287,7 @@ mod tests {
         for builtin in registry.builtins() {
             let text = format!("name: example\nversion: 1.0.0\npipeline:\n  - {}\n", builtin.example);
             let check = |tag: &Spanned<String>, options: &Node| check_builtin(&registry, tag, options);
-            let (_, spec) = gpux_config::parse(builtin.name, text, &Variables::none(), &check).unwrap();
+            let (_, spec) = gpux_config::parse(builtin.name, text, &Variables::empty(), &check).unwrap();
             assert_eq!(spec.pipeline.iter().map(|step| step.tag.value.as_str()).collect::<Vec<_>>(), [builtin.name]);
         }
     }

@@ -6,7 +6,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use super::limits::json_error;
 use super::log::sanitize;
 use super::schema;
-use gpux_core::{JsonTree, OptionOrigin, Registry, Step, closest};
+use gpux_core::{BoundedJsonTree, OptionOrigin, Registry, Step, closest};
 
 /// Built-in steps that a component has used, ready to run: checking and reading options costs
 /// more than many a step.
@@ -44,7 +44,7 @@ impl BuiltinCache {
             return Err(format!("there is no built-in step `{}`; {hint}", sanitize(name, MAX_NAME)));
         };
         let empty = || Ok(serde_json::Value::Object(serde_json::Map::new()));
-        let parse = || JsonTree::parse(options, depth, MAX_OPTIONS_MEMORY).map(|(json, _)| json);
+        let parse = || BoundedJsonTree::parse(options, depth, MAX_OPTIONS_MEMORY).map(|(json, _)| json);
         let parsed = if options.is_empty() { empty() } else { parse() };
         let parsed = parsed.map_err(|error| format!("the options of `{name}` are {}", json_error(&error)))?;
         let validator = schema::validator((builtin.schema)().as_value())?;

@@ -9,8 +9,8 @@ use super::log::sanitize;
 use super::state::State;
 use gpux_core::sanitize::is_unsafe_for_terminal;
 use gpux_core::{
-    Dim, ElementSet, ElementType, JsonTree, Kind, Port, Signature, StepFailure, TensorKind, Value, decoded_size,
-    encoded_size,
+    BoundedJsonTree, Dim, ElementSet, ElementType, Kind, Port, Signature, StepFailure, TensorKind, Value, encoded_size,
+    json_decoded_size,
 };
 
 /// Bytes of a description or an error's text.
@@ -103,9 +103,9 @@ fn count(total: &mut usize, value: &Value, limits: &Limits) -> Result<(), StopRe
 /// Parses a JSON document, which must fit into `room` bytes and the time left; subtracts its memory from `room`.
 /// The inner error is the guest's to handle.
 fn document(state: &State, text: &str, room: &mut usize) -> Result<Result<Value, String>, StopReason> {
-    state.clock.admit(decoded_size::tree(text.as_bytes()).min(*room))?;
+    state.clock.admit(json_decoded_size::tree_bytes(text.as_bytes()).min(*room))?;
     // A growing list may have twice the capacity of its values.
-    let parsed = JsonTree::parse(text, state.capabilities.limits.json_depth, *room / 2);
+    let parsed = BoundedJsonTree::parse(text, state.capabilities.limits.json_depth, *room / 2);
     Ok(parsed.map_err(|error| json_error(&error)).map(|(json, memory)| {
         *room -= 2 * memory;
         Value::from(json)

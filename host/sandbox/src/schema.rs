@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use super::error::{OptionFault, SandboxError};
 use super::log::sanitize;
-use gpux_core::{JsonTree, usable_schema};
+use gpux_core::{BoundedJsonTree, check_schema_limits};
 
 /// Bytes of a schema's text.
 const SIZE: usize = 64 << 10;
@@ -27,9 +27,9 @@ pub(super) fn parse(text: &str) -> Result<Value, SandboxError> {
     if text.len() > SIZE {
         return Err(contract(format!("an options schema of {} bytes; at most {SIZE} are read", text.len())));
     }
-    let (schema, _) = JsonTree::parse(text, DEPTH, 32 * SIZE)
+    let (schema, _) = BoundedJsonTree::parse(text, DEPTH, 32 * SIZE)
         .map_err(|error| contract(format!("an options schema that is {error}")))?;
-    usable_schema(&schema)
+    check_schema_limits(&schema)
         .map_err(|why| contract(format!("an options schema that cannot be used: {}", sanitize(&why, MESSAGE))))?;
     Ok(schema)
 }

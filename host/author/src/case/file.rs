@@ -58,7 +58,7 @@ struct RawCase {
     error: Option<ExpectedError>,
     /// Where the case comes from, if `gpux run --record` wrote it
     #[serde(default)]
-    recorded: Option<Recorded>,
+    recorded: Option<RecordingInfo>,
 }
 
 /// The error that a case expects.
@@ -101,7 +101,7 @@ impl fmt::Display for ErrorKind {
 /// The origin of a recorded case.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Recorded {
+pub(crate) struct RecordingInfo {
     /// The step's place in its pipeline, from 1
     pub step: usize,
     /// The step's name there
@@ -147,17 +147,17 @@ pub(crate) struct Case {
     /// how far numbers may be off
     pub tolerance: Tolerance,
     /// where it comes from, if it was recorded
-    pub recorded: Option<Recorded>,
+    pub recorded: Option<RecordingInfo>,
     /// the file, with the place of every word
     pub document: Document,
 }
 
 /// Keys that are about a component step; a pipeline says these things itself.
-const OF_A_STEP: [&str; 4] = ["options", "limits", "grant", "models"];
+const STEP_ONLY_KEYS: [&str; 4] = ["options", "limits", "grant", "models"];
 
 impl Case {
     /// Whether `folder` is a case.
-    pub(crate) fn is_in(folder: &Path) -> bool {
+    pub(crate) fn exists_in(folder: &Path) -> bool {
         folder.join(CASE_FILE).is_file()
     }
 
@@ -190,17 +190,17 @@ impl Case {
     }
 
     /// The value of `key`, unless it is missing or empty.
-    pub(crate) fn part(&self, key: &str) -> Option<&Node> {
+    pub(crate) fn node(&self, key: &str) -> Option<&Node> {
         self.document.root.get(key).filter(|node| !node.is_null())
     }
 
     /// The place of `key`, else the beginning of the file.
-    pub(crate) fn place(&self, key: &str) -> Span {
+    pub(crate) fn span(&self, key: &str) -> Span {
         self.document.root.entry(key).map_or(0..0, |(key, _)| key.span.clone())
     }
 
     /// An error about this file.
-    pub(crate) fn fault(&self, faults: Vec<Diagnostic>) -> ConfigurationError {
+    pub(crate) fn configuration_error(&self, faults: Vec<Diagnostic>) -> ConfigurationError {
         fail(&self.document, faults)
     }
 
@@ -208,10 +208,10 @@ impl Case {
     pub(crate) fn require_pipeline_case(&self) -> Result<(), Box<ConfigurationError>> {
         let fault = |key: &&str| {
             let message = format!("`{key}` is about a component step, but this is a case of a pipeline");
-            Diagnostic::new("not-of-a-pipeline", self.place(key), message).hint("say it in the gpux.yml")
+            Diagnostic::new("not-of-a-pipeline", self.span(key), message).hint("say it in the gpux.yml")
         };
-        let faults: Vec<_> = OF_A_STEP.iter().filter(|key| self.part(key).is_some()).map(fault).collect();
-        if faults.is_empty() { Ok(()) } else { Err(self.fault(faults).into()) }
+        let faults: Vec<_> = STEP_ONLY_KEYS.iter().filter(|key| self.node(key).is_some()).map(fault).collect();
+        if faults.is_empty() { Ok(()) } else { Err(self.configuration_error(faults).into()) }
     }
 }
 

@@ -14,11 +14,11 @@ pub struct NoCasesError(PathBuf);
 
 /// The folders of the cases in `folder`, by name; `folder` alone if it is a case itself.
 pub fn cases_in(folder: &Path) -> Result<Vec<PathBuf>, NoCasesError> {
-    if Case::is_in(folder) {
+    if Case::exists_in(folder) {
         return Ok(vec![folder.to_owned()]);
     }
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
-    let mut cases: Vec<_> = entries.map(|entry| entry.path()).filter(|path| Case::is_in(path)).collect();
+    let mut cases: Vec<_> = entries.map(|entry| entry.path()).filter(|path| Case::exists_in(path)).collect();
     cases.sort();
     if cases.is_empty() { Err(NoCasesError(folder.to_owned())) } else { Ok(cases) }
 }

@@ -17,7 +17,7 @@ const MAX_FILE: u64 = 512 << 20;
 
 /// A value that must come out.
 #[derive(Clone, Debug)]
-pub(crate) struct Expected {
+pub(crate) struct CaseValue {
     /// the output
     pub name: String,
     /// its value
@@ -51,7 +51,7 @@ struct Image {
 /// `{ type: float32, shape: [2], data: [1, 2] }`.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Numbers {
+struct TensorLiteral {
     /// The element type, where the port leaves it open
     #[serde(default, rename = "type")]
     element: Option<String>,
@@ -67,7 +67,7 @@ struct Numbers {
 
 /// The form of a value, by the key that only it has. `json` and `text` are for what would be taken
 /// for something else.
-fn form<'n>(node: &'n Node, kind: &Kind) -> Option<&'n str> {
+fn literal_kind<'n>(node: &'n Node, kind: &Kind) -> Option<&'n str> {
     let entries = node.entries()?;
     let keys: Vec<_> = entries.iter().map(|(key, _)| &*key.value).collect();
     match keys.as_slice() {
@@ -79,7 +79,7 @@ fn form<'n>(node: &'n Node, kind: &Kind) -> Option<&'n str> {
 }
 
 /// Reads values with paths relative to their case.
-struct Reader<'a> {
+struct ValueReader<'a> {
     folder: &'a str,
     files: ProjectFiles,
 }
@@ -93,7 +93,7 @@ impl<T: std::fmt::Display> From<T> for ValueError {
     }
 }
 
-impl Reader<'_> {
+impl ValueReader<'_> {
     /// The value, and whether the case states its metadata.
     fn read(&self, name: &str, node: &Node, kind: &Kind) -> Result<(Value, bool), Vec<Diagnostic>> {
         let fail = |fault: ValueError| {
@@ -103,7 +103,7 @@ impl Reader<'_> {
                 None => diagnostic,
             }]
         };
-        match form(node, kind) {
+        match literal_kind(node, kind) {
             Some("file") => {
                 let file: File = checked(node, name)?;
                 self.file(&file, kind).map_err(fail)
@@ -113,7 +113,7 @@ impl Reader<'_> {
                 self.image(&image).map(|value| (value, false)).map_err(fail)
             }
             Some("data") => {
-                let numbers: Numbers = checked(node, name)?;
+                let numbers: TensorLiteral = checked(node, name)?;
                 tensor(numbers, kind).map_err(fail)
             }
             Some("json") => Ok((Value::from(node.get("json").map(Node::to_json).unwrap_or_default()), false)),
@@ -181,8 +181,8 @@ fn checked<T: DeserializeOwned + JsonSchema>(node: &Node, name: &str) -> Result<
     serde_json::from_value(node.to_json()).map_err(fail)
 }
 
-fn tensor(numbers: Numbers, kind: &Kind) -> Result<(Value, bool), ValueError> {
-    let Numbers { element, shape, data, metadata } = numbers;
+fn tensor(numbers: TensorLiteral, kind: &Kind) -> Result<(Value, bool), ValueError> {
+    let TensorLiteral { element, shape, data, metadata } = numbers;
     if let Some(element) = &element {
         element.parse::<ElementType>()?;
     }
@@ -205,21 +205,21 @@ fn with_metadata(value: Value, metadata: Option<metadata::RawMetadata>) -> Resul
 }
 
 /// The values under `key`, by the ports of those names.
-fn values(case: &Case, key: &str, ports: &[Port]) -> Result<Vec<Expected>, Box<ConfigurationError>> {
+fn values(case: &Case, key: &str, ports: &[Port]) -> Result<Vec<CaseValue>, Box<ConfigurationError>> {
     let parent = case.folder.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let reader = Reader { folder: &case.name, files: ProjectFiles::new(parent, false) };
+    let reader = ValueReader { folder: &case.name, files: ProjectFiles::new(parent, false) };
     let (mut read, mut faults) = (Vec::new(), Vec::new());
-    for (name, node) in case.part(key).and_then(Node::entries).unwrap_or_default() {
+    for (name, node) in case.node(key).and_then(Node::entries).unwrap_or_default() {
         let Some(port) = ports.iter().find(|port| *port.name == *name.value) else {
             faults.push(unknown(name, key, ports));
             continue;
         };
         match reader.read(&port.name, node, &port.kind) {
-            Ok((value, metadata)) => read.push(Expected { name: port.name.clone(), value, metadata }),
+            Ok((value, metadata)) => read.push(CaseValue { name: port.name.clone(), value, metadata }),
             Err(found) => faults.extend(found),
         }
     }
-    if faults.is_empty() { Ok(read) } else { Err(case.fault(faults).into()) }
+    if faults.is_empty() { Ok(read) } else { Err(case.configuration_error(faults).into()) }
 }
 
 fn unknown(name: &Spanned<std::sync::Arc<str>>, key: &str, ports: &[Port]) -> Diagnostic {
@@ -239,6 +239,6 @@ pub(crate) fn input_values(case: &Case, ports: &[Port]) -> Result<Vec<(String, V
 }
 
 /// The expected outputs.
-pub(crate) fn expected_values(case: &Case, ports: &[Port]) -> Result<Vec<Expected>, Box<ConfigurationError>> {
+pub(crate) fn expected_values(case: &Case, ports: &[Port]) -> Result<Vec<CaseValue>, Box<ConfigurationError>> {
     values(case, "outputs", ports)
 }

@@ -4,10 +4,10 @@ use jsonschema::paths::{Location, LocationSegment};
 use serde_json::Value;
 
 use super::super::node::Node;
-use super::super::source::Span;
+use super::super::source_file::Span;
 
 /// The checked tree with its schema.
-pub(super) struct Context<'c> {
+pub(super) struct SchemaContext<'c> {
     pub(super) root: &'c Node,
     /// the name of the root
     pub(super) name: &'c str,
@@ -26,24 +26,24 @@ pub(super) struct SchemaLocation<'c> {
 
 impl SchemaLocation<'_> {
     /// The span for a diagnostic about a missing part: the key of this value.
-    pub(super) fn head(&self) -> Span {
+    pub(super) fn key_span(&self) -> Span {
         let first = || self.node.entries().and_then(|entries| entries.first()).map(|(key, _)| key.span.clone());
         self.key.clone().or_else(first).unwrap_or_else(|| self.node.span.clone())
     }
 
     /// The span for a diagnostic about the value: its key, if the value takes several lines or none.
-    pub(super) fn value(&self) -> Span {
+    pub(super) fn value_span(&self) -> Span {
         let collection = self.node.entries().is_some() || self.node.items().is_some();
-        if collection || self.node.span.is_empty() { self.head_of_value() } else { self.node.span.clone() }
+        if collection || self.node.span.is_empty() { self.key_or_value_span() } else { self.node.span.clone() }
     }
 
-    fn head_of_value(&self) -> Span {
+    fn key_or_value_span(&self) -> Span {
         self.key.clone().unwrap_or_else(|| self.node.span.clone())
     }
 }
 
-impl<'c> Context<'c> {
-    pub(super) fn place(&self, path: &Location) -> SchemaLocation<'c> {
+impl<'c> SchemaContext<'c> {
+    pub(super) fn locate(&self, path: &Location) -> SchemaLocation<'c> {
         let mut place = SchemaLocation { node: self.root, key: None, name: self.name.to_owned(), is_root: true };
         for segment in path.segments() {
             let segment = segment.to_string();
@@ -62,7 +62,7 @@ impl<'c> Context<'c> {
     }
 
     /// The schema object that holds the keyword at `path`, references followed.
-    pub(super) fn owner(&self, path: &Location) -> Option<&'c Value> {
+    pub(super) fn keyword_schema(&self, path: &Location) -> Option<&'c Value> {
         let segments: Vec<_> = path.segments().collect();
         let (_keyword, parents) = segments.split_last()?;
         parents
@@ -85,7 +85,7 @@ impl<'c> Context<'c> {
 
     /// The schema's description of the value that broke the keyword at `path`: the nearest
     /// description that is about this value, not about the one that contains it. One sentence.
-    pub(super) fn about(&self, path: &Location) -> Option<String> {
+    pub(super) fn nearest_description(&self, path: &Location) -> Option<String> {
         let segments: Vec<_> = path.segments().collect();
         for end in (1..segments.len()).rev() {
             let parents = &segments[..end];

@@ -6,21 +6,22 @@ use serde_json::Value;
 
 use super::super::diagnostic::Diagnostic;
 use super::super::node::{Content, Node};
-use super::location::{Context, SchemaLocation};
+use super::location::{SchemaContext, SchemaLocation};
 use gpux_core::{Size, TimeSpan};
 use gpux_core::{closest, list};
 
 /// Adds what `error` means to `out`: usually one diagnostic, one for each key of several unknown ones.
-pub(super) fn describe(context: &Context<'_>, error: &ValidationError<'_>, out: &mut Vec<Diagnostic>) {
-    let place = context.place(error.instance_path());
-    let owner = context.owner(error.schema_path());
+pub(super) fn describe(context: &SchemaContext<'_>, error: &ValidationError<'_>, out: &mut Vec<Diagnostic>) {
+    let place = context.locate(error.instance_path());
+    let owner = context.keyword_schema(error.schema_path());
     let name = &place.name;
-    let about = || context.about(error.schema_path()).map(|text| format!("`{name}`: {}", uncapitalized(&text)));
+    let about =
+        || context.nearest_description(error.schema_path()).map(|text| format!("`{name}`: {}", uncapitalized(&text)));
     let mut push = |diagnostic: Diagnostic| {
         let hint = diagnostic.hint.clone().or_else(about);
         out.push(Diagnostic { hint, ..diagnostic });
     };
-    let range = |message: String| Diagnostic::new("range", place.value(), message);
+    let range = |message: String| Diagnostic::new("range", place.value_span(), message);
     match error.kind() {
         Kind::AdditionalProperties { unexpected } | Kind::UnevaluatedProperties { unexpected } => {
             for key in unexpected {
@@ -52,32 +53,42 @@ pub(super) fn describe(context: &Context<'_>, error: &ValidationError<'_>, out: 
         Kind::MaxLength { limit } => push(range(format!("`{name}` takes at most {}", count(*limit, "character")))),
         Kind::UniqueItems => push(range(format!("the items of `{name}` must differ from each other"))),
         Kind::Pattern { pattern } => {
-            push(Diagnostic::new("pattern", place.value(), format!("`{name}` must match `{}`", abbreviate(pattern))));
+            push(Diagnostic::new(
+                "pattern",
+                place.value_span(),
+                format!("`{name}` must match `{}`", abbreviate(pattern)),
+            ));
         }
         Kind::FalseSchema => {
-            push(Diagnostic::new("unknown-key", place.head(), format!("`{name}` is not allowed here")));
+            push(Diagnostic::new("unknown-key", place.key_span(), format!("`{name}` is not allowed here")));
         }
         Kind::OneOfMultipleValid { .. } => {
-            push(Diagnostic::new("ambiguous", place.value(), format!("`{name}` can be read in more than one way")));
+            push(Diagnostic::new(
+                "ambiguous",
+                place.value_span(),
+                format!("`{name}` can be read in more than one way"),
+            ));
         }
         Kind::PropertyNames { error } => {
             let key = error.instance().as_str().unwrap_or_default();
-            let span = place.node.entry(key).map_or_else(|| place.head(), |(key, _)| key.span.clone());
+            let span = place.node.entry(key).map_or_else(|| place.key_span(), |(key, _)| key.span.clone());
             push(Diagnostic::new("key", span, format!("`{}` is not a name that `{name}` can have", abbreviate(key))));
         }
-        Kind::Not { .. } => push(Diagnostic::new("value", place.value(), format!("`{name}` must not have this value"))),
+        Kind::Not { .. } => {
+            push(Diagnostic::new("value", place.value_span(), format!("`{name}` must not have this value")))
+        }
         Kind::Contains => {
-            push(Diagnostic::new("value", place.value(), format!("`{name}` lacks an item that it needs")));
+            push(Diagnostic::new("value", place.value_span(), format!("`{name}` lacks an item that it needs")));
         }
         other => {
             let message = format!("`{name}` breaks the rule `{}`", abbreviate(other.keyword()));
-            push(Diagnostic::new("value", place.value(), message));
+            push(Diagnostic::new("value", place.value_span(), message));
         }
     }
 }
 
 fn unknown_key(place: &SchemaLocation<'_>, key: &str, owner: Option<&Value>) -> Diagnostic {
-    let span = place.node.entry(key).map_or_else(|| place.head(), |(key, _)| key.span.clone());
+    let span = place.node.entry(key).map_or_else(|| place.key_span(), |(key, _)| key.span.clone());
     let known: Vec<&str> = owner
         .and_then(|owner| owner.get("properties")?.as_object())
         .into_iter()
@@ -100,7 +111,7 @@ fn unknown_key(place: &SchemaLocation<'_>, key: &str, owner: Option<&Value>) -> 
 }
 
 fn missing_key<'c>(
-    context: &Context<'c>,
+    context: &SchemaContext<'c>,
     place: &SchemaLocation<'_>,
     property: &Value,
     owner: Option<&'c Value>,
@@ -111,7 +122,7 @@ fn missing_key<'c>(
         if whole { format!("the key `{key}` is missing") } else { format!("`{}` lacks the key `{key}`", place.name) };
     let about = owner.and_then(|owner| context.description(owner.get("properties")?.get(key)?));
     let about = about.map(|text| format!(": {}", uncapitalized(&text))).unwrap_or_default();
-    Diagnostic::new("missing-key", place.head(), message).hint(format!("add `{key}: …`{about}"))
+    Diagnostic::new("missing-key", place.key_span(), message).hint(format!("add `{key}: …`{about}"))
 }
 
 fn wrong_type(place: &SchemaLocation<'_>, expected: &[JsonType], owner: Option<&Value>) -> Diagnostic {
@@ -122,8 +133,8 @@ fn wrong_type(place: &SchemaLocation<'_>, expected: &[JsonType], owner: Option<&
         _ => types_in_words(expected),
     };
     let node = place.node;
-    let diagnostic =
-        Diagnostic::new("type", place.value(), format!("`{}` takes {wanted}", place.name)).label(actual_kind(node));
+    let diagnostic = Diagnostic::new("type", place.value_span(), format!("`{}` takes {wanted}", place.name))
+        .label(actual_kind(node));
     let takes = |wanted: JsonType| expected.contains(&wanted);
     match &node.content {
         Content::String(text) if takes(JsonType::Boolean) => match text.to_lowercase().as_str() {
@@ -176,7 +187,7 @@ fn unknown_choice(place: &SchemaLocation<'_>, options: &[String]) -> Diagnostic 
         Some(meant) => format!("did you mean `{meant}`? {all}"),
         None => all,
     };
-    Diagnostic::new("value", place.value(), message).hint(hint)
+    Diagnostic::new("value", place.value_span(), message).hint(hint)
 }
 
 fn wrong_format(place: &SchemaLocation<'_>, format: &str) -> Diagnostic {
@@ -187,16 +198,20 @@ fn wrong_format(place: &SchemaLocation<'_>, format: &str) -> Diagnostic {
         _ => None,
     };
     match unit {
-        Some(error) => Diagnostic::new("value", place.value(), format!("`{}`: {error}", place.name)).hint(error.hint()),
-        None => {
-            Diagnostic::new("value", place.value(), format!("`{}` is not a valid {}", place.name, abbreviate(format)))
+        Some(error) => {
+            Diagnostic::new("value", place.value_span(), format!("`{}`: {error}", place.name)).hint(error.hint())
         }
+        None => Diagnostic::new(
+            "value",
+            place.value_span(),
+            format!("`{}` is not a valid {}", place.name, abbreviate(format)),
+        ),
     }
 }
 
 /// The value fits no branch of a union: reports the errors of the branch it is nearest to.
 fn union(
-    context: &Context<'_>,
+    context: &SchemaContext<'_>,
     error: &ValidationError<'_>,
     branches: &[Vec<ValidationError<'static>>],
     out: &mut Vec<Diagnostic>,
@@ -212,7 +227,7 @@ fn union(
             .filter(about_all_of_it)
             .any(|error| matches!(error.kind(), Kind::Enum { .. } | Kind::Constant { .. }))
     };
-    let place = context.place(here);
+    let place = context.locate(here);
     let right_type: Vec<_> = branches.iter().filter(|branch| !another_type(branch)).collect();
     if right_type.is_empty() {
         // Names of another type: the names say more than the type.
@@ -220,7 +235,7 @@ fn union(
             branches.iter().flatten().filter(about_all_of_it).filter(|error| matches!(error.kind(), Kind::Type { .. }))
         };
         let constants: Vec<_> =
-            mistyped().filter_map(|error| context.owner(error.schema_path())?.get("const")).collect();
+            mistyped().filter_map(|error| context.keyword_schema(error.schema_path())?.get("const")).collect();
         if !constants.is_empty() && constants.len() == mistyped().count() {
             out.push(unknown_choice(&place, &quoted_names(constants)));
             return;

@@ -9,7 +9,7 @@ use schemars::Schema;
 
 use super::diagnostic::Diagnostic;
 use super::node::Node;
-use gpux_core::{Size, TimeSpan, usable_schema};
+use gpux_core::{Size, TimeSpan, check_schema_limits};
 
 /// Errors of one value that are turned into words.
 const MAX_ERRORS: usize = 200;
@@ -30,7 +30,7 @@ pub fn check(node: &Node, name: &str, schema: &Schema) -> Vec<Diagnostic> {
         vec![Diagnostic::new("bad-schema", node.span.clone(), message).hint(hint)]
     };
     let schema = schema.as_value();
-    if let Err(reason) = usable_schema(schema) {
+    if let Err(reason) = check_schema_limits(schema) {
         return bad(reason);
     }
     let validator = jsonschema::options()
@@ -45,7 +45,7 @@ pub fn check(node: &Node, name: &str, schema: &Schema) -> Vec<Diagnostic> {
         Err(error) => return bad(error.masked().to_string()),
     };
     let instance = node.to_json();
-    let context = location::Context { root: node, name, schema };
+    let context = location::SchemaContext { root: node, name, schema };
     let mut diagnostics = Vec::new();
     for error in validator.iter_errors(&instance).take(MAX_ERRORS) {
         messages::describe(&context, &error, &mut diagnostics);
@@ -57,11 +57,11 @@ pub fn check(node: &Node, name: &str, schema: &Schema) -> Vec<Diagnostic> {
 #[allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 mod tests {
     use super::super::document;
-    use super::super::source::Source;
+    use super::super::source_file::SourceFile;
     use super::*;
 
     fn messages(yaml: &str, schema: serde_json::Value) -> Vec<String> {
-        let (node, diagnostics) = document::parse(&Source::new("x", yaml), document::FileKind::PIPELINE);
+        let (node, diagnostics) = document::parse(&SourceFile::new("x", yaml), document::FileKind::PIPELINE);
         assert_eq!(diagnostics, vec![]);
         let schema = Schema::try_from(schema).unwrap();
         check(&node.unwrap(), "x", &schema).into_iter().map(|d| format!("{} {}", d.code, d.message)).collect()

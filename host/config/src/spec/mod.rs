@@ -22,7 +22,7 @@ use super::schema::check;
 
 use fields::{part, put};
 pub use file::{StepSchema, json_schema};
-pub use model::{BatchingSpec, ModelFormat, ModelSpec, ONLY_MODEL};
+pub use model::{BatchingSpec, DEFAULT_MODEL_NAME, ModelFormat, ModelSpec};
 pub use ports::{Dimension, InputSpec, Labels, OutputSpec, PortType, UnknownPortType};
 pub use runtime::{Backend, GpuSpec, RuntimeSpec, ServingSpec};
 pub use steps::{Action, ModelCall, StepSpec, Wiring};
@@ -33,7 +33,7 @@ pub use wasm::{DirGrant, Instances, Wasi, WasmGrant, WasmLimits, WasmSpec};
 pub type StepCheck<'a> = &'a dyn Fn(&Spanned<String>, &Node) -> Vec<Diagnostic>;
 
 /// A [`StepCheck`] that accepts every step.
-pub fn any_step(_: &Spanned<String>, _: &Node) -> Vec<Diagnostic> {
+pub fn accept_any_step(_: &Spanned<String>, _: &Node) -> Vec<Diagnostic> {
     Vec::new()
 }
 
@@ -48,7 +48,7 @@ pub struct Spec {
     pub description: Option<String>,
     /// further metadata, passed on unchanged
     pub metadata: serde_json::Map<String, serde_json::Value>,
-    /// the models; the one under `model:` is called [`ONLY_MODEL`]
+    /// the models; the one under `model:` is called [`DEFAULT_MODEL_NAME`]
     pub models: Vec<ModelSpec>,
     /// inputs of a request; empty: the inputs of the first step
     pub inputs: Vec<InputSpec>,
@@ -74,7 +74,7 @@ impl Spec {
         let unplaced = |text: &str| Spanned::new(text.to_owned(), 0..0);
         let runtime = RuntimeSpec::default();
         let model = ModelSpec {
-            name: unplaced(ONLY_MODEL),
+            name: unplaced(DEFAULT_MODEL_NAME),
             source: Spanned::new(source, 0..0),
             format: ModelFormat::default(),
             version: "0".to_owned(),
@@ -133,7 +133,7 @@ impl Spec {
         let runtime: RuntimeSpec = part(root, "runtime").map(read).transpose()?.unwrap_or_default();
         let model = |name: Spanned<String>, node| ModelSpec::read(name, node, &version.value, &runtime);
         let only = root.entry("model").filter(|(_, node)| !node.is_null());
-        let only = only.map(|(key, node)| model(Spanned::new(ONLY_MODEL.to_owned(), key.span.clone()), node));
+        let only = only.map(|(key, node)| model(Spanned::new(DEFAULT_MODEL_NAME.to_owned(), key.span.clone()), node));
         let several = part(root, "models").and_then(Node::entries).unwrap_or_default().iter();
         let several = several.map(|(key, node)| model(Spanned::new(key.value.to_string(), key.span.clone()), node));
         let empty = Node::default();
@@ -169,7 +169,7 @@ impl Spec {
         }
         match self.models.as_slice() {
             [] => {}
-            [only] if only.name.value == ONLY_MODEL => json["model"] = only.to_json(),
+            [only] if only.name.value == DEFAULT_MODEL_NAME => json["model"] = only.to_json(),
             several => {
                 json["models"] = several.iter().map(|model| (model.name.value.clone(), model.to_json())).collect();
             }

@@ -12,7 +12,7 @@ use super::runtime::{Backend, RuntimeSpec};
 use gpux_core::TimeSpan;
 
 /// The name of the only model of a file that says `model:`.
-pub const ONLY_MODEL: &str = "model";
+pub const DEFAULT_MODEL_NAME: &str = "model";
 
 /// What a model file holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -35,18 +35,18 @@ pub struct BatchingSpec {
     pub max_delay: Option<TimeSpan>,
     /// Whether texts of different lengths may run together, padded, where the model has an
     /// `attention_mask`
-    #[serde(default = "yes")]
+    #[serde(default = "default_true")]
     pub pad: bool,
 }
 
-const fn yes() -> bool {
+const fn default_true() -> bool {
     true
 }
 
 /// A model of a pipeline.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ModelSpec {
-    /// the name that `- model: NAME` uses; [`ONLY_MODEL`] under `model:`
+    /// the name that `- model: NAME` uses; [`DEFAULT_MODEL_NAME`] under `model:`
     pub name: Spanned<String>,
     /// the file, relative to gpux.yml
     pub source: Spanned<String>,

@@ -138,8 +138,8 @@ impl Serialize for Dimension {
 
 impl<'de> Deserialize<'de> for Dimension {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Reader;
-        impl Visitor<'_> for Reader {
+        struct DimensionVisitor;
+        impl Visitor<'_> for DimensionVisitor {
             type Value = Dimension;
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("a dimension")
@@ -160,7 +160,7 @@ impl<'de> Deserialize<'de> for Dimension {
                 Ok(Dimension::Named(name.to_owned()))
             }
         }
-        deserializer.deserialize_any(Reader)
+        deserializer.deserialize_any(DimensionVisitor)
     }
 }
 
@@ -272,8 +272,8 @@ fn labels_schema(_: &mut SchemaGenerator) -> Schema {
 
 impl<'de> Deserialize<'de> for Labels {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Reader;
-        impl<'de> Visitor<'de> for Reader {
+        struct LabelsVisitor;
+        impl<'de> Visitor<'de> for LabelsVisitor {
             type Value = Labels;
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("labels")
@@ -289,7 +289,7 @@ impl<'de> Deserialize<'de> for Labels {
                 Ok(Labels::List(labels))
             }
         }
-        deserializer.deserialize_any(Reader)
+        deserializer.deserialize_any(LabelsVisitor)
     }
 }
 

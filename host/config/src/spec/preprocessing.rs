@@ -6,7 +6,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 
 use super::super::diagnostic::Diagnostic;
 use super::super::node::{Content, Node, Spanned};
-use super::super::source::Span;
+use super::super::source_file::Span;
 use super::steps::{Action, StepSpec};
 use super::wasm::WasmSpec;
 

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use super::super::diagnostic::Diagnostic;
 use super::super::node::{Node, Spanned};
 use super::fields::part;
-use super::model::ONLY_MODEL;
+use super::model::DEFAULT_MODEL_NAME;
 use super::steps::{Action, StepSpec};
 use super::{ports, preprocessing};
 use gpux_core::sanitize::is_unsafe_for_terminal;
@@ -70,12 +70,12 @@ pub(super) fn check(root: &Node, steps: &[StepSpec], diagnostics: &mut Vec<Diagn
     }
 }
 
-fn first_key(entries: &[(Spanned<std::sync::Arc<str>>, Node)]) -> super::super::source::Span {
+fn first_key(entries: &[(Spanned<std::sync::Arc<str>>, Node)]) -> super::super::source_file::Span {
     entries.first().map(|(key, _)| key.span.clone()).unwrap_or_default()
 }
 
 fn model_names(root: &Node) -> Vec<&str> {
-    let only = part(root, "model").map(|_| ONLY_MODEL);
+    let only = part(root, "model").map(|_| DEFAULT_MODEL_NAME);
     let several = part(root, "models").and_then(Node::entries).unwrap_or_default();
     only.into_iter().chain(several.iter().map(|(key, _)| &*key.value)).collect()
 }
@@ -101,7 +101,7 @@ fn check_step_models(step: &StepSpec, names: &[&str], diagnostics: &mut Vec<Diag
         let hint = match closest(&name.value, names.iter().copied()) {
             Some(meant) => format!("did you mean `{meant}`?"),
             None if names.is_empty() => format!("add it: `models: {{ {}: {{ source: ./model.onnx }} }}`", name.value),
-            None if *names == [ONLY_MODEL] => {
+            None if *names == [DEFAULT_MODEL_NAME] => {
                 "the only model is called `model`; several are named under `models:`".to_owned()
             }
             None => format!("the models are {}", list(names, "and")),

@@ -5,7 +5,7 @@ use schemars::Schema;
 use super::super::diagnostic::Diagnostic;
 use super::super::node::{Content, Entry, Node, Spanned};
 use super::super::schema::check;
-use super::super::source::Span;
+use super::super::source_file::Span;
 use super::wasm::WasmSpec;
 
 /// A step: its operation, inputs and outputs.

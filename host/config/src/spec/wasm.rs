@@ -97,8 +97,8 @@ impl WasmLimits {
     /// Reads limits outside of a gpux.yml: a text of `NAME: VALUE` lines, called `name` in
     /// diagnostics.
     pub fn parse(name: &str, text: &str) -> Result<Self, Box<ConfigurationError>> {
-        let form = FileKind { name: "list of limits", start: "write `NAME: VALUE`" };
-        parse_as(form, name, text).map(|(_, limits)| limits)
+        let kind = FileKind { name: "list of limits", start: "write `NAME: VALUE`" };
+        parse_as(kind, name, text).map(|(_, limits)| limits)
     }
 }
 

@@ -89,12 +89,12 @@ numbers! {
 const STRETCH: usize = 1 << 16;
 
 /// `None` where the work was stopped.
-fn convert<T: Number>(data: &[T], to: ElementType, who: &dyn CancelCheck) -> Option<TensorData> {
+fn convert<T: Number>(data: &[T], to: ElementType, cancel: &dyn CancelCheck) -> Option<TensorData> {
     macro_rules! map {
         ($convert:expr) => {{
             let mut converted = Vec::with_capacity(data.len());
             for stretch in data.chunks(STRETCH) {
-                if !who.can_continue(stretch.len()) {
+                if !cancel.can_continue(stretch.len()) {
                     return None;
                 }
                 converted.extend(stretch.iter().copied().map($convert));
@@ -122,21 +122,21 @@ fn convert<T: Number>(data: &[T], to: ElementType, who: &dyn CancelCheck) -> Opt
 
 /// Converts `data` to numbers of type `to`; neither may be strings (the caller has checked). `None` where the work
 /// was stopped.
-pub(super) fn cast(data: &TensorData, to: ElementType, who: &dyn CancelCheck) -> Option<TensorData> {
+pub(super) fn cast(data: &TensorData, to: ElementType, cancel: &dyn CancelCheck) -> Option<TensorData> {
     match data {
-        TensorData::Bool(data) => convert(data, to, who),
-        TensorData::Uint8(data) => convert(data, to, who),
-        TensorData::Int8(data) => convert(data, to, who),
-        TensorData::Uint16(data) => convert(data, to, who),
-        TensorData::Int16(data) => convert(data, to, who),
-        TensorData::Uint32(data) => convert(data, to, who),
-        TensorData::Int32(data) => convert(data, to, who),
-        TensorData::Uint64(data) => convert(data, to, who),
-        TensorData::Int64(data) => convert(data, to, who),
-        TensorData::Float16(data) => convert(data, to, who),
-        TensorData::Bfloat16(data) => convert(data, to, who),
-        TensorData::Float32(data) => convert(data, to, who),
-        TensorData::Float64(data) => convert(data, to, who),
+        TensorData::Bool(data) => convert(data, to, cancel),
+        TensorData::Uint8(data) => convert(data, to, cancel),
+        TensorData::Int8(data) => convert(data, to, cancel),
+        TensorData::Uint16(data) => convert(data, to, cancel),
+        TensorData::Int16(data) => convert(data, to, cancel),
+        TensorData::Uint32(data) => convert(data, to, cancel),
+        TensorData::Int32(data) => convert(data, to, cancel),
+        TensorData::Uint64(data) => convert(data, to, cancel),
+        TensorData::Int64(data) => convert(data, to, cancel),
+        TensorData::Float16(data) => convert(data, to, cancel),
+        TensorData::Bfloat16(data) => convert(data, to, cancel),
+        TensorData::Float32(data) => convert(data, to, cancel),
+        TensorData::Float64(data) => convert(data, to, cancel),
         TensorData::String(_) => Some(data.clone()),
     }
 }

@@ -3,6 +3,7 @@
 mod cast;
 mod data;
 mod error;
+mod metadata;
 mod shape;
 
 use std::sync::Arc;
@@ -12,11 +13,11 @@ use half::{bf16, f16};
 pub use cast::{bf16_from_f64, f16_from_f64};
 pub use data::{TensorData, TensorElement};
 pub use error::{MAX_AXES, TensorError};
-pub use shape::{element_count, few_axes};
+pub use metadata::{Color, Geometry, Layout, Metadata};
+pub use shape::{check_axis_count, element_count};
 
 use super::cancellation::CancelCheck;
 use super::element::ElementType;
-use super::metadata::Metadata;
 use super::strided_view;
 use crate::with_elements;
 use data::numeric;
@@ -195,7 +196,7 @@ impl Tensor {
     pub fn reshape(mut self, shape: impl Into<Vec<usize>>) -> Result<Self, TensorError> {
         let shape = shape.into();
         let given = self.len();
-        few_axes(&shape)?;
+        check_axis_count(&shape)?;
         match element_count(&shape) {
             Some(expected) if expected == given => {
                 self.shape = shape;
@@ -207,11 +208,11 @@ impl Tensor {
 
     /// The tensor with its axes reordered: axis `i` of the result is axis `axes[i]` of this one.
     pub fn permute(&self, axes: &[usize]) -> Result<Self, TensorError> {
-        self.permute_while(axes, &())
+        self.permute_cancellable(axes, &())
     }
 
     /// As [`permute`](Self::permute), unless it is stopped.
-    pub fn permute_while(&self, axes: &[usize], who: &dyn CancelCheck) -> Result<Self, TensorError> {
+    pub fn permute_cancellable(&self, axes: &[usize], cancel: &dyn CancelCheck) -> Result<Self, TensorError> {
         let rank = self.rank();
         let mut seen = vec![false; rank];
         let valid = axes.len() == rank
@@ -221,7 +222,7 @@ impl Tensor {
         }
         let strides = self.strides();
         let axes: Vec<_> = axes.iter().map(|axis| (self.shape[*axis], strides[*axis])).collect();
-        self.pick_while(0, &axes, who)
+        self.pick_cancellable(0, &axes, cancel)
     }
 
     /// How far apart the elements of each axis lie.
@@ -241,15 +242,15 @@ impl Tensor {
     /// # Ok::<(), gpux_core::TensorError>(())
     /// ```
     pub fn pick(&self, start: usize, axes: &[(usize, isize)]) -> Result<Self, TensorError> {
-        self.pick_while(start, axes, &())
+        self.pick_cancellable(start, axes, &())
     }
 
     /// As [`pick`](Self::pick), unless it is stopped.
-    pub fn pick_while(
+    pub fn pick_cancellable(
         &self,
         start: usize,
         axes: &[(usize, isize)],
-        who: &dyn CancelCheck,
+        cancel: &dyn CancelCheck,
     ) -> Result<Self, TensorError> {
         let shape: Vec<_> = axes.iter().map(|(size, _)| *size).collect();
         sizes(self.element(), &shape)?;
@@ -257,7 +258,7 @@ impl Tensor {
             return Err(TensorError::Outside { shape, len: self.len() });
         }
         let data = with_elements!(&self.data, data => {
-            strided_view::gather(data, start, axes, who).map(TensorElement::wrap)
+            strided_view::gather(data, start, axes, cancel).map(TensorElement::wrap)
         });
         Ok(Self { shape, data: data.ok_or(TensorError::Stopped)?, metadata: self.metadata })
     }
@@ -266,11 +267,11 @@ impl Tensor {
     /// integers truncate toward zero (saturating outside the range, where those leave it open),
     /// integers to narrower ones keep their lowest bits, numbers to bool are `x != 0`.
     pub fn cast(&self, to: ElementType) -> Result<Self, TensorError> {
-        self.cast_while(to, &())
+        self.cast_cancellable(to, &())
     }
 
     /// As [`cast`](Self::cast), unless it is stopped.
-    pub fn cast_while(&self, to: ElementType, who: &dyn CancelCheck) -> Result<Self, TensorError> {
+    pub fn cast_cancellable(&self, to: ElementType, cancel: &dyn CancelCheck) -> Result<Self, TensorError> {
         let from = self.element();
         if from == to {
             return Ok(self.clone());
@@ -278,7 +279,7 @@ impl Tensor {
         if from == ElementType::String || to == ElementType::String {
             return Err(TensorError::Cast { from, to });
         }
-        let data = cast::cast(&self.data, to, who).ok_or(TensorError::Stopped)?;
+        let data = cast::cast(&self.data, to, cancel).ok_or(TensorError::Stopped)?;
         Ok(Self { shape: self.shape.clone(), data, metadata: self.metadata })
     }
 }

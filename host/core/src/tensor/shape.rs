@@ -10,19 +10,19 @@ const MAX_EMPTY: usize = 1 << 20;
 /// Elements in a tensor of this shape; `None` when the product overflows, when an empty tensor has
 /// absurd other dimensions, or when there are too many axes.
 pub fn element_count(shape: &[usize]) -> Option<usize> {
-    few_axes(shape).ok()?;
+    check_axis_count(shape).ok()?;
     let others = shape.iter().try_fold(1_usize, |product, dim| product.checked_mul((*dim).max(1)))?;
     if shape.contains(&0) { (others <= MAX_EMPTY).then_some(0) } else { Some(others) }
 }
 
 /// Refuses a shape of more axes than a tensor has.
-pub fn few_axes(shape: &[usize]) -> Result<(), TensorError> {
+pub fn check_axis_count(shape: &[usize]) -> Result<(), TensorError> {
     if shape.len() > MAX_AXES { Err(TensorError::TooManyAxes(shape.len())) } else { Ok(()) }
 }
 
 /// Elements and bytes of a tensor, refused where they exceed what Rust can allocate.
 pub(super) fn sizes(element: ElementType, shape: &[usize]) -> Result<(usize, usize), TensorError> {
-    few_axes(shape)?;
+    check_axis_count(shape)?;
     element_count(shape)
         .and_then(|count| {
             let size = element.size().unwrap_or(size_of::<String>());

@@ -108,7 +108,7 @@ impl CancelCheck for Nobody {
 #[test]
 fn cancels_long_work() {
     let tensor = Tensor::zeros(ElementType::Uint8, [100, 200]).unwrap();
-    assert_eq!(tensor.cast_while(ElementType::Float16, &Nobody), Err(TensorError::Stopped));
-    assert_eq!(tensor.permute_while(&[1, 0], &Nobody), Err(TensorError::Stopped));
-    assert_eq!(tensor.pick_while(0, &[(20_000, 1)], &Nobody), Err(TensorError::Stopped));
+    assert_eq!(tensor.cast_cancellable(ElementType::Float16, &Nobody), Err(TensorError::Stopped));
+    assert_eq!(tensor.permute_cancellable(&[1, 0], &Nobody), Err(TensorError::Stopped));
+    assert_eq!(tensor.pick_cancellable(0, &[(20_000, 1)], &Nobody), Err(TensorError::Stopped));
 }

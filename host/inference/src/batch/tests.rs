@@ -171,8 +171,8 @@ struct Shares(Mutex<Vec<Duration>>);
 impl WaitObserver for Shares {
     fn begin(&self) {}
 
-    fn end(&self, for_it: Duration) {
-        self.0.lock().unwrap().push(for_it);
+    fn end(&self, delegated_work: Duration) {
+        self.0.lock().unwrap().push(delegated_work);
     }
 }
 

@@ -189,7 +189,7 @@ pub fn convert(conversion: &Conversion<'_>) -> Result<String, ConvertError> {
     };
     let candidates = python::candidates(conversion.python);
     for python in &candidates {
-        match child_process::ask(python, &["-c".as_ref(), SCRIPT.as_ref(), request.as_ref()], TIMEOUT) {
+        match child_process::run_json(python, &["-c".as_ref(), SCRIPT.as_ref(), request.as_ref()], TIMEOUT) {
             Err(ChildError::Start(error)) if python::is_not_there(&error) => {}
             Err(fault) if fault.is_environment() => return Err(ConvertError::NoProcess(fault.to_string())),
             Err(fault) => return Err(no_room().unwrap_or_else(|| failed(format!("{}: {fault}", python.display())))),

@@ -121,7 +121,7 @@ impl ProfileTask<'_> {
         };
         let text = serde_json::to_string(&request).map_err(|error| error.to_string())?;
         let answer: Result<Result<(), String>, _> =
-            child_process::ask(program, &["__run-nodes".as_ref(), text.as_ref()], TIMEOUT);
+            child_process::run_json(program, &["__run-nodes".as_ref(), text.as_ref()], TIMEOUT);
         let ran = match answer {
             Ok(answer) => answer.and_then(|()| events::read(folder.path())),
             Err(fault) if fault.is_environment() => Err(fault.to_string()),
@@ -138,8 +138,8 @@ impl ProfileTask<'_> {
 /// Serves `gpux __run-nodes REQUEST`: one line of JSON. The profile is in the folder.
 pub fn node_profile_child(request: &str) -> String {
     let answer = serde_json::from_str(request).map_err(|error| error.to_string()).and_then(|request: Request| {
-        child_process::bound_processor_time(TIMEOUT);
-        child_process::bound_memory(request.memory);
+        child_process::limit_cpu_time(TIMEOUT);
+        child_process::limit_memory(request.memory);
         run(&request)
     });
     serde_json::to_string(&answer).unwrap_or_default()

@@ -37,7 +37,7 @@ impl<'p> Binding<'p> {
                 // Not a view: `ort` would copy it itself, and deadlock.
                 HostOrDevice::Host(tensor) => bound.bind_input(name, &values::owned(tensor)?)?,
                 HostOrDevice::Device(tensor) => {
-                    let held = tensor.held::<SessionTensor>().and_then(|held| held.value.get());
+                    let held = tensor.downcast_ref::<SessionTensor>().and_then(|held| held.value.get());
                     let (value, _) = held.ok_or_else(|| ort::Error::new("a tensor of another engine"))?;
                     bound.bind_input(name, value)?;
                 }

@@ -14,7 +14,7 @@ fn adapts_gray_images() {
         let kinds = conv.infer(&given).unwrap();
         assert_eq!(kinds[0].to_string(), "tensor float32[1, 3]");
         let changes = ["layout to CHW", "add a batch axis"].map(str::to_owned).to_vec();
-        assert_eq!(conv.changes(&given), [("image".to_owned(), changes)]);
+        assert_eq!(conv.conversions(&given), [("image".to_owned(), changes)]);
         let output = conv.run(vec![Some(Value::Tensor(image))], &mut Context::default()).unwrap();
         assert_eq!(output[0].as_tensor().unwrap().shape(), [1, 3]);
         let bytes = tensor(&[8, 8, 1], vec![1_u8; 64]).with_metadata(metadata);
@@ -55,7 +55,7 @@ fn infers_adaptations_per_use() {
         plan.push(name, conv.clone(), Some(&Names::Ordered(vec![name.to_owned()])), None).unwrap();
     }
     let plan = plan.finish(None).unwrap();
-    let changes: Vec<_> = plan.steps().iter().map(|step| step.changes.len()).collect();
+    let changes: Vec<_> = plan.steps().iter().map(|step| step.conversions.len()).collect();
     assert_eq!(changes, [0, 1], "the picture alone is changed");
 }
 

@@ -92,7 +92,7 @@ fn prepare_in_folder(
     std::fs::write(path(COMPONENT), request.bytes).map_err(here)?;
     let arguments = ["__prepare-component".as_ref(), folder.path().as_os_str()];
     let answer: Result<PreparedComponent, SandboxError> =
-        child_process::ask_about(program, &arguments, child_request, child_timeout(limits))
+        child_process::run_json_with_stdin(program, &arguments, child_request, child_timeout(limits))
             .map_err(|fault| child_error(&fault, limits))?;
     let mut prepared = answer?;
     if let Ok(ready) = &mut prepared.ready {
@@ -180,10 +180,10 @@ pub fn answer(folder: &Path, child_request: std::io::Result<ChildRequest>, regis
 }
 
 fn work(folder: PathBuf, child_request: ChildRequest, registry: Registry) -> Result<PreparedComponent, SandboxError> {
-    child_process::give_way();
+    child_process::lower_priority();
     let limits = &child_request.config.limits;
-    child_process::bound_processor_time(child_timeout(limits));
-    child_process::bound_memory(Some(limits.compile_memory as u64));
+    child_process::limit_cpu_time(child_timeout(limits));
+    child_process::limit_memory(Some(limits.compile_memory as u64));
     run_within(limits.compile_time, move |timer| set_up(&folder, child_request, registry, timer))
 }
 

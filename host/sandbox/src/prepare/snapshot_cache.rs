@@ -11,8 +11,8 @@ use wasmtime::Engine;
 use super::super::native_code::NativeCode;
 use super::{PrepareRequest, PreparedComponent};
 use gpux_core::CacheDir;
+use gpux_core::authenticated_file;
 use gpux_core::files::digest;
-use gpux_core::sealed_file;
 
 /// Size of the whole cache in bytes; the oldest entries are evicted first.
 const LIMIT: u64 = 1 << 30;
@@ -67,14 +67,15 @@ impl SnapshotCache {
     }
 
     fn read_file(&self, ending: &str) -> Option<Vec<u8>> {
-        sealed_file::read(&self.cache, FOLDER, &self.name(ending))
+        authenticated_file::read(&self.cache, FOLDER, &self.name(ending))
     }
 
     /// Stores a success. A failed write only costs the next start some time.
     pub(crate) fn write(&self, prepared: &PreparedComponent) {
         let Ok(ready) = &prepared.ready else { return };
         let (Ok(text), Some(code)) = (serde_json::to_vec(prepared), &ready.code) else { return };
-        let write = |ending, bytes: &[u8]| sealed_file::write(&self.cache, FOLDER, &self.name(ending), bytes).is_ok();
+        let write =
+            |ending, bytes: &[u8]| authenticated_file::write(&self.cache, FOLDER, &self.name(ending), bytes).is_ok();
         if write(CODE, code.as_bytes())
             && write(ANSWER, &text)
             && let Ok(folder) = self.cache.folder(FOLDER)

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use super::super::bindings::step;
 use super::super::{guest_output, schema};
 use super::*;
-use gpux_core::JsonTree;
+use gpux_core::BoundedJsonTree;
 
 #[path = "../../../../tests/hostile/dice.rs"]
 mod dice;
@@ -61,7 +61,7 @@ fn fuzzed_json_stays_within_limits() {
         ["[", "]", "{", "}", ",", ":", "\"", "\\", "\\u", "d800", "0", "-", "1e9", "null", "\"a\":", "é"];
     Runs::of(20_000).each(|dice| {
         let text: String = (0..dice.below(60)).map(|_| *dice.pick(&PIECES)).collect();
-        let read = JsonTree::parse(&text, 5, 4096).map(|(tree, _)| tree);
+        let read = BoundedJsonTree::parse(&text, 5, 4096).map(|(tree, _)| tree);
         let honest: Result<serde_json::Value, _> = serde_json::from_str(&text);
         match (read, honest) {
             (Ok(read), Ok(honest)) => assert_eq!(read, honest, "{text}"),

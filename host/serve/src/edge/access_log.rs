@@ -14,7 +14,7 @@ use hyper::body::{Body as _, Frame, SizeHint};
 
 use super::host_check::Peer;
 use crate::edge::telemetry::{Outcome, RequestSpan, Telemetry};
-use crate::engine::metrics::Protocol;
+use crate::engine::metrics::ProtocolLabel;
 use crate::engine::request_context::RequestContext;
 use crate::engine::server::Server;
 use crate::engine::tenant::Tenant;
@@ -24,7 +24,7 @@ use crate::protocol::route::truncated;
 pub(crate) struct ResponseRecord {
     server: Arc<Server>,
     context: Arc<RequestContext>,
-    protocol: Protocol,
+    protocol: ProtocolLabel,
     started: Instant,
     /// HTTP status or gRPC code; `None` until it is known
     status: Option<u16>,
@@ -54,7 +54,7 @@ impl ResponseRecord {
     pub(crate) fn new(
         server: &Arc<Server>,
         context: Arc<RequestContext>,
-        protocol: Protocol,
+        protocol: ProtocolLabel,
         started: Instant,
         line: Option<LogFields>,
         span: Option<RequestSpan>,
@@ -68,8 +68,8 @@ impl ResponseRecord {
         self.bytes = response.body().size_hint().exact();
         self.to_head = Some(self.started.elapsed());
         self.status = match self.protocol {
-            Protocol::Grpc if response.status().is_success() => grpc_status(response.headers()),
-            Protocol::Grpc => Some(crate::protocol::http::status::grpc_code(response.status())),
+            ProtocolLabel::Grpc if response.status().is_success() => grpc_status(response.headers()),
+            ProtocolLabel::Grpc => Some(crate::protocol::http::status::grpc_code(response.status())),
             _ => Some(response.status().as_u16()),
         };
     }
@@ -80,13 +80,13 @@ impl ResponseRecord {
 
     /// The status for a client that has disconnected: nginx's 499, gRPC's `CANCELLED`.
     const fn gone(&self) -> u16 {
-        if matches!(self.protocol, Protocol::Grpc) { 1 } else { 499 }
+        if matches!(self.protocol, ProtocolLabel::Grpc) { 1 } else { 499 }
     }
 }
 
 /// Counts and logs a request whose head hyper could not parse and answered with this status.
 pub(crate) fn note_unread(server: &Server, status: u16, peer: Peer) {
-    let protocol = Protocol::Http;
+    let protocol = ProtocolLabel::Http;
     server.metrics().none().answered(protocol, status, Duration::ZERO);
     if server.settings().access_log {
         tracing::info!(

@@ -20,10 +20,10 @@ use super::service::EdgeService;
 use super::signals::{Signal, Signals};
 use super::telemetry::Telemetry;
 use super::tls::{Tls, TlsError};
+use crate::engine::pipeline_source::PipelineSource;
 use crate::engine::reload::{Notify, Reloader};
 use crate::engine::repository::RepositoryError;
 use crate::engine::server::Server;
-use crate::engine::source::Source;
 use crate::settings::Otlp;
 use gpux_config::LoadError;
 use gpux_core::catch_panic::catch_panic;
@@ -132,19 +132,19 @@ impl InMemoryServer {
     }
 }
 
-/// Serves the pipelines of `sources` until a signal ends the process. Reports its progress by `tell`.
+/// Serves the pipelines of `sources` until a signal ends the process. Reports its progress by `on_event`.
 pub fn serve(
     server: &Arc<Server>,
-    sources: Vec<Source>,
-    tell: impl Fn(Event) + Send + Sync + 'static,
+    sources: Vec<PipelineSource>,
+    on_event: impl Fn(Event) + Send + Sync + 'static,
 ) -> Result<ShutdownOutcome, ListenError> {
     let settings = server.settings();
-    let tell: Arc<dyn Fn(Event) + Send + Sync> = Arc::new(tell);
-    warn(&*tell, settings.warnings());
+    let on_event: Arc<dyn Fn(Event) + Send + Sync> = Arc::new(on_event);
+    warn(&*on_event, settings.warnings());
     let access = Arc::new(Authentication::new(server));
-    warn(&*tell, access.load()?);
+    warn(&*on_event, access.load()?);
     let tls = settings.tls.clone().map(Tls::load).transpose()?.map(|(tls, warnings)| {
-        warn(&*tell, warnings);
+        warn(&*on_event, warnings);
         Arc::new(tls)
     });
     let (listener, local) = bind(&settings.host, settings.port, "--port")?;
@@ -159,10 +159,10 @@ pub fn serve(
                 "everybody who reaches {open} may use everything: name a file of keys with `--keys`, or listen on \
                  this machine alone with `--host 127.0.0.1`"
             );
-            tell(Event::Warning(everybody));
+            on_event(Event::Warning(everybody));
         }
     }
-    let lifecycle = ServerLifecycle { server, access, tls, local, tell };
+    let lifecycle = ServerLifecycle { server, access, tls, local, on_event };
     threads::require(needed_threads(settings.workers)).map_err(ListenError::Start)?;
     let runtime = runtime(settings.workers).map_err(ListenError::Start)?;
     server.start_workers().map_err(ListenError::Start)?;
@@ -195,8 +195,8 @@ fn runtime(workers: usize) -> std::io::Result<Runtime> {
     catch_panic(start).map_err(std::io::Error::other)?
 }
 
-fn warn(tell: &dyn Fn(Event), warnings: Vec<String>) {
-    warnings.into_iter().map(Event::Warning).for_each(tell);
+fn warn(on_event: &dyn Fn(Event), warnings: Vec<String>) {
+    warnings.into_iter().map(Event::Warning).for_each(on_event);
 }
 
 /// A listening server, from its first connection to its last.
@@ -205,20 +205,20 @@ struct ServerLifecycle<'a> {
     access: Arc<Authentication>,
     tls: Option<Arc<Tls>>,
     local: SocketAddr,
-    tell: Arc<dyn Fn(Event) + Send + Sync>,
+    on_event: Arc<dyn Fn(Event) + Send + Sync>,
 }
 
 impl ServerLifecycle<'_> {
-    fn tell(&self, event: Event) {
-        (self.tell)(event);
+    fn emit(&self, event: Event) {
+        (self.on_event)(event);
     }
 
     /// Reports each reloaded pipeline.
     fn notify(&self) -> Notify {
-        let tell = self.tell.clone();
+        let on_event = self.on_event.clone();
         Arc::new(move |name, result| {
             let name = name.to_owned();
-            tell(match result {
+            on_event(match result {
                 Ok(()) => Event::Reloaded(name),
                 Err(reason) => Event::NotReloaded { name, reason },
             });
@@ -229,16 +229,16 @@ impl ServerLifecycle<'_> {
         &self,
         listener: StdListener,
         grpc: Option<(StdListener, SocketAddr)>,
-        sources: Vec<Source>,
+        sources: Vec<PipelineSource>,
     ) -> Result<ShutdownOutcome, ListenError> {
         // Signal handlers are installed before the first event: a caller may signal as soon as it receives it.
         let mut signals = Signals::new();
-        self.tell(Event::Listening(self.local));
+        self.emit(Event::Listening(self.local));
         let telemetry = self.telemetry()?;
         let accepting = self.accept(listener, grpc, telemetry.clone())?;
         self.run_until_signal(sources, &mut signals).await?;
         self.server.close();
-        self.tell(Event::Draining);
+        self.emit(Event::Draining);
         let second = async { while signals.next().await != Signal::End {} };
         let ended = tokio::select! {
             ended = self.drain(accepting) => ended,
@@ -259,7 +259,7 @@ impl ServerLifecycle<'_> {
             Ok(telemetry) => Ok(Some(Arc::new(telemetry))),
             Err(why) if *must => Err(ListenError::Telemetry(why)),
             Err(why) => {
-                self.tell(Event::Warning(why));
+                self.emit(Event::Warning(why));
                 Ok(None)
             }
         }
@@ -290,13 +290,13 @@ impl ServerLifecycle<'_> {
         let mut accepting = vec![accept(listener)?];
         if let Some((listener, local)) = grpc {
             accepting.push(accept(listener)?);
-            self.tell(Event::Grpc(local));
+            self.emit(Event::Grpc(local));
         }
         Ok(accepting)
     }
 
     /// Loads the pipelines, then reloads on SIGHUP, until a signal asks to end.
-    async fn run_until_signal(&self, sources: Vec<Source>, signals: &mut Signals) -> Result<(), ListenError> {
+    async fn run_until_signal(&self, sources: Vec<PipelineSource>, signals: &mut Signals) -> Result<(), ListenError> {
         let server = self.server.clone();
         let mut loading = tokio::task::spawn_blocking(move || server.add(&sources));
         let (reloader, asked) = Reloader::new();
@@ -307,7 +307,7 @@ impl ServerLifecycle<'_> {
                     loaded.map_err(|error| ListenError::Start(std::io::Error::other(error)))??;
                     let asked = asked.take().map_or(Ok(()), |asked| asked.start(self.server, self.notify()));
                     asked.map_err(ListenError::Start)?;
-                    self.tell(Event::Ready(self.local));
+                    self.emit(Event::Ready(self.local));
                 }
                 signal = signals.next() => match signal {
                     Signal::End => return Ok(()),
@@ -319,16 +319,16 @@ impl ServerLifecycle<'_> {
 
     /// Reloads keys and certificate, then the pipelines. Runs in the background: a file may lie on a disk that hangs.
     fn reload(&self, reloader: &Reloader) {
-        let (access, tls, tell) = (self.access.clone(), self.tls.clone(), self.tell.clone());
+        let (access, tls, on_event) = (self.access.clone(), self.tls.clone(), self.on_event.clone());
         let reloader = reloader.clone();
         tokio::task::spawn_blocking(move || {
             match access.load() {
-                Ok(warnings) => warn(&*tell, warnings),
-                Err(error) => warn(&*tell, vec![format!("the keys are those of before: {error}")]),
+                Ok(warnings) => warn(&*on_event, warnings),
+                Err(error) => warn(&*on_event, vec![format!("the keys are those of before: {error}")]),
             }
             match tls.map(|tls| tls.reload()) {
-                Some(Ok(warnings)) => warn(&*tell, warnings),
-                Some(Err(error)) => warn(&*tell, vec![format!("the certificate is that of before: {error}")]),
+                Some(Ok(warnings)) => warn(&*on_event, warnings),
+                Some(Err(error)) => warn(&*on_event, vec![format!("the certificate is that of before: {error}")]),
                 None => {}
             }
             reloader.all();

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use http::request::Parts;
 
-use crate::engine::metrics::{Metrics, Protocol};
+use crate::engine::metrics::{Metrics, ProtocolLabel};
 use crate::engine::step_spans::StepSpans;
 
 /// Cannot be constructed.
@@ -18,7 +18,7 @@ pub(crate) struct RequestSpan(Infallible);
 /// The outcome of a request.
 #[expect(dead_code, reason = "what a span would say")]
 pub(crate) struct Outcome<'a> {
-    pub(crate) protocol: Protocol,
+    pub(crate) protocol: ProtocolLabel,
     pub(crate) status: u16,
     pub(crate) pipeline: &'a str,
     pub(crate) request_id: &'a str,

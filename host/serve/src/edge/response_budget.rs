@@ -11,10 +11,10 @@ use http::request::Parts;
 use http::{HeaderMap, HeaderValue};
 use hyper::body::{Body as _, Frame, SizeHint};
 
-use super::rejection;
+use super::error_response;
 use crate::engine::error::ServeError;
 use crate::engine::memory_budget::RequestBudget;
-use crate::engine::metrics::Protocol;
+use crate::engine::metrics::ProtocolLabel;
 use crate::engine::request_context::RequestContext;
 use crate::engine::server::Server;
 use crate::protocol::http::compression::Uncompressed;
@@ -30,7 +30,7 @@ const SMALL_HEAD: usize = 4 << 10;
 const HEADER: usize = 128;
 
 /// Charges a large request head to the request budget: over HTTP/2 a connection may have as many heads as streams.
-pub(crate) fn head(head: &Parts, server: &Server) -> Result<Option<MemoryPermit>, ServeError> {
+pub(crate) fn reserve_request_head(head: &Parts, server: &Server) -> Result<Option<MemoryPermit>, ServeError> {
     let headers = head.headers.iter().map(|(name, value)| name.as_str().len() + value.len() + HEADER);
     let bytes = headers.sum::<usize>() + head.uri.path_and_query().map_or(0, |path| path.as_str().len());
     (bytes > SMALL_HEAD).then(|| server.request_budget().for_context(None).reserve(bytes)).transpose()
@@ -38,11 +38,11 @@ pub(crate) fn head(head: &Parts, server: &Server) -> Result<Option<MemoryPermit>
 
 /// Charges a large response to the budget; if it does not fit, replaces it by an error. A response of unknown length is
 /// charged part by part.
-pub(crate) fn apply(
+pub(crate) fn charge_response(
     response: Response,
     server: &Server,
     context: &Arc<RequestContext>,
-    protocol: Protocol,
+    protocol: ProtocolLabel,
 ) -> Response {
     // The permit that was reserved for the response may be larger than the response.
     let before = context.take_response_permit();
@@ -56,7 +56,7 @@ pub(crate) fn apply(
     let reservation = match whole.map(|size| permit(&budget, before, size)) {
         None => Reservation::Parts(budget, protocol),
         Some(Ok(permit)) => Reservation::Whole(Arc::new(permit)),
-        Some(Err(error)) => return context.within(|| rejection::answer(&error, protocol)),
+        Some(Err(error)) => return context.within(|| error_response::answer(&error, protocol)),
     };
     response.map(|body| Body::new(BudgetedBody { body, reservation }))
 }
@@ -80,9 +80,9 @@ enum Reservation {
     /// a permit for the whole response
     Whole(Arc<MemoryPermit>),
     /// each part gets its own permit
-    Parts(RequestBudget, Protocol),
+    Parts(RequestBudget, ProtocolLabel),
     /// the last part did not fit
-    Over,
+    Exhausted,
 }
 
 /// A body whose bytes hold their permit until they are dropped.
@@ -105,22 +105,22 @@ impl AsRef<[u8]> for BudgetedBytes {
 
 impl BudgetedBody {
     /// The bytes with their permit, or the end of the response if they do not fit.
-    fn counted(&mut self, bytes: Bytes) -> Result<Frame<Bytes>, axum::Error> {
+    fn attach_permit(&mut self, bytes: Bytes) -> Result<Frame<Bytes>, axum::Error> {
         let permit = match &self.reservation {
             Reservation::Whole(permit) => permit.clone(),
             Reservation::Parts(budget, _) if bytes.len() > SMALL => match permit(budget, None, bytes.len()) {
                 Ok(permit) => Arc::new(permit),
                 Err(error) => return self.end(&error),
             },
-            Reservation::Parts(..) | Reservation::Over => return Ok(Frame::data(bytes)),
+            Reservation::Parts(..) | Reservation::Exhausted => return Ok(Frame::data(bytes)),
         };
         Ok(Frame::data(Bytes::from_owner(BudgetedBytes { bytes, _permit: permit })))
     }
 
     fn end(&mut self, error: &ServeError) -> Result<Frame<Bytes>, axum::Error> {
-        let last = match std::mem::replace(&mut self.reservation, Reservation::Over) {
+        let last = match std::mem::replace(&mut self.reservation, Reservation::Exhausted) {
             // Over gRPC, the status follows the messages.
-            Reservation::Parts(_, Protocol::Grpc) => Ok(Frame::trailers(trailers(error))),
+            Reservation::Parts(_, ProtocolLabel::Grpc) => Ok(Frame::trailers(trailers(error))),
             _ => Err(axum::Error::new(error.public_message())),
         };
         self.body = Body::empty();
@@ -129,7 +129,7 @@ impl BudgetedBody {
 }
 
 fn trailers(error: &ServeError) -> HeaderMap<HeaderValue> {
-    rejection::answer(error, Protocol::Grpc)
+    error_response::answer(error, ProtocolLabel::Grpc)
         .into_parts()
         .0
         .headers
@@ -151,7 +151,7 @@ impl hyper::body::Body for BudgetedBody {
     ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
         Poll::Ready(match ready!(Pin::new(&mut self.body).poll_frame(task)) {
             Some(Ok(frame)) => Some(match frame.into_data() {
-                Ok(bytes) => self.counted(bytes),
+                Ok(bytes) => self.attach_permit(bytes),
                 Err(other) => Ok(other),
             }),
             end => end,
@@ -183,17 +183,17 @@ mod tests {
         Server::new(Settings { max_body: MOST, body_memory: MOST, ..Settings::default() }, LoadOptions::default())
     }
 
-    fn sent(server: &Server, body: Body, protocol: Protocol) -> Response {
+    fn sent(server: &Server, body: Body, protocol: ProtocolLabel) -> Response {
         let context = Arc::new(RequestContext::new("7", None, None));
-        apply(Response::new(body), server, &context, protocol)
+        charge_response(Response::new(body), server, &context, protocol)
     }
 
     fn whole(server: &Server, size: usize) -> Response {
-        sent(server, Body::from(vec![7; size]), Protocol::Http)
+        sent(server, Body::from(vec![7; size]), ProtocolLabel::Http)
     }
 
     /// A body of unknown length, as gRPC responses are.
-    fn message(server: &Server, size: usize, protocol: Protocol) -> Response {
+    fn message(server: &Server, size: usize, protocol: ProtocolLabel) -> Response {
         let message = futures_util::stream::iter([Ok::<_, std::convert::Infallible>(vec![7; size])]);
         sent(server, Body::from_stream(message), protocol)
     }
@@ -208,7 +208,7 @@ mod tests {
         drop(first);
         let refused = whole(&server, SMALL + 1);
         assert_eq!(refused.status(), StatusCode::SERVICE_UNAVAILABLE);
-        assert_eq!(whole(&server, SMALL).status(), StatusCode::OK, "small ones are not counted");
+        assert_eq!(whole(&server, SMALL).status(), StatusCode::OK, "small ones are not attach_permit");
         let rest = bytes.slice(MOST - 1..);
         drop(bytes);
         assert_eq!(whole(&server, SMALL + 1).status(), StatusCode::SERVICE_UNAVAILABLE);
@@ -222,18 +222,18 @@ mod tests {
         let context = Arc::new(RequestContext::new("7", None, None));
         context.keep_response_permit(server.response_budget().for_request().reserve(MOST).unwrap());
         let body = Response::new(Body::from(vec![7; MOST / 2]));
-        let first = apply(body, &server, &context, Protocol::Http);
+        let first = charge_response(body, &server, &context, ProtocolLabel::Http);
         assert_eq!(first.status(), StatusCode::OK, "it does not wait for room that is its own");
         let second = whole(&server, MOST / 2);
         assert_eq!(second.status(), StatusCode::OK, "what it does not take is given back");
         assert_eq!(whole(&server, SMALL + 1).status(), StatusCode::SERVICE_UNAVAILABLE);
         drop((first, second));
         context.keep_response_permit(server.response_budget().for_request().reserve(MOST / 2).unwrap());
-        let more = apply(Response::new(Body::from(vec![7; MOST])), &server, &context, Protocol::Http);
+        let more = charge_response(Response::new(Body::from(vec![7; MOST])), &server, &context, ProtocolLabel::Http);
         assert_eq!(more.status(), StatusCode::OK);
         drop(more);
         context.keep_response_permit(server.response_budget().for_request().reserve(MOST).unwrap());
-        drop(apply(Response::new(Body::from("small")), &server, &context, Protocol::Http));
+        drop(charge_response(Response::new(Body::from("small")), &server, &context, ProtocolLabel::Http));
         assert_eq!(whole(&server, MOST).status(), StatusCode::OK, "a small one holds nothing");
     }
 
@@ -243,7 +243,7 @@ mod tests {
         let of = |headers: usize| {
             let request = (0..headers)
                 .fold(http::Request::get("/"), |request, number| request.header(format!("x-{number}"), "value"));
-            head(&request.body(()).unwrap().into_parts().0, &server)
+            reserve_request_head(&request.body(()).unwrap().into_parts().0, &server)
         };
         assert!(of(20).unwrap().is_none());
         let reservation: Vec<_> = (0..4).map(|_| of(100).unwrap().unwrap()).collect();
@@ -262,7 +262,7 @@ mod tests {
             let mut response = Response::new(Body::from_stream(bytes));
             response.extensions_mut().insert(Uncompressed(size as u64));
             let context = RequestContext::new("7", None, None);
-            apply(response, &server, &Arc::new(context), Protocol::Http)
+            charge_response(response, &server, &Arc::new(context), ProtocolLabel::Http)
         };
         let first = behind(MOST);
         assert_eq!(behind(SMALL + 1).status(), StatusCode::SERVICE_UNAVAILABLE);
@@ -273,8 +273,8 @@ mod tests {
     #[tokio::test]
     async fn streamed_response_ends_when_memory_is_exhausted() {
         let server = server();
-        let reservation = message(&server, MOST, Protocol::Grpc).into_body().collect().await.unwrap();
-        let refused = message(&server, SMALL + 1, Protocol::Grpc).into_body().collect().await.unwrap();
+        let reservation = message(&server, MOST, ProtocolLabel::Grpc).into_body().collect().await.unwrap();
+        let refused = message(&server, SMALL + 1, ProtocolLabel::Grpc).into_body().collect().await.unwrap();
         let trailers = refused.trailers().cloned().unwrap();
         assert_eq!(
             trailers["grpc-status"],
@@ -282,10 +282,10 @@ mod tests {
         );
         assert!(trailers.keys().all(|name| name.as_str().starts_with("grpc-")));
         assert!(refused.to_bytes().is_empty());
-        assert!(message(&server, SMALL + 1, Protocol::OipHttp).into_body().collect().await.is_err());
-        assert!(message(&server, SMALL, Protocol::Grpc).into_body().collect().await.unwrap().trailers().is_none());
+        assert!(message(&server, SMALL + 1, ProtocolLabel::OipHttp).into_body().collect().await.is_err());
+        assert!(message(&server, SMALL, ProtocolLabel::Grpc).into_body().collect().await.unwrap().trailers().is_none());
         assert_eq!(reservation.to_bytes().len(), MOST);
-        let after = message(&server, SMALL + 1, Protocol::Grpc).into_body().collect().await.unwrap();
+        let after = message(&server, SMALL + 1, ProtocolLabel::Grpc).into_body().collect().await.unwrap();
         assert_eq!(after.to_bytes().len(), SMALL + 1);
     }
 }

@@ -1,6 +1,6 @@
 //! The service in front of every protocol: request IDs, authentication, limits, traces, the access log and metrics.
 
-use super::{access_log, cors, cross_site, drain_body, rejection, request_id, response_budget};
+use super::{access_log, cors, cross_site, drain_body, error_response, request_id, response_budget};
 use crate::protocol::route::{self, is_grpc};
 use gpux_config::LoadError;
 use std::convert::Infallible;
@@ -24,7 +24,7 @@ use super::host_check::Peer;
 use super::authentication::Authentication;
 use super::telemetry::Telemetry;
 use crate::engine::error::ServeError;
-use crate::engine::metrics::{Protocol, RejectionReason};
+use crate::engine::metrics::{ProtocolLabel, RejectionReason};
 use crate::engine::request_context::RequestContext;
 use crate::engine::server::Server;
 use crate::engine::tenant::{Tenant, TenantPermit};
@@ -137,7 +137,7 @@ impl EdgeService {
             Ok(permit) => (permit, None),
             Err(error) => (None, Some(error)),
         };
-        let (refused, _head) = match response_budget::head(&head, server) {
+        let (refused, _head) = match response_budget::reserve_request_head(&head, server) {
             Ok(share) => (refused, share),
             Err(error) => (refused.or(Some(error)), None),
         };
@@ -153,7 +153,7 @@ impl EdgeService {
                 if let ServeError::UnknownKey(wait) = error {
                     self.hold_back(*wait).await;
                 }
-                context.within(|| rejection::answer(error, protocol))
+                context.within(|| error_response::answer(error, protocol))
             }
             None => context.clone().scope(self.routes.answer(request)).await,
         };
@@ -165,7 +165,7 @@ impl EdgeService {
             }
             _ => answer(request).await,
         };
-        response = response_budget::apply(response, server, &context, protocol);
+        response = response_budget::charge_response(response, server, &context, protocol);
         let headers = response.headers_mut();
         headers.insert(request_id::HEADER, id);
         headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
@@ -176,7 +176,7 @@ impl EdgeService {
             headers.insert(CONNECTION, HeaderValue::from_static("close"));
         }
         answered.head(&response);
-        if protocol == Protocol::Grpc && !answered.is_complete() {
+        if protocol == ProtocolLabel::Grpc && !answered.is_complete() {
             // The status follows the body, and a stream lasts as long as its body is read.
             return response.map(|body| Body::new(RecordedBody::new(body, answered)));
         }
@@ -193,14 +193,14 @@ fn refused_head(error: &hyper::Error) -> Option<u16> {
     (error.is_parse() && !error.is_parse_version_h2()).then_some(400)
 }
 
-fn protocol(head: &Parts) -> Protocol {
+fn protocol(head: &Parts) -> ProtocolLabel {
     // A gRPC content type on an HTTP path gets that path's protocol.
     if is_grpc(&head.headers) && route::template(head.uri.path()).is_none_or(route::is_call) {
-        Protocol::Grpc
+        ProtocolLabel::Grpc
     } else if oip::is_path(head.uri.path()) {
-        Protocol::OipHttp
+        ProtocolLabel::OipHttp
     } else {
-        Protocol::Http
+        ProtocolLabel::Http
     }
 }
 

@@ -54,7 +54,7 @@ mod tests {
 
     use super::*;
 
-    const PATIENCE: Duration = Duration::from_secs(20);
+    const TIMEOUT: Duration = Duration::from_secs(20);
 
     /// Waits for permission to drop, then sends the ID of its thread.
     struct Slow {
@@ -64,7 +64,7 @@ mod tests {
 
     impl Drop for Slow {
         fn drop(&mut self) {
-            self.may_go.lock().unwrap().recv_timeout(PATIENCE).unwrap();
+            self.may_go.lock().unwrap().recv_timeout(TIMEOUT).unwrap();
             self.went.send(current().id()).unwrap();
         }
     }
@@ -76,7 +76,7 @@ mod tests {
         drop(detached);
         assert!(gone.try_recv().is_err());
         go.send(()).unwrap();
-        assert_ne!(gone.recv_timeout(PATIENCE).unwrap(), current().id());
+        assert_ne!(gone.recv_timeout(TIMEOUT).unwrap(), current().id());
         PendingDrop::wait();
     }
 }

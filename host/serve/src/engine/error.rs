@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::{Value as Json, json};
 
 use super::scheduler::Rejection;
-use gpux::{Fault, GpuxError};
+use gpux::{ErrorCategory, GpuxError};
 use gpux_core::{RunError, ValidationError};
 
 /// An error of a request; each protocol encodes it in its own form.
@@ -146,7 +146,7 @@ impl ServeError {
     /// The message for clients: shortened, as it may quote the request, and without the server's paths.
     pub fn public_message(&self) -> String {
         match self {
-            Self::Gpux(error) if error.fault() != Fault::Request => short(redact_paths(&self.to_string())),
+            Self::Gpux(error) if error.category() != ErrorCategory::Request => short(redact_paths(&self.to_string())),
             Self::Traced(error, _) => error.public_message(),
             _ => short(self.to_string()),
         }

@@ -1,6 +1,5 @@
 //! Execution of one request, from its admission to its result.
 
-use super::request_options::RequestOptions;
 use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,6 +14,7 @@ use super::error::ServeError;
 use super::loaded_pipeline::LoadedPipeline;
 use super::metrics::{StageTimings, StepTimer};
 use super::request_context::RequestContext;
+use super::request_options::RequestOptions;
 use super::scheduler::{Client, Lane, QueuePosition, Rejection};
 use super::tenant::ConcurrencySlots;
 use gpux_core::MemoryPermit;
@@ -69,7 +69,7 @@ impl Execution {
     }
 
     /// Fails once the deadline has passed or the client has gone.
-    pub fn check_wanted(&self) -> Result<(), ServeError> {
+    pub fn check_cancelled(&self) -> Result<(), ServeError> {
         let late = self.deadline.get().is_some_and(|deadline| deadline <= Instant::now());
         if late || self.cancelled.load(Ordering::Relaxed) { Err(Rejection::Expired.into()) } else { Ok(()) }
     }
@@ -91,7 +91,7 @@ impl Execution {
         self.loaded.metrics().ran(end - start);
         self.ran.set(Some((start, end)));
         if let (Some(spans), Some(steps)) = (spans, clock.traced) {
-            spans.tell(steps);
+            spans.record(steps);
         }
         Ok(result?)
     }
@@ -152,11 +152,11 @@ impl Execution {
 }
 
 /// How long after its deadline a running request may still complete: a step checks the deadline only now and then.
-const PATIENCE: Duration = Duration::from_millis(100);
+const ABANDON_AFTER_DEADLINE: Duration = Duration::from_millis(100);
 
 /// Rejects a request that the lane would not admit, before its body is read.
 pub(crate) fn check(loaded: &LoadedPipeline, options: &RequestOptions) -> Result<(), ServeError> {
-    RequestContext::note(loaded.metrics());
+    RequestContext::note_pipeline(loaded.metrics());
     if loaded.may_run_inline(options.body_bytes) {
         return Ok(());
     }
@@ -188,7 +188,7 @@ pub(crate) async fn execute<T: Send + 'static>(
     let arrived = Instant::now();
     let context = RequestContext::current();
     if let Some(context) = &context {
-        context.about(loaded.metrics());
+        context.set_pipeline(loaded.metrics());
     }
     let timed = move |execution: &Execution| {
         let began = Instant::now();
@@ -215,7 +215,7 @@ pub(crate) async fn execute<T: Send + 'static>(
     match (&done, timings) {
         (Ok(_), Some((timings, now))) => {
             std::mem::forget(failure);
-            loaded.inferences().succeeded(arrived, now, timings, !loaded.pipeline().batches());
+            loaded.inferences().succeeded(arrived, now, timings, !loaded.pipeline().is_batched());
         }
         // A list is only recognized while it executes; its items are then executed one by one.
         (Ok(_), None) => std::mem::forget(failure),
@@ -334,7 +334,7 @@ async fn submit<T: Send + 'static>(
     await_result(answered, deadline, &begun).await
 }
 
-/// Waits for the result until the deadline, and for [`PATIENCE`] longer if the request has started.
+/// Waits for the result until the deadline, and for [`ABANDON_AFTER_DEADLINE`] longer if the request has started.
 async fn await_result<T>(
     mut answered: oneshot::Receiver<Result<T, ServeError>>,
     deadline: Option<Instant>,
@@ -349,7 +349,7 @@ async fn await_result<T>(
     if !begun.load(Ordering::Relaxed) {
         return Err(expired());
     }
-    match timeout_at((deadline + PATIENCE).into(), answered).await {
+    match timeout_at((deadline + ABANDON_AFTER_DEADLINE).into(), answered).await {
         Ok(answer) => answer.unwrap_or_else(|_| Err(expired())),
         Err(_) => Err(abandoned()),
     }

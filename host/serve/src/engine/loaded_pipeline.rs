@@ -130,7 +130,7 @@ impl LoadedPipeline {
 /// Concurrency: one request per worker, plus the requests in the models' batches, plus as many that are prepared
 /// meanwhile.
 fn lane_options(settings: &Settings, pipeline: &Pipeline) -> LaneOptions {
-    LaneOptions { concurrency: settings.workers + 2 * pipeline.at_once(), queue: settings.max_queue }
+    LaneOptions { concurrency: settings.workers + 2 * pipeline.concurrency(), queue: settings.max_queue }
 }
 
 /// The protocol's versions are whole numbers: the first number of a pipeline's version, else 1.

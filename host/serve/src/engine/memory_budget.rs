@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use gpux_core::{BudgetExhausted, ElementType, Kind, MemoryBudget, MemoryPermit, Plan, decoded_size};
+use gpux_core::{BudgetExhausted, ElementType, Kind, MemoryBudget, MemoryPermit, Plan, json_decoded_size};
 
 use crate::engine::metrics::{Metrics, PipelineMetrics, RejectionReason};
 use crate::engine::request_context::RequestContext;
@@ -94,18 +94,18 @@ impl RequestBudget {
         let key = self.key_budget().map(|key| key.reserve(bytes)).transpose();
         let key = key.map_err(|BudgetExhausted| self.key_exhausted())?;
         let permit = self.limits.all.reserve(bytes).map_err(|BudgetExhausted| self.exhausted())?;
-        Ok(permit.and(key))
+        Ok(permit.with_nested(key))
     }
 
     /// Reserves memory for the tree that a JSON text is parsed into.
     pub(crate) fn reserve_tree(&self, json: &[u8]) -> Result<MemoryPermit, ServeError> {
-        self.reserve(decoded_size::tree(json))
+        self.reserve(json_decoded_size::tree_bytes(json))
     }
 
     /// Reserves memory for tensors: of a text whose widest numbers take `widest` bytes, and of `raw` bytes, which are
     /// copied.
     pub(crate) fn reserve_tensors(&self, json: &[u8], widest: usize, raw: usize) -> Result<MemoryPermit, ServeError> {
-        let text = if is_charged(json.len()) { decoded_size::tensors(json, widest) } else { 0 };
+        let text = if is_charged(json.len()) { json_decoded_size::tensor_bytes(json, widest) } else { 0 };
         self.reserve(text.saturating_add(raw))
     }
 
@@ -114,8 +114,8 @@ impl RequestBudget {
         let element = |kind: &Kind| if let Kind::Tensor(kind) = kind { kind.element() } else { None };
         let elements = || plan.inputs().iter().map(|input| element(&input.port.kind));
         let widest = elements().flatten().filter_map(ElementType::size).max();
-        let trees = if elements().any(|element| element.is_none()) { decoded_size::tree(json) } else { 0 };
-        self.reserve(decoded_size::tensors(json, widest.unwrap_or(0)) + trees)
+        let trees = if elements().any(|element| element.is_none()) { json_decoded_size::tree_bytes(json) } else { 0 };
+        self.reserve(json_decoded_size::tensor_bytes(json, widest.unwrap_or(0)) + trees)
     }
 
     fn key_exhausted(&self) -> ServeError {

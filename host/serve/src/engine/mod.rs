@@ -12,6 +12,7 @@ pub(crate) mod loaded_pipeline;
 pub(crate) mod memory_budget;
 pub(crate) mod metrics;
 pub(crate) mod pipeline_slot;
+pub(crate) mod pipeline_source;
 pub(crate) mod reload;
 pub(crate) mod repository;
 pub(crate) mod request_context;
@@ -19,7 +20,6 @@ pub(crate) mod request_options;
 pub(crate) mod scheduler;
 pub(crate) mod server;
 pub(crate) mod single_flight;
-pub(crate) mod source;
 #[cfg(feature = "otlp")]
 pub(crate) mod step_spans;
 #[cfg(not(feature = "otlp"))]

@@ -9,7 +9,7 @@ use super::metrics::StepTime;
 pub(crate) struct StepSpans(Infallible);
 
 impl StepSpans {
-    pub(crate) fn tell(&self, _steps: Vec<StepTime>) {
+    pub(crate) fn record(&self, _steps: Vec<StepTime>) {
         match self.0 {}
     }
 }

@@ -6,7 +6,7 @@ use arc_swap::ArcSwap;
 use tokio::sync::{Mutex, OwnedMutexGuard};
 
 use super::loaded_pipeline::LoadedPipeline;
-use super::source::Source;
+use super::pipeline_source::PipelineSource;
 
 /// State of a pipeline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,7 +22,7 @@ pub enum PipelineState {
 /// The slot of a pipeline: its status, and the lock for updates.
 pub struct PipelineSlot {
     name: String,
-    source: Source,
+    source: PipelineSource,
     status: ArcSwap<PipelineStatus>,
     /// held while the pipeline is loaded or unloaded, so that an earlier update does not overwrite a later one
     update_lock: Arc<Mutex<()>>,
@@ -47,7 +47,7 @@ struct LoadFailure {
 }
 
 impl PipelineSlot {
-    pub(crate) fn new(name: String, source: Source, loaded: LoadedPipeline) -> Self {
+    pub(crate) fn new(name: String, source: PipelineSource, loaded: LoadedPipeline) -> Self {
         let status = PipelineStatus { loaded: Some(Arc::new(loaded)), ..PipelineStatus::default() };
         Self { name, source, status: ArcSwap::from_pointee(status), update_lock: Arc::default() }
     }
@@ -57,7 +57,7 @@ impl PipelineSlot {
         &self.name
     }
 
-    pub(crate) const fn source(&self) -> &Source {
+    pub(crate) const fn source(&self) -> &PipelineSource {
         &self.source
     }
 

@@ -150,7 +150,7 @@ impl ReloadWatcher {
 #[allow(clippy::unwrap_used, reason = "tests")]
 mod tests {
     use super::*;
-    use crate::{Settings, Source};
+    use crate::{PipelineSource, Settings};
     use gpux::LoadOptions;
 
     #[test]
@@ -163,7 +163,7 @@ mod tests {
         };
         write("softmax");
         let server = Arc::new(Server::new(Settings::default(), LoadOptions::default()));
-        server.add(&[Source(file.display().to_string())]).unwrap();
+        server.add(&[PipelineSource(file.display().to_string())]).unwrap();
         let slot = server.repository().slots().remove(0);
         let public = Arc::new(std::sync::Mutex::new(0));
         let heard = public.clone();

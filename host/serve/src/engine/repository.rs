@@ -12,9 +12,9 @@ use super::loaded_pipeline::LoadedPipeline;
 use super::memory_budget::BodyBudget;
 use super::metrics::Metrics;
 use super::pipeline_slot::{PipelineSlot, PipelineState, PipelineUpdate};
+use super::pipeline_source::PipelineSource;
 use super::request_context::RequestContext;
 use super::scheduler::Scheduler;
-use super::source::Source;
 use crate::settings::Settings;
 use gpux::GpuxError;
 use gpux::{LoadOptions, Pipeline};
@@ -74,7 +74,7 @@ impl Repository {
     }
 
     /// Loads and warms up new pipelines.
-    pub(crate) fn add(&self, sources: &[Source]) -> Result<(), RepositoryError> {
+    pub(crate) fn add(&self, sources: &[PipelineSource]) -> Result<(), RepositoryError> {
         let mut slots = BTreeMap::<String, Arc<PipelineSlot>>::clone(&self.slots.load());
         for (source, loaded) in sources.iter().zip(self.open_all(sources)) {
             let loaded = loaded?;
@@ -91,7 +91,7 @@ impl Repository {
     }
 
     /// Opens pipelines concurrently: as many at once as there are workers, or fewer if threads cannot be started.
-    fn open_all(&self, sources: &[Source]) -> Vec<Result<LoadedPipeline, GpuxError>> {
+    fn open_all(&self, sources: &[PipelineSource]) -> Vec<Result<LoadedPipeline, GpuxError>> {
         let next = AtomicUsize::new(0);
         let each = || {
             let taken = std::iter::from_fn(|| {
@@ -112,11 +112,11 @@ impl Repository {
         opened.into_iter().map(|(_, loaded)| loaded).collect()
     }
 
-    fn open(&self, source: &Source) -> Result<LoadedPipeline, GpuxError> {
+    fn open(&self, source: &PipelineSource) -> Result<LoadedPipeline, GpuxError> {
         self.warm(self.read(source)?)
     }
 
-    fn read(&self, source: &Source) -> Result<Pipeline, GpuxError> {
+    fn read(&self, source: &PipelineSource) -> Result<Pipeline, GpuxError> {
         Pipeline::open(&source.0, &self.load_options)
     }
 

@@ -102,13 +102,13 @@ impl RequestContext {
     }
 
     /// Records the pipeline of the request of the calling task.
-    pub(crate) fn note(pipeline: &Arc<PipelineMetrics>) {
-        let _ = CURRENT.try_with(|context| context.about(pipeline));
+    pub(crate) fn note_pipeline(pipeline: &Arc<PipelineMetrics>) {
+        let _ = CURRENT.try_with(|context| context.set_pipeline(pipeline));
     }
 
     /// Counts an item of its list or stream. Each item after the first takes a token of its key. Fails if the key was
     /// revoked or has no token.
-    pub(crate) fn item(&self, metrics: &Metrics) -> Result<(), ServeError> {
+    pub(crate) fn admit_item(&self, metrics: &Metrics) -> Result<(), ServeError> {
         let again = self.begun.swap(true, Ordering::Relaxed);
         let Some(tenant) = self.tenant() else { return Ok(()) };
         if tenant.is_revoked() {
@@ -127,7 +127,7 @@ impl RequestContext {
     }
 
     /// Records its pipeline.
-    pub(crate) fn about(&self, pipeline: &Arc<PipelineMetrics>) {
+    pub(crate) fn set_pipeline(&self, pipeline: &Arc<PipelineMetrics>) {
         let _ = self.pipeline.set(pipeline.clone());
     }
 

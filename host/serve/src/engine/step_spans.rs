@@ -21,7 +21,7 @@ impl StepSpans {
     }
 
     /// Records steps that have run. They are exported before the request ends: a stream may have any number of steps.
-    pub(crate) fn tell(&self, steps: Vec<StepTime>) {
+    pub(crate) fn record(&self, steps: Vec<StepTime>) {
         let (now, system) = (Instant::now(), SystemTime::now());
         let at = |moment: Instant| {
             system.checked_sub(now.saturating_duration_since(moment)).unwrap_or(SystemTime::UNIX_EPOCH)

@@ -60,7 +60,7 @@ pub(crate) fn router(server: &Arc<Server>) -> Router {
 
 async fn unknown(uri: http::Uri, headers: http::HeaderMap) -> Response {
     if is_grpc(&headers) {
-        return oip::no_such_call(uri.path());
+        return oip::unknown_method(uri.path());
     }
     if let Some(response) = oip::no_such_path(uri.path()) {
         return response;

@@ -220,7 +220,7 @@ impl Step for Normalize {
         deadline.check()?;
         if self.factors.is_empty() {
             let groups = self.groups(tensor.shape(), tensor.metadata.layout).map_err(StepFailure::InvalidInput)?;
-            let mut tensor = tensor.cast_while(ElementType::Float32, deadline)?;
+            let mut tensor = tensor.cast_cancellable(ElementType::Float32, deadline)?;
             if let Some(data) = tensor.as_mut_slice::<f32>() {
                 stretch(data, groups, deadline)?;
             }
@@ -237,7 +237,7 @@ impl Step for Normalize {
             return Ok(vec![Tensor::new(tensor.shape(), normalized)?.with_metadata(tensor.metadata).into()]);
         }
         if tensor.element() != ElementType::Float32 {
-            tensor = tensor.cast_while(ElementType::Float32, deadline)?;
+            tensor = tensor.cast_cancellable(ElementType::Float32, deadline)?;
         }
         if let Some(data) = tensor.as_mut_slice::<f32>() {
             normalize(data, run, &self.factors, deadline)?;

@@ -226,9 +226,9 @@ impl ToTensor {
         let most = match tensor.element() {
             ElementType::Uint8 if self.options.scale => 255.0,
             ElementType::Uint16 if self.options.scale => 65535.0,
-            _ => return Ok(tensor.cast_while(self.options.element.element(), deadline)?),
+            _ => return Ok(tensor.cast_cancellable(self.options.element.element(), deadline)?),
         };
-        let mut floats = tensor.cast_while(ElementType::Float32, deadline)?;
+        let mut floats = tensor.cast_cancellable(ElementType::Float32, deadline)?;
         if let Some(data) = floats.as_mut_slice::<f32>() {
             for block in data.chunks_mut(ELEMENTS_PER_CHECK) {
                 deadline.check_after(block.len())?;
@@ -237,7 +237,7 @@ impl ToTensor {
                 }
             }
         }
-        Ok(floats.cast_while(self.options.element.element(), deadline)?)
+        Ok(floats.cast_cancellable(self.options.element.element(), deadline)?)
     }
 }
 

@@ -210,7 +210,7 @@ impl Step for Cosine {
         }
         let deadline = &Deadline::from_context(context);
         deadline.check()?;
-        let tensor: Tensor = tensor.cast_while(ElementType::Float32, deadline)?;
+        let tensor: Tensor = tensor.cast_cancellable(ElementType::Float32, deadline)?;
         let queries = tensor.as_slice::<f32>().unwrap_or_default();
         let similar = if rows == 1 {
             self.entries(queries, deadline)?

@@ -229,7 +229,7 @@ impl Step for Decode {
         let size = tensor.len() / batch.max(1);
         let deadline = &Deadline::from_context(context);
         deadline.check()?;
-        let tensor = tensor.cast_while(ElementType::Float32, deadline)?;
+        let tensor = tensor.cast_cancellable(ElementType::Float32, deadline)?;
         let scores = tensor.as_slice::<f32>().unwrap_or_default();
         let text = |number| self.text(&scores[number * size..][..size], deadline);
         let mut texts = (0..batch).map(text).collect::<Result<Vec<_>, _>>()?;

@@ -10,7 +10,7 @@ use crate::deadline::{Deadline, DeadlineExceeded, ELEMENTS_PER_CHECK};
 use crate::ports;
 use gpux_core::{
     BuildError, Builtin, Context, ElementSet, Group, Kind, Mismatch, OptionOrigin, Port, Signature, Step, StepFailure,
-    Tensor, TensorKind, Value, json_values, to_json_while,
+    Tensor, TensorKind, Value, json_value_count, to_json_cancellable,
 };
 
 /// Bytes of a name, beside its text.
@@ -60,13 +60,13 @@ impl NameClasses {
     /// The name of each number of a tensor, in lists of its shape.
     fn name_all(&self, tensor: &Tensor, deadline: &Deadline) -> Result<serde_json::Value, StepFailure> {
         if tensor.len() <= ELEMENTS_PER_CHECK {
-            return self.name(to_json_while(&tensor.clone().into(), deadline).ok_or(DeadlineExceeded)?, deadline);
+            return self.name(to_json_cancellable(&tensor.clone().into(), deadline).ok_or(DeadlineExceeded)?, deadline);
         }
         let mut level = Vec::with_capacity(tensor.len());
         for start in (0..tensor.len()).step_by(ELEMENTS_PER_CHECK) {
             let block = tensor.pick(start, &[(ELEMENTS_PER_CHECK.min(tensor.len() - start), 1)])?;
             if let serde_json::Value::Array(names) =
-                self.name(to_json_while(&block.into(), deadline).ok_or(DeadlineExceeded)?, deadline)?
+                self.name(to_json_cancellable(&block.into(), deadline).ok_or(DeadlineExceeded)?, deadline)?
             {
                 level.extend(names);
             }
@@ -101,7 +101,7 @@ impl NameClasses {
     /// Bytes that the names of such a tensor take, with the lists that they lie in.
     fn answer_bytes(&self, tensor: &Tensor) -> usize {
         let longest = self.labels.iter().chain(&self.unknown).map(String::len).max().unwrap_or(0);
-        json_values(tensor.shape()).saturating_mul(ENTRY).saturating_add(tensor.len().saturating_mul(longest))
+        json_value_count(tensor.shape()).saturating_mul(ENTRY).saturating_add(tensor.len().saturating_mul(longest))
     }
 }
 

@@ -59,7 +59,7 @@ impl Step for MeanPool {
             Floats::Float32(tensor) => mean::<f32>(&hidden, &tensor, deadline)?,
             Floats::Float64(tensor) => mean::<f64>(&hidden, &tensor, deadline)?,
         };
-        Ok(vec![pooled.cast_while(hidden.tensor.element(), deadline)?.into()])
+        Ok(vec![pooled.cast_cancellable(hidden.tensor.element(), deadline)?.into()])
     }
 }
 

@@ -95,7 +95,7 @@ impl SpanInputs {
             let kind = Kind::Tensor(TensorKind::of(&tensor));
             return Err(StepFailure::InvalidInput(format!("`{name}` takes floats with {rank} axes, but gets {kind}")));
         }
-        Ok(tensor.cast_while(ElementType::Float32, &self.deadline)?)
+        Ok(tensor.cast_cancellable(ElementType::Float32, &self.deadline)?)
     }
 
     /// Whole numbers of this shape.
@@ -105,7 +105,7 @@ impl SpanInputs {
             let kind = Kind::Tensor(TensorKind::of(&tensor));
             return Err(StepFailure::InvalidInput(format!("`{name}` must have the shape {shape:?}, but is {kind}")));
         }
-        let wide = tensor.cast_while(ElementType::Int64, &self.deadline)?;
+        let wide = tensor.cast_cancellable(ElementType::Int64, &self.deadline)?;
         Ok(wide.as_slice::<i64>().unwrap_or_default().to_vec())
     }
 

@@ -82,7 +82,7 @@ impl TokenVectors {
         match self.tensor.element() {
             ElementType::Float64 => Ok(Floats::Float64(self.tensor.clone())),
             element if element.is_float() => {
-                Ok(Floats::Float32(self.tensor.cast_while(ElementType::Float32, deadline)?))
+                Ok(Floats::Float32(self.tensor.cast_cancellable(ElementType::Float32, deadline)?))
             }
             element => {
                 let message = format!("vectors of tokens are floats, not {element}; cast them first");
@@ -95,7 +95,7 @@ impl TokenVectors {
 fn mask_of(mask: Value, shape: &[usize], deadline: &Deadline) -> Result<Tensor, StepFailure> {
     match &mask {
         Value::Tensor(tensor) if tensor.shape() == shape && tensor.element() != ElementType::String => {
-            Ok(tensor.cast_while(ElementType::Float32, deadline)?)
+            Ok(tensor.cast_cancellable(ElementType::Float32, deadline)?)
         }
         other => {
             let message = format!("`attention_mask` must have the shape {shape:?}, but is {}", other.kind());

@@ -59,7 +59,7 @@ impl TensorOperation for Cast {
             (from, to) if from == to => Ok(given),
             (ElementType::String, to) => text::read(&given, to, deadline),
             (_, ElementType::String) => text::write(&given, deadline),
-            (_, to) => given.cast_while(to, deadline).map_err(|error| error.to_string()),
+            (_, to) => given.cast_cancellable(to, deadline).map_err(|error| error.to_string()),
         }
     }
 }

@@ -133,7 +133,7 @@ impl TensorOperation for Expand {
             _ => (size, 0),
         };
         let axes: Vec<_> = repeated.into_iter().enumerate().map(axis).collect();
-        given.pick_while(0, &axes, deadline).map_err(|error| error.to_string())
+        given.pick_cancellable(0, &axes, deadline).map_err(|error| error.to_string())
     }
 }
 

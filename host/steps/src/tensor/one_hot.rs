@@ -146,7 +146,7 @@ impl TensorOperation for OneHot {
             ElementType::Int64 => self.encode(&classes, inner, &shape, deadline, 1_i64),
             other => {
                 let bytes = self.encode(&classes, inner, &shape, deadline, 1_u8)?;
-                bytes.cast_while(other, deadline).map_err(|error| error.to_string())
+                bytes.cast_cancellable(other, deadline).map_err(|error| error.to_string())
             }
         }
     }

@@ -77,7 +77,7 @@ impl TensorOperation for Scale {
 
     fn apply(&self, mut given: Tensor, deadline: &Deadline) -> Result<Tensor, String> {
         if !given.element().is_float() {
-            given = given.cast_while(ElementType::Float32, deadline).map_err(|error| error.to_string())?;
+            given = given.cast_cancellable(ElementType::Float32, deadline).map_err(|error| error.to_string())?;
         }
         match given.data() {
             TensorData::Float64(_) => {

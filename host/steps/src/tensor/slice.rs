@@ -129,7 +129,7 @@ impl TensorOperation for Slice {
         // The layout no longer holds.
         let metadata = Metadata { layout: None, geometry: None, ..given.metadata };
         given
-            .pick_while(start, &axes, deadline)
+            .pick_cancellable(start, &axes, deadline)
             .map(|tensor| tensor.with_metadata(metadata))
             .map_err(|error| error.to_string())
     }

@@ -131,7 +131,7 @@ impl Split {
             let start = if size == 0 { 0 } else { at * strides[axis] as usize };
             at += size;
             given
-                .pick_while(start, &axes, deadline)
+                .pick_cancellable(start, &axes, deadline)
                 .map(|part| part.with_metadata(metadata).into())
                 .map_err(|error| error.to_string())
         };

@@ -81,7 +81,7 @@ impl TensorOperation for Transpose {
             return given.reshape(shape).map(|tensor| tensor.with_metadata(metadata)).map_err(|why| why.to_string());
         }
         given
-            .permute_while(&order, deadline)
+            .permute_cancellable(&order, deadline)
             .map(|tensor| tensor.with_metadata(metadata))
             .map_err(|error| error.to_string())
     }

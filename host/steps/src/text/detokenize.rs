@@ -201,7 +201,7 @@ fn wrong_rank(rank: usize) -> String {
 }
 
 fn ids(tensor: &Tensor, deadline: &Deadline) -> Result<Vec<u32>, StepFailure> {
-    let wide = tensor.cast_while(ElementType::Int64, deadline)?;
+    let wide = tensor.cast_cancellable(ElementType::Int64, deadline)?;
     let id = |id: &i64| {
         u32::try_from(*id).map_err(|_| StepFailure::InvalidInput(format!("{id} is not the number of a token")))
     };

@@ -269,13 +269,13 @@ impl Step for Join {
             Masks::default()
         };
         let wide = if element == ElementType::Float64 { ElementType::Float64 } else { ElementType::Float32 };
-        let tensor = tensor.cast_while(wide, deadline)?;
+        let tensor = tensor.cast_cancellable(wide, deadline)?;
         let joined = match (tensor.as_slice::<f32>(), tensor.as_slice::<f64>()) {
             (Some(data), _) => self.join(&tensor, data, &windows, &masks, deadline)?,
             (_, Some(data)) => self.join(&tensor, data, &windows, &masks, deadline)?,
             _ => return invalid(format!("join takes floats, but gets {element}")),
         };
-        Ok(vec![joined.cast_while(element, deadline)?.into()])
+        Ok(vec![joined.cast_cancellable(element, deadline)?.into()])
     }
 
     fn details(&self) -> serde_json::Value {
@@ -310,7 +310,7 @@ fn no_axis(least: usize, rank: usize) -> String {
 fn whole(value: Value, name: &str, shape: &[usize], deadline: &Deadline) -> Result<Vec<i64>, StepFailure> {
     match &value {
         Value::Tensor(tensor) if tensor.shape() == shape && tensor.element() != ElementType::String => {
-            Ok(tensor.cast_while(ElementType::Int64, deadline)?.as_slice::<i64>().unwrap_or_default().to_vec())
+            Ok(tensor.cast_cancellable(ElementType::Int64, deadline)?.as_slice::<i64>().unwrap_or_default().to_vec())
         }
         other => {
             Err(StepFailure::InvalidInput(format!("`{name}` must have the shape {shape:?}, but is {}", other.kind())))

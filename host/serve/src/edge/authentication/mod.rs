@@ -57,7 +57,7 @@ impl Authentication {
 
     /// The tenant of a request from this address; `None` if no key is needed.
     pub(crate) fn admit(&self, head: &Parts, from: Option<IpAddr>) -> Result<Option<Arc<Tenant>>, ServeError> {
-        if self.path.is_none() || is_open(&head.method, head.uri.path()) {
+        if self.path.is_none() || is_public(&head.method, head.uri.path()) {
             return Ok(None);
         }
         let keys = self.keys.load();
@@ -73,8 +73,8 @@ impl Authentication {
     fn identify(&self, keys: &ApiKeys, head: &Parts, from: Option<IpAddr>) -> Result<Arc<Tenant>, ServeError> {
         let found = keys.tenant(&head.headers);
         let Some(from) = from else { return found };
-        let refused_for = self.attempts.refused_for(from, Instant::now());
-        match (found, refused_for) {
+        let retry_after = self.attempts.retry_after(from, Instant::now());
+        match (found, retry_after) {
             (Ok(tenant), Some(_)) if tenant.was_used_from(from) => Ok(tenant),
             (Ok(_) | Err(ServeError::UnknownKey(_)), Some(retry_after)) => Err(ServeError::TooMany {
                 message: "too many wrong keys came from this address".to_owned(),
@@ -94,19 +94,19 @@ impl Authentication {
 
 /// A warning if everybody on this machine may read the secret file.
 #[cfg(unix)]
-pub(crate) fn readable_by_all(path: &Path) -> Option<String> {
+pub(crate) fn world_readable_warning(path: &Path) -> Option<String> {
     use std::os::unix::fs::PermissionsExt as _;
     let mode = path.metadata().ok()?.permissions().mode();
     (mode & 0o004 != 0).then(|| format!("everybody on this machine may read `{}`: chmod 600 it", path.display()))
 }
 
 #[cfg(not(unix))]
-pub(crate) fn readable_by_all(_: &Path) -> Option<String> {
+pub(crate) fn world_readable_warning(_: &Path) -> Option<String> {
     None
 }
 
 /// Paths without authentication: probes, and the files of the page, which reveal nothing about pipelines.
-fn is_open(method: &Method, path: &str) -> bool {
+fn is_public(method: &Method, path: &str) -> bool {
     let is_read = matches!(*method, Method::GET | Method::HEAD);
     match path {
         "/" | "/docs" => is_read,

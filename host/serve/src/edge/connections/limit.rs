@@ -11,14 +11,14 @@ use super::slow_client::Activity;
 use crate::settings::Settings;
 
 /// Interval at which a waiting connection looks for an idle one to evict.
-const LOOK: Duration = Duration::from_millis(20);
+const EVICTION_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Minimum idle time before eviction: the client may have sent a request that was not read yet.
-const GRACE: Duration = Duration::from_millis(250);
+const MIN_IDLE_TIME: Duration = Duration::from_millis(250);
 
 /// The fraction (1/64) of the open connections that one eviction closes: to scan all of them for each new connection
 /// would take longer than to serve it.
-const SHARE: usize = 64;
+const EVICTED_FRACTION: usize = 64;
 
 /// The connections of all listeners. At the limit, the connections that have been idle for longest are evicted. An
 /// attacker who opens connections and sends nothing locks nobody out.
@@ -27,7 +27,7 @@ pub(crate) struct ConnectionLimit {
     /// permits for large HTTP/2 windows
     windows: Arc<Semaphore>,
     grace: Duration,
-    open: Mutex<Connections>,
+    connections: Mutex<Connections>,
 }
 
 #[derive(Default)]
@@ -58,13 +58,13 @@ impl ConnectionLimit {
         Self {
             permits: semaphore(settings.max_connections),
             windows: semaphore(settings.large_windows),
-            grace: GRACE,
-            open: Mutex::default(),
+            grace: MIN_IDLE_TIME,
+            connections: Mutex::default(),
         }
     }
 
-    fn open(&self) -> MutexGuard<'_, Connections> {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    fn connections(&self) -> MutexGuard<'_, Connections> {
+        self.connections.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Waits for a permit; evicts idle connections meanwhile.
@@ -74,7 +74,7 @@ impl ConnectionLimit {
                 return Some(permit);
             }
             self.evict();
-            let next = tokio::time::timeout(LOOK, self.permits.clone().acquire_owned());
+            let next = tokio::time::timeout(EVICTION_INTERVAL, self.permits.clone().acquire_owned());
             if let Ok(permit) = next.await {
                 return permit.ok();
             }
@@ -88,30 +88,30 @@ impl ConnectionLimit {
         permit: Option<OwnedSemaphorePermit>,
     ) -> ConnectionSlot {
         let eviction = Arc::new(Eviction { activity, asked: AtomicBool::new(false), notify: Notify::new() });
-        let mut open = self.open();
-        open.last += 1;
-        let number = open.last;
-        open.by_number.insert(number, eviction.clone());
-        drop(open);
+        let mut connections = self.connections();
+        connections.last += 1;
+        let number = connections.last;
+        connections.by_number.insert(number, eviction.clone());
+        drop(connections);
         ConnectionSlot { limit: self.clone(), number, eviction, _permit: permit }
     }
 
     /// A permit for large windows, if one is left.
-    pub(super) fn windows(&self) -> Option<OwnedSemaphorePermit> {
+    pub(super) fn large_window_permit(&self) -> Option<OwnedSemaphorePermit> {
         self.windows.clone().try_acquire_owned().ok()
     }
 
     /// Asks the connections that have been idle for longest to close.
     fn evict(&self) {
-        let open = self.open();
-        let many = open.by_number.len().div_ceil(SHARE);
+        let connections = self.connections();
+        let many = connections.by_number.len().div_ceil(EVICTED_FRACTION);
         let is_candidate = |eviction: &&Arc<Eviction>| {
             !eviction.asked.load(Ordering::Relaxed)
                 && eviction.activity.is_idle()
                 && eviction.activity.last().elapsed() >= self.grace
         };
-        let mut idle: Vec<_> = open.by_number.values().filter(is_candidate).cloned().collect();
-        drop(open);
+        let mut idle: Vec<_> = connections.by_number.values().filter(is_candidate).cloned().collect();
+        drop(connections);
         if idle.len() > many {
             idle.select_nth_unstable_by_key(many, |eviction| eviction.activity.last());
             idle.truncate(many);
@@ -138,7 +138,7 @@ impl ConnectionSlot {
 
 impl Drop for ConnectionSlot {
     fn drop(&mut self) {
-        self.limit.open().by_number.remove(&self.number);
+        self.limit.connections().by_number.remove(&self.number);
     }
 }
 

@@ -244,7 +244,7 @@ where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let front = Arc::new(EdgeService::clone(&shared.front));
-    let windows = shared.limit.windows();
+    let windows = shared.limit.large_window_permit();
     let builder = if windows.is_some() { &shared.large } else { &shared.small };
     let windows = Mutex::new(windows);
     let service = service_fn(|mut request: Request<Incoming>| {

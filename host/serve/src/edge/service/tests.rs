@@ -6,7 +6,7 @@ use http_body_util::BodyExt as _;
 
 use super::*;
 use crate::protocol::metrics::prometheus::{MetricsFormat, to_text};
-use crate::{Settings, Source};
+use crate::{PipelineSource, Settings};
 use gpux::LoadOptions;
 
 /// A server with the pipelines `one` and `two`; alice's key permits `one`, root's key permits everything.
@@ -21,7 +21,7 @@ fn guarded(folder: &std::path::Path) -> (Arc<Server>, Arc<EdgeService>) {
         );
         let path = folder.join(format!("{name}.yml"));
         std::fs::write(&path, text).unwrap();
-        Source(path.display().to_string())
+        PipelineSource(path.display().to_string())
     });
     let settings = Settings { keys: Some(path), model_control: true, ..Settings::default() };
     let server = Arc::new(Server::new(settings, LoadOptions::default()));
@@ -121,10 +121,10 @@ async fn detects_the_protocol_by_path() {
         protocol(&request.into_parts().0)
     };
     let grpc = "application/grpc";
-    assert_eq!(of("/inference.GRPCInferenceService/ModelInfer", grpc), Protocol::Grpc);
-    assert_eq!(of("/some.Service/Call", grpc), Protocol::Grpc);
-    assert_eq!(of("/v2/models/one/infer", grpc), Protocol::OipHttp);
-    assert_eq!(of("/predict", grpc), Protocol::Http);
+    assert_eq!(of("/inference.GRPCInferenceService/ModelInfer", grpc), ProtocolLabel::Grpc);
+    assert_eq!(of("/some.Service/Call", grpc), ProtocolLabel::Grpc);
+    assert_eq!(of("/v2/models/one/infer", grpc), ProtocolLabel::OipHttp);
+    assert_eq!(of("/predict", grpc), ProtocolLabel::Http);
 
     let request = Request::get("/pipelines/%FF/info").header("x-api-key", "key-of-root").body(Body::empty());
     let response = front.answer(request.unwrap(), None).await;

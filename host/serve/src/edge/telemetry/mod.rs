@@ -17,7 +17,7 @@ use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::propagation::TraceContextPropagator;
 use opentelemetry_sdk::trace::{SdkTracer, SdkTracerProvider, Span};
 
-use crate::engine::metrics::{Metrics, Protocol};
+use crate::engine::metrics::{Metrics, ProtocolLabel};
 use crate::engine::step_spans::StepSpans;
 use crate::protocol::route;
 use crate::protocol::route::truncated;
@@ -35,7 +35,7 @@ pub(crate) struct RequestSpan(Span);
 
 /// The outcome of a request.
 pub(crate) struct Outcome<'a> {
-    pub(crate) protocol: Protocol,
+    pub(crate) protocol: ProtocolLabel,
     pub(crate) status: u16,
     pub(crate) pipeline: &'a str,
     pub(crate) request_id: &'a str,
@@ -96,11 +96,11 @@ impl Telemetry {
             return;
         }
         let status = match outcome.protocol {
-            Protocol::Grpc => "rpc.grpc.status_code",
+            ProtocolLabel::Grpc => "rpc.grpc.status_code",
             _ => "http.response.status_code",
         };
         let failed = match outcome.protocol {
-            Protocol::Grpc => SERVERS.contains(&outcome.status),
+            ProtocolLabel::Grpc => SERVERS.contains(&outcome.status),
             _ => outcome.status >= 500,
         };
         span.set_attributes([

@@ -13,7 +13,7 @@ use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::pki_types::pem::PemObject as _;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
-use super::authentication::readable_by_all;
+use super::authentication::world_readable_warning;
 use super::load_generation::LoadGeneration;
 use crate::settings::TlsFiles;
 
@@ -64,7 +64,7 @@ fn read(files: &TlsFiles) -> Result<(ServerConfig, Vec<String>), TlsError> {
     let now = SystemTime::now();
     let faults = certificates.iter().filter_map(|certificate| certificate::fault(certificate, now));
     let faults = faults.map(|fault| format!("a certificate in `{}` {fault}", files.certificate.display()));
-    let warnings = faults.chain(readable_by_all(&files.key)).collect();
+    let warnings = faults.chain(world_readable_warning(&files.key)).collect();
     let fits = |error| TlsError(format!("certificate and key do not go together: {error}"));
     let mut config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_safe_default_protocol_versions()

@@ -15,7 +15,7 @@ use crate::edge::host_check::Peer;
 use crate::edge::service::EdgeService;
 use crate::engine::tenant::Tenant;
 use crate::protocol::metrics::prometheus::{MetricsFormat, to_text};
-use crate::{Server, Settings, Source};
+use crate::{PipelineSource, Server, Settings};
 use gpux::{EngineChoice, EngineOptions, LoadOptions};
 
 /// A server with one worker, which is busy until `release` is dropped.
@@ -33,7 +33,9 @@ impl Busy {
         };
         let server = Arc::new(Server::new(Settings { workers: 1, ..settings }, load_options));
         let models = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/oip/models");
-        server.add(&["matrix", "identity_fp16", "text"].map(|name| Source(format!("{models}/{name}")))).unwrap();
+        server
+            .add(&["matrix", "identity_fp16", "text"].map(|name| PipelineSource(format!("{models}/{name}"))))
+            .unwrap();
         let (release, released) = channel();
         let busy =
             Self { front: Arc::new(EdgeService::without_telemetry(&server).unwrap()), server, release: Some(release) };
@@ -393,7 +395,7 @@ async fn small_requests_of_cheap_pipelines_run_inline() {
         let path = folder.path().join(format!("{name}.yml"));
         let text = format!("name: {name}\nversion: 1.0.0\ninputs:\n  x: {input}\npipeline: [{step}]\n");
         std::fs::write(&path, text).unwrap();
-        Source(path.display().to_string())
+        PipelineSource(path.display().to_string())
     };
     let server = Arc::new(Server::new(Settings::default(), LoadOptions::default()));
     let sources = [
@@ -422,7 +424,7 @@ fn alice(folder: &std::path::Path) -> Arc<Tenant> {
     let file = folder.join("keys.yml");
     std::fs::write(&file, "keys:\n  - { name: alice, key: 0123456789abcdef, concurrency: 2 }\n").unwrap();
     let head = HeaderMap::from_iter([(HeaderName::from_static("x-api-key"), "0123456789abcdef".parse().unwrap())]);
-    ApiKeys::load(&file, &gpux_config::Variables::none(), None).unwrap().tenant(&head).unwrap()
+    ApiKeys::load(&file, &gpux_config::Variables::empty(), None).unwrap().tenant(&head).unwrap()
 }
 
 #[tokio::test]
@@ -499,7 +501,7 @@ async fn reserves_memory_while_collecting_a_list() {
     std::fs::write(&path, text).unwrap();
     let settings = Settings { max_body: 64 << 10, body_memory: 16 << 20, ..Settings::default() };
     let server = Arc::new(Server::new(settings, LoadOptions::default()));
-    server.add(&[Source(path.display().to_string())]).unwrap();
+    server.add(&[PipelineSource(path.display().to_string())]).unwrap();
     let front = Arc::new(EdgeService::without_telemetry(&server).unwrap());
     // Each result takes half a megabyte.
     let list = |items: usize| {

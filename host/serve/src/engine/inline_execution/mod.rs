@@ -4,7 +4,7 @@
 //! loaded. It requires that the cost of its steps and operators depends on input shapes alone, that a small body bounds
 //! the shapes, and that the largest request in such a body takes less time than a hop.
 
-mod fixed_cost;
+mod data_independent_cost;
 
 use std::time::{Duration, Instant};
 
@@ -27,11 +27,11 @@ const RUNS: usize = 10;
 /// Whether requests with bodies of at most [`MAX_BODY`] bytes run on the I/O thread. Runs the pipeline.
 pub(crate) fn is_cheap(pipeline: &Pipeline) -> bool {
     // Batched requests wait for each other. A thread reserves the session of one model only.
-    let is_cost_fixed = !pipeline.batches()
-        && fixed_cost::runs_one_model_at_most(&pipeline.spec().pipeline)
-        && pipeline.spec().pipeline.iter().all(fixed_cost::is_step_cost_fixed)
-        && pipeline.models().all(|(_, model)| fixed_cost::is_model_cost_fixed(model));
-    is_cost_fixed && largest_request(pipeline.plan()).is_some_and(|request| is_fast(pipeline.plan(), &request))
+    let is_data_independent = !pipeline.is_batched()
+        && data_independent_cost::runs_one_model_at_most(&pipeline.spec().pipeline)
+        && pipeline.spec().pipeline.iter().all(data_independent_cost::is_step_data_independent)
+        && pipeline.models().all(|(_, model)| data_independent_cost::is_model_data_independent(model));
+    is_data_independent && largest_request(pipeline.plan()).is_some_and(|request| is_fast(pipeline.plan(), &request))
 }
 
 fn is_fast(plan: &Plan, request: &Request) -> bool {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use gpux_core::Failures;
+use gpux_core::FailureCounts;
 use gpux_inference::BatchSizes;
 
 /// A source of counts by key.
@@ -16,7 +16,7 @@ pub(crate) trait CountSource {
     fn counts(&self) -> BTreeMap<Self::Key, u64>;
 }
 
-impl CountSource for Failures {
+impl CountSource for FailureCounts {
     type Key = String;
 
     fn counts(&self) -> BTreeMap<String, u64> {

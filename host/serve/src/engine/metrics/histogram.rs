@@ -33,17 +33,17 @@ const BOUNDS: [u64; 21] = [
 
 /// Histogram of durations.
 #[derive(Debug, Default)]
-pub(crate) struct Histogram(ShardedCounter<Times>);
+pub(crate) struct Histogram(ShardedCounter<HistogramShard>);
 
 #[derive(Debug, Default)]
-struct Times {
+struct HistogramShard {
     buckets: [AtomicU64; BOUNDS.len() + 1],
     nanos: AtomicU64,
 }
 
 /// A snapshot of a histogram.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Snapshot {
+pub(crate) struct HistogramSnapshot {
     /// per bucket, its upper bound in seconds and its own count (not cumulative)
     pub(crate) buckets: Vec<(f64, u64)>,
     /// the number of observations
@@ -64,7 +64,7 @@ impl Histogram {
         times.nanos.fetch_add(nanos, Ordering::Relaxed);
     }
 
-    pub(crate) fn snapshot(&self) -> Snapshot {
+    pub(crate) fn snapshot(&self) -> HistogramSnapshot {
         let bounds = BOUNDS.iter().map(|nanos| *nanos as f64 / 1e9).chain([f64::INFINITY]);
         let mut buckets: Vec<_> = bounds.map(|bound| (bound, 0)).collect();
         let mut nanos = 0;
@@ -75,11 +75,11 @@ impl Histogram {
             nanos += times.nanos.load(Ordering::Relaxed);
         }
         let count = buckets.iter().map(|(_, count)| count).sum();
-        Snapshot { buckets, count, sum: nanos as f64 / 1e9 }
+        HistogramSnapshot { buckets, count, sum: nanos as f64 / 1e9 }
     }
 }
 
-impl Snapshot {
+impl HistogramSnapshot {
     /// The mean in seconds; 0 if empty.
     pub(crate) fn mean(&self) -> f64 {
         if self.count == 0 { 0.0 } else { self.sum / self.count as f64 }

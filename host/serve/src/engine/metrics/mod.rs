@@ -20,7 +20,7 @@ use std::time::{Duration, Instant, SystemTime};
 pub(crate) use inferences::{Inferences, StageTimings, Total};
 pub(crate) use pipeline::{PipelineMetrics, StepMetrics, Steps};
 pub(crate) use rejections::RejectionReason;
-pub(crate) use responses::Protocol;
+pub(crate) use responses::ProtocolLabel;
 pub(crate) use step_timer::{StepTime, StepTimer};
 
 /// Metrics of the server.

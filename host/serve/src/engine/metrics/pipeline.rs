@@ -9,14 +9,14 @@ use super::counters::Counters;
 use super::histogram::Histogram;
 use super::inferences::Inferences;
 use super::rejections::{RejectionCounts, RejectionReason};
-use super::responses::{Protocol, ResponseCounts};
-use gpux_core::{Failures, Plan};
+use super::responses::{ProtocolLabel, ResponseCounts};
+use gpux_core::{FailureCounts, Plan};
 
 /// Metrics of one step.
 #[derive(Debug, Default)]
 pub(crate) struct StepMetrics {
     pub(crate) time: Histogram,
-    pub(crate) failures: Counters<Failures>,
+    pub(crate) failures: Counters<FailureCounts>,
 }
 
 /// Metrics of a plan's steps, in order.
@@ -83,7 +83,7 @@ impl PipelineMetrics {
     }
 
     /// Counts a response and its duration.
-    pub(crate) fn answered(&self, protocol: Protocol, status: u16, time: Duration) {
+    pub(crate) fn answered(&self, protocol: ProtocolLabel, status: u16, time: Duration) {
         self.responses.count(protocol, status);
         self.request.observe(time);
     }

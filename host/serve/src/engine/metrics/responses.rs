@@ -6,7 +6,7 @@ use super::sharded_counter::ShardedCounter;
 
 /// The protocol of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Protocol {
+pub(crate) enum ProtocolLabel {
     /// `/predict` and the other paths of gpux's own API
     Http,
     /// the Open Inference Protocol on HTTP, `/v2`
@@ -15,7 +15,7 @@ pub(crate) enum Protocol {
     Grpc,
 }
 
-impl Protocol {
+impl ProtocolLabel {
     pub(crate) const ALL: [Self; 3] = [Self::Http, Self::OipHttp, Self::Grpc];
 
     /// Its name in metrics and logs.
@@ -61,8 +61,8 @@ pub(crate) struct ResponseCounts(ShardedCounter<[[AtomicU64; STATUSES.len()]; 3]
 
 impl ResponseCounts {
     /// Counts a response. For gRPC, `status` is the gRPC code.
-    pub(crate) fn count(&self, protocol: Protocol, status: u16) {
-        let slot = if protocol == Protocol::Grpc {
+    pub(crate) fn count(&self, protocol: ProtocolLabel, status: u16) {
+        let slot = if protocol == ProtocolLabel::Grpc {
             usize::from(status).min(GRPC.len() - 1)
         } else {
             let exact = STATUSES.binary_search(&status);
@@ -74,10 +74,10 @@ impl ResponseCounts {
     }
 
     /// Counts by protocol and status.
-    pub(crate) fn counts(&self) -> impl Iterator<Item = (Protocol, String, u64)> {
-        let of = |protocol: Protocol| {
+    pub(crate) fn counts(&self) -> impl Iterator<Item = (ProtocolLabel, String, u64)> {
+        let of = |protocol: ProtocolLabel| {
             let name = move |slot: usize| match protocol {
-                Protocol::Grpc => GRPC.get(slot).unwrap_or(&"UNKNOWN").to_string(),
+                ProtocolLabel::Grpc => GRPC.get(slot).unwrap_or(&"UNKNOWN").to_string(),
                 _ => STATUSES.get(slot).map(ToString::to_string).unwrap_or_default(),
             };
             let count = |slot: usize| {
@@ -86,7 +86,7 @@ impl ResponseCounts {
             let counts = (0..STATUSES.len()).map(|slot| (slot, count(slot))).filter(|(_, count)| *count > 0);
             counts.map(|(slot, count)| (protocol, name(slot), count)).collect::<Vec<_>>()
         };
-        Protocol::ALL.into_iter().flat_map(of)
+        ProtocolLabel::ALL.into_iter().flat_map(of)
     }
 
     /// Counts of successes and failures.
@@ -109,13 +109,13 @@ mod tests {
     fn counts_responses_by_protocol_and_status() {
         let responses = ResponseCounts::default();
         for (protocol, status) in [
-            (Protocol::Http, 200),
-            (Protocol::Http, 200),
-            (Protocol::Http, 418),
-            (Protocol::OipHttp, 503),
-            (Protocol::Grpc, 0),
-            (Protocol::Grpc, 14),
-            (Protocol::Grpc, 99),
+            (ProtocolLabel::Http, 200),
+            (ProtocolLabel::Http, 200),
+            (ProtocolLabel::Http, 418),
+            (ProtocolLabel::OipHttp, 503),
+            (ProtocolLabel::Grpc, 0),
+            (ProtocolLabel::Grpc, 14),
+            (ProtocolLabel::Grpc, 99),
         ] {
             responses.count(protocol, status);
         }

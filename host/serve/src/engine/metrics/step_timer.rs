@@ -46,7 +46,7 @@ impl<'a> StepTimer<'a> {
 }
 
 impl Observer for StepTimer<'_> {
-    fn looks(&self) -> bool {
+    fn wants_values(&self) -> bool {
         false
     }
 

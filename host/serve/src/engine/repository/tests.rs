@@ -19,7 +19,7 @@ fn server(folder: &Path) -> Server {
     let sources = ["one", "two"].map(|name| {
         let file = folder.join(format!("{name}.yml"));
         write(&file, name, "softmax");
-        Source(file.display().to_string())
+        PipelineSource(file.display().to_string())
     });
     let server = Server::new(Settings::default(), LoadOptions::default());
     server.add(&sources).unwrap();

@@ -21,7 +21,7 @@ pub(super) struct Time {
     /// from its start to its end
     pub(super) whole: Duration,
     /// the time of work on it, without waits for others
-    pub(super) at_work: Duration,
+    pub(super) work_time: Duration,
 }
 
 pub(super) struct LaneState {
@@ -127,9 +127,9 @@ impl LaneState {
     pub(super) fn done(&mut self, position: QueuePosition, cost: Duration, time: Option<Time>, now: Instant) {
         self.begun -= 1;
         self.at_work -= 1;
-        self.waiting.settle(position, cost, time.map_or(Duration::ZERO, |time| time.at_work));
+        self.waiting.settle(position, cost, time.map_or(Duration::ZERO, |time| time.work_time));
         if let Some(time) = time {
-            self.used += time.at_work;
+            self.used += time.work_time;
             self.throughput.done(time.whole, now, self.has_work());
         }
     }

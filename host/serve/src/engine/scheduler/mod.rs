@@ -212,7 +212,7 @@ impl Shared {
             let time = if ran {
                 (request.job)(Ok(slot.clone()));
                 let whole = now.elapsed();
-                Some(Time { whole, at_work: slot.at_work(whole) })
+                Some(Time { whole, work_time: slot.work_time(whole) })
             } else {
                 drop(request);
                 None
@@ -255,34 +255,34 @@ impl State {
 pub(crate) struct WorkerSlot {
     shared: Arc<Shared>,
     lane: u64,
-    paused: Mutex<Paused>,
+    paused: Mutex<PauseTimes>,
 }
 
-/// The pauses of a request.
+/// The pauses of a request, summed up.
 #[derive(Default)]
-struct Paused {
+struct PauseTimes {
     since: Option<Instant>,
     /// how long the slot was free for others
-    away: Duration,
+    released: Duration,
     /// the time that others worked for this request meanwhile
-    for_it: Duration,
+    delegated_work: Duration,
 }
 
-impl Paused {
-    fn end(&mut self, for_it: Duration) {
-        self.away += self.since.take().map_or(Duration::ZERO, |since| since.elapsed());
-        self.for_it += for_it;
+impl PauseTimes {
+    fn end(&mut self, delegated_work: Duration) {
+        self.released += self.since.take().map_or(Duration::ZERO, |since| since.elapsed());
+        self.delegated_work += delegated_work;
     }
 }
 
 impl WorkerSlot {
     /// The work done for this request, in its own slot and by others, of `whole` in all.
-    fn at_work(&self, whole: Duration) -> Duration {
-        let Paused { away, for_it, .. } = &*self.pauses();
-        whole.saturating_sub(*away) + *for_it
+    fn work_time(&self, whole: Duration) -> Duration {
+        let PauseTimes { released, delegated_work, .. } = &*self.pauses();
+        whole.saturating_sub(*released) + *delegated_work
     }
 
-    fn pauses(&self) -> MutexGuard<'_, Paused> {
+    fn pauses(&self) -> MutexGuard<'_, PauseTimes> {
         self.paused.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -298,8 +298,8 @@ impl WaitObserver for WorkerSlot {
         self.shared.wake(state);
     }
 
-    fn end(&self, for_it: Duration) {
-        self.pauses().end(for_it);
+    fn end(&self, delegated_work: Duration) {
+        self.pauses().end(delegated_work);
         // The request resumes at once, even if the workers are then exceeded by one: running requests should finish.
         let mut state = self.shared.lock();
         state.running += 1;

@@ -150,7 +150,7 @@ fn rejects_requests_that_would_miss_their_deadline() {
         lane.done(
             position,
             cost,
-            Some(Time { whole: each, at_work: each }),
+            Some(Time { whole: each, work_time: each }),
             start + Duration::from_millis(100) * number,
         );
     }

@@ -24,7 +24,7 @@ use tower_http::compression::CompressionLayer;
 
 use super::accept::joined;
 use super::compressed_members::CompressedMembers;
-use super::paced_body::PacedBody;
+use super::yielding_body::YieldingBody;
 
 /// Responses smaller than this, in bytes, are sent faster than they are compressed.
 const SMALL: u64 = 1024;
@@ -120,7 +120,7 @@ pub(crate) fn decompressed(request: Request<Body>) -> Request<Body> {
 }
 
 fn compressed_bytes(body: Body) -> impl AsyncBufRead + Unpin {
-    StreamReader::new(Body::new(PacedBody::new(body)).into_data_stream().map_err(std::io::Error::other))
+    StreamReader::new(Body::new(YieldingBody::new(body)).into_data_stream().map_err(std::io::Error::other))
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ pub(crate) mod accept;
 pub(crate) mod body;
 pub(crate) mod compressed_members;
 pub(crate) mod compression;
-pub(crate) mod paced_body;
 pub(crate) mod path_name;
 pub(crate) mod response;
 pub(crate) mod status;
+pub(crate) mod yielding_body;

@@ -3,7 +3,7 @@
 use http::StatusCode;
 
 use crate::{Rejection, ServeError};
-use gpux::{Fault, GpuxError};
+use gpux::{ErrorCategory, GpuxError};
 use gpux_core::StepFailure;
 
 impl ServeError {
@@ -14,7 +14,7 @@ impl ServeError {
             Self::Gpux(GpuxError::Step(error)) if error.failure == StepFailure::Cancelled => {
                 StatusCode::SERVICE_UNAVAILABLE
             }
-            Self::Gpux(error) if error.fault() == Fault::Request => StatusCode::BAD_REQUEST,
+            Self::Gpux(error) if error.category() == ErrorCategory::Request => StatusCode::BAD_REQUEST,
             Self::Gpux(_) => StatusCode::INTERNAL_SERVER_ERROR,
             Self::Overload(Rejection::Expired) => StatusCode::GATEWAY_TIMEOUT,
             Self::Overload(_) | Self::NotReady(_) => StatusCode::SERVICE_UNAVAILABLE,

@@ -7,7 +7,7 @@ use serde_json::{Value as Json, json};
 
 use super::process;
 use crate::engine::metrics::PipelineMetrics;
-use crate::engine::metrics::histogram::Snapshot;
+use crate::engine::metrics::histogram::HistogramSnapshot;
 use crate::{LoadedPipeline, Server};
 use gpux_inference::ProviderManager;
 
@@ -22,7 +22,7 @@ pub(crate) fn to_json(server: &Server) -> Json {
         "available_providers": providers.as_ref().map_or_else(Vec::new, |(manager, _)| manager.available_providers()),
         "version": env!("CARGO_PKG_VERSION"),
         "uptime_seconds": metrics.uptime().as_secs_f64(),
-        "memory_bytes": process::resident(),
+        "memory_bytes": process::resident_memory_bytes(),
         "connections": metrics.connections(),
         "pipelines": loaded.iter().map(pipeline).collect::<Vec<_>>(),
     })
@@ -67,7 +67,7 @@ fn reloads(metrics: &PipelineMetrics) -> Json {
 }
 
 /// The count, the mean, the bounds of the median and of the 99th percentile, in milliseconds.
-fn times(snapshot: &Snapshot) -> Json {
+fn times(snapshot: &HistogramSnapshot) -> Json {
     let millis = |seconds: f64| seconds * 1e3;
     json!({
         "count": snapshot.count,

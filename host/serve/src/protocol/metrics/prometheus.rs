@@ -13,7 +13,7 @@ use prometheus_client::registry::{Registry, Unit};
 
 use super::writer::Writer;
 use super::{process, triton};
-use crate::engine::metrics::histogram::Snapshot;
+use crate::engine::metrics::histogram::HistogramSnapshot;
 use crate::engine::metrics::{Metrics, PipelineMetrics};
 use crate::{LoadedPipeline, PipelineState, Server};
 
@@ -128,13 +128,13 @@ fn write_server(out: &mut Writer<'_, '_>, server: &Server) -> Result<(), Error> 
         let lost = "Spans of traces that did not get to the collector";
         out.counters("gpux_trace_spans_lost", lost, [(Vec::new(), metrics.spans_lost())])?;
     }
-    if let Some(bytes) = process::resident() {
+    if let Some(bytes) = process::resident_memory_bytes() {
         out.gauge("process_resident_memory", "Memory of the process", BYTES, bytes as i64)?;
     }
-    if let Some(files) = process::open_files() {
+    if let Some(files) = process::open_fds() {
         out.gauge("process_open_fds", "Open file descriptors", None, files as i64)?;
     }
-    if let Some(time) = process::processor_time() {
+    if let Some(time) = process::cpu_time() {
         let mut family = out.family("process_cpu", "Time of processors", SECONDS, MetricType::Counter)?;
         family.encode_counter::<[(&str, &str); 0], _, u64>(&time.as_secs_f64(), None)?;
     }
@@ -321,7 +321,7 @@ fn write_models(out: &mut Writer<'_, '_>, loaded: &[Arc<LoadedPipeline>]) -> Res
 }
 
 /// Counts of batches by size, in buckets of powers of two.
-fn rows(sizes: &BTreeMap<usize, u64>) -> Snapshot {
+fn rows(sizes: &BTreeMap<usize, u64>) -> HistogramSnapshot {
     let mut buckets: Vec<(f64, u64)> =
         (0..=8).map(|power| (f64::from(1 << power), 0)).chain([(f64::INFINITY, 0)]).collect();
     let (mut count, mut sum) = (0, 0.0);
@@ -332,7 +332,7 @@ fn rows(sizes: &BTreeMap<usize, u64>) -> Snapshot {
         count += times;
         sum += *rows as f64 * *times as f64;
     }
-    Snapshot { buckets, count, sum }
+    HistogramSnapshot { buckets, count, sum }
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use prometheus_client::encoding::{DescriptorEncoder, EncodeGaugeValue, MetricEnc
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Unit;
 
-use crate::engine::metrics::histogram::Snapshot;
+use crate::engine::metrics::histogram::HistogramSnapshot;
 
 /// Writes metrics family by family.
 pub(crate) struct Writer<'a, 'b>(&'a mut DescriptorEncoder<'b>);
@@ -82,10 +82,10 @@ impl<'a, 'b> Writer<'a, 'b> {
         name: &str,
         help: &str,
         unit: Option<&Unit>,
-        samples: impl IntoIterator<Item = (Vec<(&'l str, &'l str)>, Snapshot)>,
+        samples: impl IntoIterator<Item = (Vec<(&'l str, &'l str)>, HistogramSnapshot)>,
     ) -> Result<(), Error> {
         let mut family = self.family(name, help, unit, MetricType::Histogram)?;
-        for (labels, Snapshot { buckets, count, sum }) in samples {
+        for (labels, HistogramSnapshot { buckets, count, sum }) in samples {
             family.encode_family(&labels)?.encode_histogram::<[(&str, &str); 0]>(sum, count, &buckets, None)?;
         }
         Ok(())

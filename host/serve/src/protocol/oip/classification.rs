@@ -15,7 +15,7 @@ fn wrong(output: &PlanOutput, why: &str) -> ServeError {
 }
 
 /// Rejects an output whose kind has no classes, before it has a value.
-pub(super) fn check(output: &PlanOutput) -> Result<(), ServeError> {
+pub(super) fn check_output(output: &PlanOutput) -> Result<(), ServeError> {
     why_not(&output.kind).map_or(Ok(()), |why| Err(wrong(output, why)))
 }
 
@@ -29,9 +29,14 @@ fn why_not(kind: &Kind) -> Option<&'static str> {
 }
 
 /// The `count` greatest elements along the last axis, as BYTES `value:index` or `value:index:label`.
-pub(super) fn best(pipeline: &Pipeline, output: &PlanOutput, value: &Value, count: usize) -> Result<Value, ServeError> {
+pub(super) fn top_classes(
+    pipeline: &Pipeline,
+    output: &PlanOutput,
+    value: &Value,
+    count: usize,
+) -> Result<Value, ServeError> {
     let classes = value.as_tensor().ok_or_else(|| NO_TENSOR.to_owned());
-    let classes = classes.and_then(|tensor| best_of(tensor, pipeline.labels(&output.name), count));
+    let classes = classes.and_then(|tensor| top_classes_of(tensor, pipeline.labels(&output.name), count));
     let classes = classes.and_then(|classes| without_ones(classes, &output.kind));
     classes.map(Value::from).map_err(|why| wrong(output, &why))
 }
@@ -50,14 +55,14 @@ fn without_ones(classes: Tensor, kind: &Kind) -> Result<Tensor, String> {
     }
 }
 
-fn best_of(tensor: &Tensor, labels: &[String], count: usize) -> Result<Tensor, String> {
+fn top_classes_of(tensor: &Tensor, labels: &[String], count: usize) -> Result<Tensor, String> {
     let Some((classes, outer)) = tensor.shape().split_last() else { return Err(NO_AXES.to_owned()) };
     let count = count.min(*classes);
     let rows = Rows { classes: *classes, count, labels };
     // Integers are compared and printed as they are: a float cannot hold all digits of 64 bits.
     macro_rules! whole {
         ($data:expr) => {
-            rows.best($data, Ord::cmp, ToString::to_string)
+            rows.top_classes($data, Ord::cmp, ToString::to_string)
         };
     }
     let texts = match tensor.data() {
@@ -71,12 +76,12 @@ fn best_of(tensor: &Tensor, labels: &[String], count: usize) -> Result<Tensor, S
         TensorData::Int64(data) => whole!(data),
         TensorData::Bool(_) => {
             let numbers = tensor.cast(ElementType::Uint8).map_err(|error| error.to_string())?;
-            rows.best(numbers.as_slice::<u8>().unwrap_or_default(), Ord::cmp, ToString::to_string)
+            rows.top_classes(numbers.as_slice::<u8>().unwrap_or_default(), Ord::cmp, ToString::to_string)
         }
         _ => {
             let numbers = tensor.cast(ElementType::Float64).map_err(|_| NO_NUMBERS.to_owned())?;
             let numbers = numbers.as_slice::<f64>().unwrap_or_default();
-            rows.best(numbers, f64::total_cmp, |number| format!("{number:.6}"))
+            rows.top_classes(numbers, f64::total_cmp, |number| format!("{number:.6}"))
         }
     };
     let shape: Vec<_> = outer.iter().copied().chain([count]).collect();
@@ -92,7 +97,7 @@ struct Rows<'a> {
 }
 
 impl Rows<'_> {
-    fn best<T>(
+    fn top_classes<T>(
         &self,
         numbers: &[T],
         compare: impl Fn(&T, &T) -> Ordering,
@@ -122,7 +127,7 @@ mod tests {
 
     fn best(tensor: &Tensor, count: usize) -> (Vec<usize>, Vec<String>) {
         let labels = ["cat".to_owned(), "dog".to_owned()];
-        let best = best_of(tensor, &labels, count).unwrap();
+        let best = top_classes_of(tensor, &labels, count).unwrap();
         (best.shape().to_vec(), best.as_slice::<String>().unwrap().to_vec())
     }
 
@@ -170,7 +175,9 @@ mod tests {
         let expected = ["0.500000:1:dog", "3.000000:0:cat"].map(str::to_owned).to_vec();
         assert_eq!(best(&rows, 1), (vec![2, 1], expected));
         assert_eq!(best(&Tensor::new([2, 0], Vec::<i8>::new()).unwrap(), 3).0, [2, 0]);
-        assert!(best_of(&Tensor::new([], vec![1_u8]).unwrap(), &[], 1).unwrap_err().contains("no axes"));
-        assert!(best_of(&Tensor::new([1], vec![String::new()]).unwrap(), &[], 1).unwrap_err().contains("no numbers"));
+        assert!(top_classes_of(&Tensor::new([], vec![1_u8]).unwrap(), &[], 1).unwrap_err().contains("no axes"));
+        assert!(
+            top_classes_of(&Tensor::new([1], vec![String::new()]).unwrap(), &[], 1).unwrap_err().contains("no numbers")
+        );
     }
 }

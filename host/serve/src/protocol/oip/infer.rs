@@ -30,7 +30,7 @@ pub(super) struct RequestedOutput {
 
 impl RequestedOutput {
     pub(super) fn new(name: String, parameters: &Parameters) -> Result<Self, ServeError> {
-        parameters::refuse_shared_memory(parameters, &name)?;
+        parameters::reject_shared_memory(parameters, &name)?;
         let classification = parameters::count(parameters, "classification")?.filter(|count| *count > 0);
         let binary = parameters::flag(parameters, "binary_data")?;
         Ok(Self { name, binary, classification: classification.map(|count| count as usize) })
@@ -59,7 +59,7 @@ pub(super) fn infer(
     for asked in &outputs {
         let output = output(plan, &asked.name)?;
         if asked.classification.is_some() {
-            classification::check(output)?;
+            classification::check_output(output)?;
         }
     }
     let values = values(plan, inputs)?;
@@ -114,7 +114,7 @@ fn chosen(
         let value = match asked.classification {
             Some(count) => {
                 let loaded = execution.loaded();
-                classification::best(loaded.pipeline(), output(loaded.plan(), &name)?, &value, count)?
+                classification::top_classes(loaded.pipeline(), output(loaded.plan(), &name)?, &value, count)?
             }
             None => value,
         };

@@ -29,7 +29,7 @@ use std::sync::Arc;
 use axum::Router;
 
 pub(crate) use config::ModelConfig;
-pub(crate) use grpc::no_such_call;
+pub(crate) use grpc::unknown_method;
 pub(crate) use metadata::{ModelMetadata, ServerMetadata};
 pub(crate) use repository::ModelIndex;
 pub(crate) use rest::{

@@ -13,6 +13,6 @@ pub(super) fn router(_server: &Arc<Server>) -> Router {
 }
 
 /// The response to every call.
-pub(crate) fn no_such_call(_path: &str) -> Response {
+pub(crate) fn unknown_method(_path: &str) -> Response {
     response::error(&ServeError::NotFound("this gpux was built without gRPC".to_owned()))
 }

@@ -82,7 +82,7 @@ fn known<T>(
 }
 
 /// Rejects tensors in shared memory. Without this check, their data would be missing.
-pub(super) fn refuse_shared_memory(parameters: &Parameters, tensor: &str) -> Result<(), ServeError> {
+pub(super) fn reject_shared_memory(parameters: &Parameters, tensor: &str) -> Result<(), ServeError> {
     if parameters.contains_key("shared_memory_region") {
         let message = format!("`{tensor}`: shared memory is not supported; send the data itself");
         return Err(ServeError::invalid(message));

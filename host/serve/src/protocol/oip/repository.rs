@@ -72,7 +72,7 @@ fn permitted(server: &Server) -> Result<(), ServeError> {
 }
 
 /// Rejects a load with a configuration or files of its own: only the operator decides what is served.
-pub(super) fn refuse_override<'a>(mut parameters: impl Iterator<Item = &'a String>) -> Result<(), ServeError> {
+pub(super) fn reject_config_override<'a>(mut parameters: impl Iterator<Item = &'a String>) -> Result<(), ServeError> {
     match parameters.find(|name| *name == "config" || name.starts_with("file:")) {
         None => Ok(()),
         Some(name) => {

@@ -25,7 +25,7 @@ pub(super) struct ModelStatistics {
     /// runs, of those that ran together one
     pub(super) execution_count: u64,
     pub(super) inference_stats: InferStatistics,
-    pub(super) batch_stats: Vec<BatchStatistics>,
+    pub(super) batch_stats: Vec<InferBatchStatistics>,
     /// none: of pipelines that answer a request more than once
     pub(super) response_stats: Map<String, Json>,
     /// none: what runs a model does not say what it holds
@@ -35,40 +35,40 @@ pub(super) struct ModelStatistics {
 /// Where the time went.
 #[derive(Clone, Copy, Serialize, JsonSchema)]
 pub(super) struct InferStatistics {
-    pub(super) success: Duration,
-    pub(super) fail: Duration,
+    pub(super) success: StatisticDuration,
+    pub(super) fail: StatisticDuration,
     /// before their turn
-    pub(super) queue: Duration,
+    pub(super) queue: StatisticDuration,
     /// reading inputs
-    pub(super) compute_input: Duration,
+    pub(super) compute_input: StatisticDuration,
     /// all steps
-    pub(super) compute_infer: Duration,
+    pub(super) compute_infer: StatisticDuration,
     /// writing outputs
-    pub(super) compute_output: Duration,
+    pub(super) compute_output: StatisticDuration,
     /// never: no results are kept
-    pub(super) cache_hit: Duration,
-    pub(super) cache_miss: Duration,
+    pub(super) cache_hit: StatisticDuration,
+    pub(super) cache_miss: StatisticDuration,
 }
 
 /// The same by the size of requests, each of which is one inference.
 #[derive(Serialize, JsonSchema)]
-pub(super) struct BatchStatistics {
+#[schemars(rename = "BatchStatistics")]
+pub(super) struct InferBatchStatistics {
     pub(super) batch_size: u64,
-    pub(super) compute_input: Duration,
-    pub(super) compute_infer: Duration,
-    pub(super) compute_output: Duration,
+    pub(super) compute_input: StatisticDuration,
+    pub(super) compute_infer: StatisticDuration,
+    pub(super) compute_output: StatisticDuration,
 }
 
 /// A count and a total duration.
 #[derive(Clone, Copy, Default, Serialize, JsonSchema)]
-#[schemars(rename = "StatisticDuration")]
-pub(super) struct Duration {
+pub(super) struct StatisticDuration {
     pub(super) count: u64,
     /// nanoseconds
     pub(super) ns: u64,
 }
 
-impl From<Total> for Duration {
+impl From<Total> for StatisticDuration {
     fn from(total: Total) -> Self {
         Self { count: total.count, ns: total.nanos }
     }
@@ -76,17 +76,17 @@ impl From<Total> for Duration {
 
 impl InferStatistics {
     fn new(inferences: &Inferences) -> Self {
-        let (success, compute) = (Duration::from(inferences.success()), inferences.compute());
-        let part = |ns| Duration { count: success.count, ns };
+        let (success, compute) = (StatisticDuration::from(inferences.success()), inferences.compute());
+        let part = |ns| StatisticDuration { count: success.count, ns };
         Self {
             success,
-            fail: Duration::from(inferences.fail()),
+            fail: StatisticDuration::from(inferences.fail()),
             queue: part(compute.queue),
             compute_input: part(compute.input),
             compute_infer: part(compute.infer),
             compute_output: part(compute.output),
-            cache_hit: Duration::default(),
-            cache_miss: Duration::default(),
+            cache_hit: StatisticDuration::default(),
+            cache_miss: StatisticDuration::default(),
         }
     }
 }
@@ -96,7 +96,7 @@ impl ModelStatistics {
         let inferences = model.loaded.inferences();
         let stats = InferStatistics::new(inferences);
         let InferStatistics { success, compute_input, compute_infer, compute_output, .. } = stats;
-        let batch = BatchStatistics { batch_size: 1, compute_input, compute_infer, compute_output };
+        let batch = InferBatchStatistics { batch_size: 1, compute_input, compute_infer, compute_output };
         Self {
             name: model.loaded.name().to_owned(),
             version: model.loaded.version_number(),

@@ -4,7 +4,9 @@ use bytes::{Buf as _, Bytes};
 use serde_json::{Value as Json, json};
 
 use super::datatype;
-use gpux_core::{ElementType, JsonTree, Kind, Tensor, TensorData, Value, element_count, few_axes, from_json, to_json};
+use gpux_core::{
+    BoundedJsonTree, ElementType, Kind, Tensor, TensorData, Value, check_axis_count, element_count, from_json, to_json,
+};
 
 /// An input of a request.
 #[derive(Debug)]
@@ -30,7 +32,7 @@ impl InputTensor {
     /// The value for an input of this kind, or the mismatch.
     pub(super) fn into_value(self, kind: &Kind) -> Result<Value, String> {
         let Self { element, shape, data, .. } = self;
-        few_axes(&shape).map_err(|error| error.to_string())?;
+        check_axis_count(&shape).map_err(|error| error.to_string())?;
         let count = element_count(&shape).ok_or_else(|| format!("its shape {shape:?} is too large"))?;
         match data {
             Data::Raw(bytes) if element == ElementType::String => bytes_value(Elements(&bytes), &shape, count, kind),
@@ -109,7 +111,7 @@ fn bytes_value<'a>(
     match kind {
         Kind::Bytes => Ok(Value::Bytes(item.into())),
         Kind::Text => text(item).map(Value::from),
-        Kind::Json => serde_json::from_slice::<JsonTree>(item)
+        Kind::Json => serde_json::from_slice::<BoundedJsonTree>(item)
             .map(|tree| Value::from(tree.0))
             .map_err(|error| format!("not JSON: {error}")),
         Kind::Any | Kind::Tensor(_) => Ok(text(item).map_or_else(|_| Value::Bytes(item.into()), Value::from)),

@@ -154,7 +154,7 @@ fn shape(dims: Option<&[Dim]>) -> Json {
 
 /// The elements in one list, or nested like the shape.
 fn data(element: ElementType, dims: Option<&[Dim]>) -> Json {
-    let item = element_schema(element, Direction::In);
+    let item = element_schema(element, Direction::Request);
     let nested =
         if dims.is_some_and(|dims| dims.len() <= 1) { item } else { json!({ "anyOf": [item, { "type": "array" }] }) };
     json!({ "type": "array", "items": nested })
@@ -168,7 +168,8 @@ fn of_output(output: &PlanOutput) -> Json {
         Kind::Text | Kind::Bytes | Kind::Json => tensor(name, json!({ "const": "BYTES" }), json!({ "type": "string" })),
         Kind::Tensor(kind) => {
             let names: Vec<_> = kind.elements.iter().map(datatype::name).collect();
-            let items = kind.element().map_or_else(|| json!({}), |element| element_schema(element, Direction::Out));
+            let items =
+                kind.element().map_or_else(|| json!({}), |element| element_schema(element, Direction::Response));
             tensor(name, json!({ "enum": names }), items)
         }
     }

@@ -157,8 +157,8 @@ impl<'a> Document<'a> {
     }
 
     /// The schema of an input.
-    fn given(&mut self, loaded: &LoadedPipeline, port: &Port) -> Json {
-        let schema = values::given(&port.kind);
+    fn input_schema(&mut self, loaded: &LoadedPipeline, port: &Port) -> Json {
+        let schema = values::input_schema(&port.kind);
         match port.kind {
             Kind::Tensor(_) => self.part(loaded, &format!("inputs.{}", component(&port.name)), || schema),
             _ => schema,

@@ -43,10 +43,10 @@ pub(super) fn pipeline(document: &mut Document<'_>, loaded: &LoadedPipeline) {
     // `generate` treats all other fields as parameters.
     let fields = json!({
         "type": "object",
-        "properties": described_inputs(plan, |input| document.given(loaded, &input.port)),
+        "properties": described_inputs(plan, |input| document.input_schema(loaded, &input.port)),
         "required": required(plan),
     });
-    let outputs = plan.outputs().iter().map(|output| (output.name.clone(), values::flat_written(&output.kind)));
+    let outputs = plan.outputs().iter().map(|output| (output.name.clone(), values::flat_output_schema(&output.kind)));
     let mut body = json!({ "schema": fields });
     if let Some(example) = example::object(loaded) {
         body["example"] = example;
@@ -64,21 +64,26 @@ pub(super) fn server(document: &mut Document<'_>, loaded: &[Arc<LoadedPipeline>]
         document.schemas.insert(name.to_owned(), schema);
     }
     let schema = document.subschema::<ServerMetadata>();
-    document
-        .options("/v2", guarded(get("v2", "Name, version and extensions", "the server", schema), ErrorShape::Protocol));
+    document.get_with_parameters(
+        "/v2",
+        guarded(get("v2", "Name, version and extensions", "the server", schema), ErrorShape::Protocol),
+    );
     let schema = document.subschema::<Live>();
-    document.options("/v2/health/live", open(get("v2_live", "Whether the process answers at all", "it does", schema)));
+    document.get_with_parameters(
+        "/v2/health/live",
+        open(get("v2_live", "Whether the process answers at all", "it does", schema)),
+    );
     let schema = document.subschema::<Ready>();
     let ready = get("v2_ready", "Whether requests would be answered", READY, schema);
-    document.options("/v2/health/ready", with_unready(ready));
+    document.get_with_parameters("/v2/health/ready", with_unready(ready));
     let schema = document.subschema::<Models>();
-    document.options(
+    document.get_with_parameters(
         "/v2/models",
         guarded(get("v2_models", "The names of all pipelines", "them", schema), ErrorShape::Protocol),
     );
     let schema = document.subschema::<Statistics>();
     let all = get("v2_statistics", "What inferences came to, of all pipelines", "counts and times", schema);
-    document.options("/v2/models/stats", guarded(all, ErrorShape::Protocol));
+    document.get_with_parameters("/v2/models/stats", guarded(all, ErrorShape::Protocol));
     for (suffix, path) in [("", "/v2/models/{model}"), ("_of_version", "/v2/models/{model}/versions/{version}")] {
         models(document, suffix, path);
     }
@@ -122,21 +127,21 @@ fn models(document: &mut Document<'_>, suffix: &str, path: &str) {
     ] {
         let mut operation = get(&format!("{id}{suffix}"), summary, "the pipeline's", schema);
         with_errors(&mut operation, ErrorShape::Protocol, &["400", "404", "503"]);
-        document.options(&format!("{path}{rest}"), guarded(operation, ErrorShape::Protocol));
+        document.get_with_parameters(&format!("{path}{rest}"), guarded(operation, ErrorShape::Protocol));
     }
     let fields = || json!({ "schema": { "type": "object" } });
     let mut stream = generation(&format!("v2_generate_stream{suffix}"), fields());
     let event = json!({ "text/event-stream": { "schema": { "type": "string" } } });
     stream["responses"]["200"] = json!({ "description": "one event that holds the outputs", "content": event });
-    document.tell(&format!("{path}/generate_stream"), stream);
+    document.post_with_parameters(&format!("{path}/generate_stream"), stream);
     if !suffix.is_empty() {
         let mut operation = generation(&format!("v2_generate{suffix}"), fields());
         operation["responses"]["200"] = response("the outputs", generated(Map::new()));
-        document.tell(&format!("{path}/generate"), operation);
+        document.post_with_parameters(&format!("{path}/generate"), operation);
         request_schema(&mut document.reading);
         let request = json!({ "schema": reference("InferRequest") });
         let operation = inference(&format!("v2_infer{suffix}"), Some(request), reference("InferResponse"));
-        document.tell(&format!("{path}/infer"), operation);
+        document.post_with_parameters(&format!("{path}/infer"), operation);
     }
 }
 
@@ -148,7 +153,7 @@ fn repository(document: &mut Document<'_>) {
     let mut index = get("v2_index", "Every pipeline and its state", "all of them", indexed);
     index["requestBody"] = body.clone();
     with_errors(&mut index, ErrorShape::Protocol, &["400", "408", "413", "415", "503"]);
-    document.tell("/v2/repository/index", guarded(index, ErrorShape::Protocol));
+    document.post_with_parameters("/v2/repository/index", guarded(index, ErrorShape::Protocol));
     if !document.settings.model_control {
         return;
     }
@@ -161,7 +166,10 @@ fn repository(document: &mut Document<'_>) {
             "responses": { "200": { "description": "it is done" } },
         });
         with_errors(&mut operation, ErrorShape::Protocol, &ERRORS);
-        document.tell(&format!("/v2/repository/models/{{model}}/{call}"), guarded(operation, ErrorShape::Protocol));
+        document.post_with_parameters(
+            &format!("/v2/repository/models/{{model}}/{call}"),
+            guarded(operation, ErrorShape::Protocol),
+        );
     }
 }
 
@@ -176,34 +184,35 @@ fn settings(document: &mut Document<'_>) {
     ] {
         let mut read = get(id, what, "the settings, in Triton's names", named());
         with_errors(&mut read, ErrorShape::Protocol, &["400", "404", "503"]);
-        document.options(path, guarded(read, ErrorShape::Protocol));
+        document.get_with_parameters(path, guarded(read, ErrorShape::Protocol));
         let summary = format!("{what}, if nothing is to change");
         let mut update = get(&format!("{id}_update"), &summary, "the settings, which are as was asked", named());
         let content = json!({ "application/json": { "schema": { "type": "object" } } });
         update["requestBody"] = json!({ "required": false, "content": content });
         with_errors(&mut update, ErrorShape::Protocol, &["400", "404", "408", "413", "415", "503"]);
-        document.tell(path, guarded(update, ErrorShape::Protocol));
+        document.post_with_parameters(path, guarded(update, ErrorShape::Protocol));
     }
     for memory in ["system", "cuda"] {
         let none = json!({ "type": "array", "maxItems": 0 });
         let status =
             get(&format!("v2_{memory}_memory"), "Regions of shared memory, of which there are none", "none", none);
-        document.options(&format!("/v2/{memory}sharedmemory/status"), guarded(status, ErrorShape::Protocol));
+        document
+            .get_with_parameters(&format!("/v2/{memory}sharedmemory/status"), guarded(status, ErrorShape::Protocol));
     }
 }
 
 impl Document<'_> {
-    fn options(&mut self, path: &str, operation: Json) {
-        self.get(path, of_path(path, operation));
+    fn get_with_parameters(&mut self, path: &str, operation: Json) {
+        self.get(path, with_path_parameters(path, operation));
     }
 
-    fn tell(&mut self, path: &str, operation: Json) {
-        self.post(path, of_path(path, operation));
+    fn post_with_parameters(&mut self, path: &str, operation: Json) {
+        self.post(path, with_path_parameters(path, operation));
     }
 }
 
 /// Adds the parameters of its path to an operation.
-fn of_path(path: &str, mut operation: Json) -> Json {
+fn with_path_parameters(path: &str, mut operation: Json) -> Json {
     let named = ["model", "version"].into_iter().filter(|name| path.contains(&format!("{{{name}}}")));
     let mut parameters: Vec<_> = named.map(parameter).collect();
     parameters.extend(operation["parameters"].as_array().cloned().unwrap_or_default());

@@ -18,7 +18,7 @@ const ERRORS: [&str; 9] = ["400", "404", "406", "408", "413", "415", "500", "503
 pub(super) fn operation(document: &mut Document<'_>, loaded: &LoadedPipeline, id: &str) -> Json {
     let trace = document.subschema::<Trace>();
     let inputs = inputs_part(document, loaded);
-    let single = loaded.plan().reader(&[]).single().map(|port| document.given(loaded, port));
+    let single = loaded.plan().reader(&[]).single().map(|port| document.input_schema(loaded, port));
     let outputs = outputs_part(document, loaded);
     let content = request_budget(document, loaded, inputs, single);
     let names: Vec<_> = loaded.plan().outputs().iter().map(|output| &output.name).collect();
@@ -43,7 +43,7 @@ pub(super) fn operation(document: &mut Document<'_>, loaded: &LoadedPipeline, id
 
 /// An object of inputs by name.
 fn inputs_part(document: &mut Document<'_>, loaded: &LoadedPipeline) -> Json {
-    let inputs = inputs(loaded.plan(), |input| document.given(loaded, &input.port));
+    let inputs = inputs(loaded.plan(), |input| document.input_schema(loaded, &input.port));
     document.part(loaded, "inputs", || inputs)
 }
 
@@ -51,7 +51,7 @@ fn inputs_part(document: &mut Document<'_>, loaded: &LoadedPipeline) -> Json {
 fn outputs_part(document: &mut Document<'_>, loaded: &LoadedPipeline) -> Json {
     document.part(loaded, "outputs", || {
         let outputs = loaded.plan().outputs().iter();
-        let properties = outputs.map(|output| (output.name.clone(), values::written(&output.kind)));
+        let properties = outputs.map(|output| (output.name.clone(), values::output_schema(&output.kind)));
         json!({
             "type": "object",
             "properties": properties.collect::<Map<_, _>>(),
@@ -115,7 +115,7 @@ fn request_budget(document: &mut Document<'_>, loaded: &LoadedPipeline, object: 
     let field = |input: &PlanInput| match input.port.kind {
         Kind::Bytes | Kind::Any => json!({ "type": "string", "format": "binary" }),
         Kind::Text => json!({ "type": "string" }),
-        Kind::Json | Kind::Tensor(_) => document.given(loaded, &input.port),
+        Kind::Json | Kind::Tensor(_) => document.input_schema(loaded, &input.port),
     };
     content.insert("multipart/form-data".to_owned(), json!({ "schema": inputs(plan, field) }));
     let files: Vec<_> = plan.inputs().iter().filter(|input| takes_file(input)).collect();

@@ -6,7 +6,7 @@ use serde_json::{Value as Json, json};
 use gpux_core::{Dim, ElementType, Kind, TensorKind, element_count};
 
 /// The schema of an input of this kind.
-pub(super) fn given(kind: &Kind) -> Json {
+pub(super) fn input_schema(kind: &Kind) -> Json {
     match kind {
         Kind::Any | Kind::Json => json!({}),
         Kind::Text => json!({ "type": "string" }),
@@ -15,7 +15,7 @@ pub(super) fn given(kind: &Kind) -> Json {
             { "type": "string", "contentEncoding": "base64", "description": "base64, or a `data:` URL of it" },
         ] }),
         Kind::Tensor(tensor) => {
-            let mut forms = vec![lists(tensor, Direction::In)];
+            let mut forms = vec![lists(tensor, Direction::Request)];
             forms.extend(flat(tensor));
             forms.push(explicit(tensor));
             json!({ "anyOf": forms })
@@ -24,19 +24,19 @@ pub(super) fn given(kind: &Kind) -> Json {
 }
 
 /// The schema of an output of this kind.
-pub(super) fn written(kind: &Kind) -> Json {
+pub(super) fn output_schema(kind: &Kind) -> Json {
     match kind {
         Kind::Any | Kind::Json => json!({}),
         Kind::Text => json!({ "type": "string" }),
         Kind::Bytes => base64_object(),
-        Kind::Tensor(tensor) => lists(tensor, Direction::Out),
+        Kind::Tensor(tensor) => lists(tensor, Direction::Response),
     }
 }
 
 /// The schema of an output of this kind as `generate` writes it: a tensor as a flat list, or as its only element.
-pub(super) fn flat_written(kind: &Kind) -> Json {
-    let Kind::Tensor(tensor) = kind else { return written(kind) };
-    let element = elements(tensor, Direction::Out);
+pub(super) fn flat_output_schema(kind: &Kind) -> Json {
+    let Kind::Tensor(tensor) = kind else { return output_schema(kind) };
+    let element = elements(tensor, Direction::Response);
     let sizes = tensor.shape.iter().flat_map(|shape| shape.iter());
     let sizes: Option<Vec<_>> = sizes.map(|dim| if let Dim::Fixed(size) = dim { Some(*size) } else { None }).collect();
     let list = json!({ "type": "array", "items": element });
@@ -51,9 +51,9 @@ pub(super) fn flat_written(kind: &Kind) -> Json {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Direction {
     /// values in requests
-    In,
+    Request,
     /// values in responses
-    Out,
+    Response,
 }
 
 fn base64_object() -> Json {
@@ -66,8 +66,8 @@ fn base64_object() -> Json {
 }
 
 /// Nested lists, one level per axis.
-fn lists(tensor: &TensorKind, way: Direction) -> Json {
-    let number = elements(tensor, way);
+fn lists(tensor: &TensorKind, direction: Direction) -> Json {
+    let number = elements(tensor, direction);
     let Some(shape) = &tensor.shape else {
         // Of unknown rank: a number, or lists of any depth.
         return json!({ "anyOf": [number, { "type": "array" }] });
@@ -80,7 +80,7 @@ fn lists(tensor: &TensorKind, way: Direction) -> Json {
                 list["maxItems"] = json!(size);
             }
             // A list without inner lists does not determine the sizes of inner axes.
-            Dim::Dynamic | Dim::Named(_) if way == Direction::In => list["minItems"] = json!(1),
+            Dim::Dynamic | Dim::Named(_) if direction == Direction::Request => list["minItems"] = json!(1),
             Dim::Dynamic | Dim::Named(_) => {}
         }
         list
@@ -94,7 +94,7 @@ fn flat(tensor: &TensorKind) -> Option<Json> {
     let shape = tensor.shape.as_ref().filter(|shape| shape.len() > 1)?;
     let fixed: Vec<_> = shape.iter().map(|dim| if let Dim::Fixed(size) = dim { *size } else { 1 }).collect();
     let count = element_count(&fixed)?;
-    let mut list = json!({ "type": "array", "items": elements(tensor, Direction::In), "minItems": count });
+    let mut list = json!({ "type": "array", "items": elements(tensor, Direction::Request), "minItems": count });
     list["description"] = json!("the elements in one list, in row-major order");
     // With one open axis, any multiple of the count fits; a schema cannot express that.
     if shape.iter().filter(|dim| !matches!(dim, Dim::Fixed(_))).count() != 1 {
@@ -126,10 +126,10 @@ fn explicit(tensor: &TensorKind) -> Json {
 }
 
 /// One element of the tensor.
-fn elements(tensor: &TensorKind, way: Direction) -> Json {
+fn elements(tensor: &TensorKind, direction: Direction) -> Json {
     let mut schemas: Vec<Json> = Vec::new();
     for element in tensor.elements.iter() {
-        let schema = element_schema(element, way);
+        let schema = element_schema(element, direction);
         if !schemas.contains(&schema) {
             schemas.push(schema);
         }
@@ -137,7 +137,7 @@ fn elements(tensor: &TensorKind, way: Direction) -> Json {
     if schemas.len() == 1 { schemas.remove(0) } else { json!({ "anyOf": schemas }) }
 }
 
-pub(super) fn element_schema(element: ElementType, way: Direction) -> Json {
+pub(super) fn element_schema(element: ElementType, direction: Direction) -> Json {
     let integer = |min: i128, max: i128| {
         let bound = |bound: i128| u64::try_from(bound).map_or_else(|_| json!(bound as i64), |bound| json!(bound));
         json!({ "type": "integer", "minimum": bound(min), "maximum": bound(max) })
@@ -147,7 +147,7 @@ pub(super) fn element_schema(element: ElementType, way: Direction) -> Json {
     let float = |max: f64, step: f64| {
         let max = if step > 0.0 { (max + step / 2.0).next_down() } else { max };
         let mut number = json!({ "type": "number" });
-        if way == Direction::In {
+        if direction == Direction::Request {
             (number["minimum"], number["maximum"]) = (json!(-max), json!(max));
         }
         json!({ "anyOf": [number, { "enum": ["NaN", "Infinity", "-Infinity"] }] })
@@ -184,8 +184,8 @@ mod tests {
     fn both_ways<T: TensorElement>(shape: &[usize], data: Vec<T>, dims: Vec<Dim>) {
         let kind = Kind::Tensor(TensorKind::shaped(T::TYPE, dims));
         let json = to_json(&Value::from(Tensor::new(shape, data).unwrap()));
-        assert!(fits(&written(&kind), &json), "{json}");
-        assert!(fits(&given(&kind), &json), "{json}");
+        assert!(fits(&output_schema(&kind), &json), "{json}");
+        assert!(fits(&input_schema(&kind), &json), "{json}");
     }
 
     #[test]
@@ -209,7 +209,7 @@ mod tests {
             (vec![Dim::Dynamic, Dim::Fixed(2)], json!([[1, 2]]), false),
         ] {
             let kind = Kind::Tensor(TensorKind::shaped(ElementType::Int8, dims.clone()));
-            assert_eq!(fits(&flat_written(&kind), &json), right, "{dims:?} {json}");
+            assert_eq!(fits(&flat_output_schema(&kind), &json), right, "{dims:?} {json}");
         }
     }
 
@@ -226,10 +226,10 @@ mod tests {
             (json!({ "type": "float32", "shape": [1, 2], "data": [1, 2] }), false),
         ] {
             let read = from_json(json.clone(), &kind).is_ok_and(|value| kind.accepts(&value.kind()).is_ok());
-            assert_eq!((fits(&given(&kind), &json), read), (right, right), "{json}");
+            assert_eq!((fits(&input_schema(&kind), &json), read), (right, right), "{json}");
         }
         let bytes = json!({ "base64": "AAE=" });
-        assert!(fits(&given(&Kind::Bytes), &bytes) && fits(&written(&Kind::Bytes), &bytes));
-        assert!(!fits(&given(&Kind::Text), &bytes));
+        assert!(fits(&input_schema(&Kind::Bytes), &bytes) && fits(&output_schema(&Kind::Bytes), &bytes));
+        assert!(!fits(&input_schema(&Kind::Text), &bytes));
     }
 }

@@ -11,7 +11,7 @@ use serde_json::Value as Json;
 use serde_json::error::Category;
 
 use crate::ServeError;
-use gpux_core::{JsonTree, Plan, Request, ValidationError};
+use gpux_core::{BoundedJsonTree, Plan, Request, ValidationError};
 
 /// The media type of a request's body.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -138,7 +138,7 @@ fn json(body: &Bytes) -> Result<Json, ServeError> {
     if body.trim_ascii().is_empty() {
         return Err(ServeError::invalid("the request has no body"));
     }
-    let tree = serde_json::from_slice::<JsonTree>(body);
+    let tree = serde_json::from_slice::<BoundedJsonTree>(body);
     tree.map(|tree| tree.0).map_err(|error| match error.classify() {
         // Valid JSON, but it exceeds a limit.
         Category::Data => ServeError::invalid(error.to_string()),

@@ -148,7 +148,7 @@ async fn predict(
     request: HttpRequest<Body>,
 ) -> Result<Response, ServeError> {
     let (head, body) = request.into_parts();
-    RequestContext::note(loaded.metrics());
+    RequestContext::note_pipeline(loaded.metrics());
     let mut options = QueryOptions::from_uri(&head.uri)?;
     let write = output::ResponseFormat::new(
         Accept::from_headers(&head.headers),
@@ -208,14 +208,14 @@ async fn list(
     if !write.takes_json() {
         return Err(ServeError::NotAcceptable("the results of a list are given as application/json only".to_owned()));
     }
-    let at_once = loaded.pipeline().at_once().max(server.settings().workers);
+    let at_once = loaded.pipeline().concurrency().max(server.settings().workers);
     // A list of cheap requests would still block the I/O thread.
     let options = RequestOptions { body_bytes: None, ..options };
     let each = |request: Result<Request, ValidationError>| {
         let write = write.clone();
         async move {
             if let Some(context) = RequestContext::current() {
-                context.item(server.metrics())?;
+                context.admit_item(server.metrics())?;
             }
             let request = request.map_err(GpuxError::from)?;
             let run = move |execution: &Execution| {

@@ -11,7 +11,8 @@ use super::ranking::MAX_ANSWER;
 use crate::deadline::{Deadline, DeadlineExceeded};
 use crate::ports;
 use gpux_core::{
-    BuildError, Builtin, Context, Group, Kind, Port, Signature, Step, StepFailure, Value, json_values, to_json_while,
+    BuildError, Builtin, Context, Group, Kind, Port, Signature, Step, StepFailure, Value, json_value_count,
+    to_json_cancellable,
 };
 
 mod template;
@@ -160,7 +161,9 @@ fn quoted_len(text: &str) -> usize {
 /// Bytes that a value takes as JSON, before it is one.
 fn weight_as_json(value: &Value, deadline: &Deadline) -> Result<usize, DeadlineExceeded> {
     Ok(match value {
-        Value::Tensor(tensor) => json_values(tensor.shape()).saturating_mul(2 * NODE).saturating_add(tensor.byte_len()),
+        Value::Tensor(tensor) => {
+            json_value_count(tensor.shape()).saturating_mul(2 * NODE).saturating_add(tensor.byte_len())
+        }
         Value::Text(text) => text.len(),
         Value::Bytes(bytes) => bytes.len().saturating_mul(2),
         Value::Json(json) => weight(json, deadline)?,
@@ -203,7 +206,7 @@ impl Step for JsonTemplate {
             }
             values.push(match value {
                 Value::Json(json) => json,
-                other => Arc::new(to_json_while(&other, deadline).ok_or(DeadlineExceeded)?),
+                other => Arc::new(to_json_cancellable(&other, deadline).ok_or(DeadlineExceeded)?),
             });
         }
         if self.weight(&values, deadline)? > MAX_ANSWER {

@@ -11,7 +11,7 @@ use tokio::sync::Semaphore;
 
 use super::ApiKeys;
 use super::digest::Digest;
-use crate::edge::authentication::readable_by_all;
+use crate::edge::authentication::world_readable_warning;
 use crate::engine::request_options::Priority;
 use crate::engine::tenant::{Tenant, TenantOptions};
 use gpux_config::{ConfigurationError, Diagnostic, FileKind, LoadError, Spanned, Variables, load_with};
@@ -101,7 +101,7 @@ pub(crate) fn load(path: &Path, variables: &Variables<'_>, before: Option<&ApiKe
     if !faults.is_empty() {
         return Err(LoadError::Invalid(Box::new(ConfigurationError::new(document.source, faults))));
     }
-    keys.warnings.extend(readable_by_all(path));
+    keys.warnings.extend(world_readable_warning(path));
     Ok(keys)
 }
 

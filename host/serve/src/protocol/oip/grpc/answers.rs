@@ -46,7 +46,7 @@ impl ResponseEncoder {
 
     /// A framed message, compressed if the call is.
     pub(super) fn message(self, execution: &Execution, message: &impl Message) -> Result<Bytes, ServeError> {
-        self.framed(message, || execution.check_wanted())
+        self.framed(message, || execution.check_cancelled())
     }
 
     /// A framed small message, outside of an execution.
@@ -57,13 +57,13 @@ impl ResponseEncoder {
     fn framed(
         self,
         message: &impl Message,
-        check_wanted: impl Fn() -> Result<(), ServeError>,
+        check_cancelled: impl Fn() -> Result<(), ServeError>,
     ) -> Result<Bytes, ServeError> {
         let mut framed = BytesMut::with_capacity(HEAD + message.encoded_len());
         framed.put_bytes(0, HEAD);
         message.encode(&mut framed).map_err(|error| ServeError::NotAcceptable(error.to_string()))?;
         if self.encoding != Encoding::Identity {
-            framed = self.compressed(&framed, check_wanted)?;
+            framed = self.compressed(&framed, check_cancelled)?;
         }
         let length = u32::try_from(framed.len() - HEAD);
         let length = length.map_err(|_| ServeError::NotAcceptable("a message of gRPC has at most 4 GiB".to_owned()))?;
@@ -77,13 +77,13 @@ impl ResponseEncoder {
     fn compressed(
         self,
         framed: &[u8],
-        check_wanted: impl Fn() -> Result<(), ServeError>,
+        check_cancelled: impl Fn() -> Result<(), ServeError>,
     ) -> Result<BytesMut, ServeError> {
         let (head, message) = framed.split_at(HEAD);
         let sink = BytesMut::from(head).writer();
         let write = |sink: &mut dyn Write| {
             for piece in message.chunks(PIECE) {
-                check_wanted()?;
+                check_cancelled()?;
                 sink.write_all(piece).map_err(broken)?;
             }
             Ok::<_, ServeError>(())

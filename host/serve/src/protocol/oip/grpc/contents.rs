@@ -42,7 +42,7 @@ pub(super) fn inputs(given: Vec<InferInputTensor>, raw: Vec<Bytes>) -> Result<Ve
 fn input(given: InferInputTensor, raw: Option<Bytes>) -> Result<InputTensor, ServeError> {
     let InferInputTensor { name, datatype, shape, parameters: given, contents } = given;
     let wrong = |message: String| ServeError::invalid(format!("input `{name}`: {message}"));
-    parameters::refuse_shared_memory(&parameters(given), &name)?;
+    parameters::reject_shared_memory(&parameters(given), &name)?;
     let element = datatype::parse(&datatype).map_err(wrong)?;
     let size = |size: &i64| usize::try_from(*size).map_err(|_| wrong(format!("its shape has the size {size}")));
     let sizes = shape.iter().map(size).collect::<Result<Vec<_>, _>>()?;

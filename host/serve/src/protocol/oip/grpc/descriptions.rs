@@ -5,7 +5,7 @@ use crate::protocol::oip::lookup::Model;
 use crate::protocol::oip::metadata::{self, TensorMetadata};
 use crate::protocol::oip::placement::{self, ModelInstances};
 use crate::protocol::oip::repository::ModelIndex;
-use crate::protocol::oip::statistics::{BatchStatistics, Duration, ModelStatistics, Statistics};
+use crate::protocol::oip::statistics::{InferBatchStatistics, ModelStatistics, StatisticDuration, Statistics};
 use crate::protocol::oip::{config, datatype};
 
 /// The configuration of a pipeline.
@@ -55,14 +55,14 @@ impl From<Vec<ModelIndex>> for proto::RepositoryIndexResponse {
     }
 }
 
-impl From<Duration> for proto::StatisticDuration {
-    fn from(Duration { count, ns }: Duration) -> Self {
+impl From<StatisticDuration> for proto::StatisticDuration {
+    fn from(StatisticDuration { count, ns }: StatisticDuration) -> Self {
         Self { count, ns }
     }
 }
 
-impl From<BatchStatistics> for proto::InferBatchStatistics {
-    fn from(batch: BatchStatistics) -> Self {
+impl From<InferBatchStatistics> for proto::InferBatchStatistics {
+    fn from(batch: InferBatchStatistics) -> Self {
         Self {
             batch_size: batch.batch_size,
             compute_input: Some(batch.compute_input.into()),

@@ -56,13 +56,13 @@ async fn check(request: Request, next: Next) -> Response {
         return response::error(&ServeError::MediaType(message.to_owned()));
     }
     if route::template(path).is_none() {
-        return no_such_call(path);
+        return unknown_method(path);
     }
     next.run(request).await
 }
 
 /// The response to an unknown call.
-pub(crate) fn no_such_call(path: &str) -> Response {
+pub(crate) fn unknown_method(path: &str) -> Response {
     Status::unimplemented(format!("there is no call `{}`", truncated(path))).into_http()
 }
 

@@ -152,7 +152,7 @@ impl GrpcInferenceService for Service {
         request: Request<proto::RepositoryModelLoadRequest>,
     ) -> Result<Response<proto::RepositoryModelLoadResponse>, Status> {
         let proto::RepositoryModelLoadRequest { repository_name, model_name, parameters } = request.into_inner();
-        let loaded = match repository::refuse_override(parameters.keys()) {
+        let loaded = match repository::reject_config_override(parameters.keys()) {
             Ok(()) => repository::load(&self.server, in_repository(repository_name, model_name)).await,
             Err(error) => Err(error),
         };

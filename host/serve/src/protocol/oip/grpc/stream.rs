@@ -51,7 +51,7 @@ async fn answer(
     deadline: Option<Instant>,
     answers: ResponseEncoder,
 ) -> Result<Bytes, ServeError> {
-    let counted = RequestContext::current().map_or(Ok(()), |context| context.item(server.metrics()));
+    let counted = RequestContext::current().map_or(Ok(()), |context| context.admit_item(server.metrics()));
     let (id, result) = match (Head::read(&message), counted) {
         (Ok(head), Ok(())) => {
             let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));

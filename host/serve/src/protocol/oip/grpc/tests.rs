@@ -15,7 +15,7 @@ use crate::protocol::oip::grpc::proto::{
     InferParameter, InferTensorContents, ModelInferRequest, ModelInferResponse, ModelReadyRequest,
     ModelStatisticsRequest,
 };
-use crate::{Server, Settings, Source};
+use crate::{PipelineSource, Server, Settings};
 use gpux::{EngineChoice, EngineOptions, LoadOptions};
 
 fn server() -> Arc<Server> {
@@ -26,7 +26,7 @@ fn server() -> Arc<Server> {
     let server =
         Arc::new(Server::new(Settings { workers: 2, max_body: 64 << 10, ..Settings::default() }, load_options));
     let models = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/oip/models");
-    server.add(&["matrix", "text"].map(|name| Source(format!("{models}/{name}")))).unwrap();
+    server.add(&["matrix", "text"].map(|name| PipelineSource(format!("{models}/{name}")))).unwrap();
     server
 }
 
@@ -227,7 +227,7 @@ async fn reserves_memory_for_decoded_contents() {
         },
     ));
     let model = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/oip/models/matrix");
-    server.add(&[Source(model.to_owned())]).unwrap();
+    server.add(&[PipelineSource(model.to_owned())]).unwrap();
     let mut client = Client::new(super::router(&server));
     let _held = server.request_budget().for_request().reserve(300 << 10).unwrap();
     for (zeros, code) in [(1000, Code::InvalidArgument), (20_000, Code::Unavailable), (60_000, Code::ResourceExhausted)]

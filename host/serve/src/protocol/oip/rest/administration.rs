@@ -12,7 +12,7 @@ use super::{PathParameters, answered};
 use crate::protocol::http::{body, response};
 use crate::protocol::oip::{settings, shared_memory};
 use crate::{ServeError, Server};
-use gpux_core::JsonTree;
+use gpux_core::BoundedJsonTree;
 
 /// `GET /v2/systemsharedmemory/status`, `…/region/NAME/status`, and the same paths for CUDA.
 pub(super) async fn regions(named: PathParameters) -> Response {
@@ -73,7 +73,7 @@ async fn read(server: &Server, request: HttpRequest<Body>) -> Result<settings::S
         return Ok(settings::SettingsMap::new());
     }
     match serde_json::from_slice(&body) {
-        Ok(JsonTree(Json::Object(fields))) => Ok(fields),
+        Ok(BoundedJsonTree(Json::Object(fields))) => Ok(fields),
         Ok(_) => Err(ServeError::invalid("this is not an object of JSON")),
         Err(error) => Err(ServeError::invalid(format!("not an object of JSON: {error}"))),
     }

@@ -10,8 +10,8 @@ use std::fmt;
 use serde::Deserialize;
 use serde::de::{Deserializer as _, Error as _, IgnoredAny, MapAccess, Visitor};
 
+use super::bounded_fields::ParsedParameters;
 use super::literals;
-use super::parts::ParsedParameters;
 use crate::protocol::oip::parameters;
 use crate::protocol::oip::parameters::Parameters;
 use crate::{RequestOptions, ServeError};

@@ -20,7 +20,7 @@ use crate::protocol::oip::parameters;
 use crate::protocol::predict::output::write_fields;
 use crate::{Execution, Priority, ServeError, Server};
 use gpux_core::encoded_size;
-use gpux_core::{JsonTree, Value, write_json_text};
+use gpux_core::{BoundedJsonTree, Value, write_json_text};
 
 /// `POST /v2/models/NAME/generate`.
 pub(super) async fn generate(
@@ -61,7 +61,7 @@ async fn generated(server: &Server, named: &PathParameters, request: HttpRequest
 }
 
 fn run(execution: &Execution, model: &Model, body: &Bytes) -> Result<Vec<u8>, ServeError> {
-    let JsonTree(json) =
+    let BoundedJsonTree(json) =
         serde_json::from_slice(body).map_err(|error| ServeError::invalid(format!("not an object of JSON: {error}")))?;
     let Json::Object(mut inputs) = json else { return Err(ServeError::invalid("this is not an object of JSON")) };
     if let Some(Json::Object(given)) = inputs.get("parameters") {

@@ -1,6 +1,7 @@
 //! The Open Inference Protocol over REST.
 
 mod administration;
+mod bounded_fields;
 mod early_parameters;
 mod framing;
 mod generate;
@@ -8,7 +9,6 @@ mod infer;
 mod literals;
 mod models;
 mod object;
-mod parts;
 mod request;
 mod response;
 mod server;

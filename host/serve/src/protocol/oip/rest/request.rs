@@ -8,10 +8,10 @@ use serde::Deserialize;
 use serde::de::{DeserializeOwned, DeserializeSeed as _, Deserializer, Error, IgnoredAny, MapAccess, Visitor};
 use serde_json::Value as Json;
 
+use super::bounded_fields::{BoundedList, BoundedName, BoundedShape, Parameterized, ParsedParameters};
 use super::framing::Framing;
 use super::literals;
 use super::object::Object;
-use super::parts::{BoundedList, Name, Parameterized, ParsedParameters, Shape};
 use crate::ServeError;
 use crate::engine::memory_budget::RequestBudget;
 use crate::protocol::oip::datatype;
@@ -20,7 +20,7 @@ use crate::protocol::oip::metadata::TensorMetadata;
 use crate::protocol::oip::parameters;
 use crate::protocol::oip::parameters::{MAX_PARTS, OutputParameters, Parameters, RequestParameters};
 use crate::protocol::oip::tensors::{Data, InputTensor};
-use gpux_core::{ElementType, JsonTree, Tensor, TensorSeed, element_count};
+use gpux_core::{BoundedJsonTree, ElementType, Tensor, TensorSeed, element_count};
 
 /// Tensors, and what is asked of them.
 #[derive(Deserialize, JsonSchema)]
@@ -29,7 +29,7 @@ struct JsonRequest {
     /// given back with the result
     #[serde(default)]
     #[schemars(with = "String")]
-    id: Name,
+    id: BoundedName,
     #[serde(default)]
     #[schemars(with = "RequestParameters")]
     parameters: ParsedParameters,
@@ -45,7 +45,7 @@ struct JsonRequest {
 #[schemars(rename = "RequestedOutput")]
 struct JsonOutput {
     #[schemars(with = "String")]
-    name: Name,
+    name: BoundedName,
     #[serde(default)]
     #[schemars(with = "OutputParameters")]
     parameters: ParsedParameters,
@@ -169,7 +169,7 @@ impl JsonInput {
     fn with_data(self, binary: &mut Bytes) -> Result<InputTensor, ServeError> {
         let Self { name, element, shape, parameters, data } = self;
         let wrong = |message: String| ServeError::invalid(format!("input `{name}`: {message}"));
-        parameters::refuse_shared_memory(&parameters, &name)?;
+        parameters::reject_shared_memory(&parameters, &name)?;
         let data = match (data, parameters::count(&parameters, "binary_data_size")?) {
             (Some(tensor), None) => Data::Elements(tensor),
             (None, Some(size)) => match usize::try_from(size) {
@@ -203,11 +203,11 @@ impl<'de> Visitor<'de> for JsonInputVisitor {
         let (mut parameters, mut data, mut early) = (None, None, None);
         while let Some(field) = fields.next_key::<String>()? {
             match field.as_str() {
-                "name" => once(&mut name, "name", || fields.next_value().map(|Name(name)| name))?,
+                "name" => once(&mut name, "name", || fields.next_value().map(|BoundedName(name)| name))?,
                 "datatype" => once(&mut element, "datatype", || {
-                    datatype::parse(&fields.next_value::<Name>()?.0).map_err(A::Error::custom)
+                    datatype::parse(&fields.next_value::<BoundedName>()?.0).map_err(A::Error::custom)
                 })?,
-                "shape" => once(&mut shape, "shape", || fields.next_value().map(|Shape(shape)| shape))?,
+                "shape" => once(&mut shape, "shape", || fields.next_value().map(|BoundedShape(shape)| shape))?,
                 "parameters" => once(&mut parameters, "parameters", || fields.next_value())?,
                 "data" if early.is_some() => return Err(A::Error::duplicate_field("data")),
                 "data" => match element {
@@ -225,7 +225,7 @@ impl<'de> Visitor<'de> for JsonInputVisitor {
         let name = name.ok_or_else(|| A::Error::missing_field("name"))?;
         let element = element.ok_or_else(|| A::Error::missing_field("datatype"))?;
         let shape = shape.ok_or_else(|| A::Error::missing_field("shape"))?;
-        if let Some(JsonTree(early)) = early {
+        if let Some(BoundedJsonTree(early)) = early {
             let read = seed(element, Some(&shape))?.deserialize(early);
             data = Some(read.map_err(|error| A::Error::custom(format_args!("input `{name}`: {error}")))?);
         }

@@ -10,8 +10,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
+use super::bounded_fields::ParsedParameters;
 use super::object::Object;
-use super::parts::ParsedParameters;
 use super::{PathParameters, answered};
 use crate::protocol::http::{body, response};
 use crate::protocol::oip::metadata::ServerMetadata;
@@ -91,7 +91,7 @@ pub(super) async fn load(
 ) -> Response {
     let loaded = async {
         let asked = RepositoryCall::read(&server, request).await?;
-        repository::refuse_override(asked.parameters.0.keys())?;
+        repository::reject_config_override(asked.parameters.0.keys())?;
         repository::load(&server, named.model).await?;
         Ok(Response::default())
     };

@@ -1,0 +1,138 @@
+//! The changed model's file.
+
+use std::path::{Path, PathBuf};
+
+use super::{ModelChange, parent_folder};
+use crate::exit::Exit;
+use crate::printer::Printer;
+use gpux::GpuxError;
+use gpux_core::files;
+use gpux_inference::{Conversion, ConvertError, ModelFile, ModelLoadError, ShapeError, convert};
+
+/// A changed model in a folder of its own, with what belongs to it.
+pub(super) struct ChangedModel {
+    pub(super) path: PathBuf,
+    /// what made it
+    pub(super) tools: Option<String>,
+}
+
+/// A model cannot be changed.
+pub(super) enum ChangeError {
+    Convert(ConvertError),
+    Shape(ShapeError),
+    Load(ModelLoadError),
+    /// the pipeline with the changed model in it
+    Pipeline(GpuxError),
+    Output(String),
+    Samples(String),
+    /// the pipeline has lost its model
+    Nothing,
+}
+
+impl ChangeError {
+    pub(super) fn output(path: &Path, error: &std::io::Error) -> Self {
+        Self::Output(format!("`{}` cannot be written: {}", path.display(), files::without_path(error)))
+    }
+
+    pub(super) fn print(self, printer: Printer) -> Exit {
+        match self {
+            Self::Convert(error) => {
+                let exit = if error.is_environment() { Exit::Environment } else { Exit::Failed };
+                printer.fail("ConversionError", &error.to_string(), exit)
+            }
+            Self::Shape(error) => printer.fail("UsageError", &error.to_string(), Exit::Usage),
+            Self::Load(error) => printer.error(&error.into()),
+            Self::Pipeline(error) => {
+                printer.note("the pipeline does not work with the changed model, so nothing is written");
+                printer.error(&error)
+            }
+            Self::Output(message) => printer.fail("OutputError", &message, Exit::Failed),
+            Self::Samples(message) => printer.fail("ConversionError", &message, Exit::Failed),
+            Self::Nothing => printer.fail("ConversionError", "the pipeline was changed meanwhile", Exit::Failed),
+        }
+    }
+}
+
+impl From<ModelLoadError> for ChangeError {
+    fn from(error: ModelLoadError) -> Self {
+        Self::Load(error)
+    }
+}
+
+impl From<ShapeError> for ChangeError {
+    fn from(error: ShapeError) -> Self {
+        Self::Shape(error)
+    }
+}
+
+impl ChangedModel {
+    /// First the shapes, then the precision.
+    pub(super) fn create(change: &ModelChange<'_>, folder: &Path) -> Result<Self, ChangeError> {
+        let name = change.place.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let file = change.original.file();
+        let mut made = None;
+        if change.asked.fixes_shapes() {
+            let shapes = change.asked.shapes.resolve(file.info())?;
+            let path = folder.join(&name);
+            let model = std::fs::read(file.path()).map_err(|error| ChangeError::output(file.path(), &error))?;
+            std::fs::write(&path, shapes.apply(&model)?).map_err(|error| ChangeError::output(&path, &error))?;
+            let linked = change.asked.precision.is_none();
+            weights_beside(file, folder, linked).map_err(|error| ChangeError::output(&path, &error))?;
+            made = Some(Self { path, tools: None });
+        }
+        let Some(precision) = change.asked.precision else {
+            let external = !file.info().external_files.is_empty();
+            if external
+                && parent_folder(&change.place).canonicalize().ok() != parent_folder(file.path()).canonicalize().ok()
+            {
+                let message = "its weights lie in other files, beside which it must stay: leave out --output";
+                return Err(ChangeError::Output(message.to_owned()));
+            }
+            return made.ok_or(ChangeError::Nothing);
+        };
+        let fixed = made.map(|made| ModelFile::open(made.path)).transpose()?;
+        // The tools leave other files, too, when they fail.
+        let folder = folder.join("made");
+        std::fs::create_dir(&folder).map_err(|error| ChangeError::output(&folder, &error))?;
+        let conversion = Conversion {
+            file: fixed.as_ref().unwrap_or(file),
+            precision,
+            python: change.asked.python.as_deref(),
+            folder: &folder,
+            name: &name,
+        };
+        let tools = convert(&conversion).map_err(ChangeError::Convert)?;
+        Ok(Self { path: folder.join(&name), tools: Some(tools) })
+    }
+
+    /// Moves it where it is to lie, its weights first.
+    pub(super) fn persist(&self, place: &Path) -> Result<(), ChangeError> {
+        let failed = |error: std::io::Error| ChangeError::output(place, &error);
+        let weights = |path: &Path| {
+            let mut name = path.file_name().unwrap_or_default().to_owned();
+            name.push(".data");
+            path.with_file_name(name)
+        };
+        if weights(&self.path).is_file() {
+            std::fs::rename(weights(&self.path), weights(place)).map_err(failed)?;
+        }
+        std::fs::rename(&self.path, place).map_err(failed)
+    }
+}
+
+/// Makes the files of weights that a model names findable from another folder: `linked`, or copied
+/// for the onnx package, which refuses links.
+fn weights_beside(file: &ModelFile, folder: &Path, linked: bool) -> std::io::Result<()> {
+    let root = parent_folder(file.path()).canonicalize()?;
+    for path in &file.info().external_files {
+        let inside = path.strip_prefix(&root).map_err(std::io::Error::other)?;
+        let target = folder.join(inside);
+        if let Some(parent) = target.parent() {
+            std::fs::create_dir_all(parent)?;
+        }
+        if !linked || std::fs::hard_link(path, &target).is_err() {
+            std::fs::copy(path, &target)?;
+        }
+    }
+    Ok(())
+}

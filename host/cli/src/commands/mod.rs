@@ -1,0 +1,12 @@
+//! The subcommands, a module each.
+
+pub(crate) mod build;
+pub(crate) mod engine;
+pub(crate) mod inspect;
+pub(crate) mod new;
+pub(crate) mod run;
+pub(crate) mod schema;
+pub(crate) mod serve;
+pub(crate) mod steps;
+pub(crate) mod test;
+pub(crate) mod verify;

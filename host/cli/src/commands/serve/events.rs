@@ -1,0 +1,84 @@
+//! Events of the server, printed or logged.
+
+use std::net::SocketAddr;
+
+use crate::printer::Printer;
+use crate::server_log::{Log, LogFormat};
+use gpux_core::sanitize::sanitize_for_terminal;
+use gpux_serve::{Event, Server};
+
+/// Prints or logs events.
+pub(super) struct EventLogger {
+    pub(super) printer: Printer,
+    /// destination of the lines: a slow reader of stderr must not block the server
+    pub(super) log: Log,
+    pub(super) format: LogFormat,
+    /// `http` or `https`
+    pub(super) scheme: &'static str,
+}
+
+impl EventLogger {
+    /// The URL of the server at this address; for an unspecified address, that of this machine.
+    fn url(&self, address: SocketAddr) -> String {
+        if address.ip().is_unspecified() {
+            return format!("{}://localhost:{}", self.scheme, address.port());
+        }
+        format!("{}://{address}", self.scheme)
+    }
+
+    /// Prints or logs an event.
+    pub(super) fn log(&self, server: &Server, event: &Event) {
+        match event {
+            Event::Listening(address) => {
+                self.detail(&format!("listening on {}; loading", self.url(*address)));
+            }
+            Event::Grpc(address) => self.note(&format!("gRPC on {address} as well")),
+            Event::Ready(address) => self.ready(server, *address),
+            Event::Reloaded(name) => self.note(&format!("{name} was loaded again")),
+            Event::NotReloaded { name, reason } => {
+                self.warning(&format!("{name} could not be loaded again; the one before answers: {reason}"));
+            }
+            Event::Warning(warning) => self.warning(warning),
+            Event::Draining => self.note("ending: requests under way are finished"),
+        }
+    }
+
+    fn ready(&self, server: &Server, address: SocketAddr) {
+        for slot in server.repository().slots() {
+            let Some(loaded) = slot.loaded() else { continue };
+            for warning in loaded.pipeline().warnings() {
+                self.warning(&format!("{}: {warning}", slot.name()));
+            }
+            let (version, engine) = (loaded.version(), loaded.pipeline().engine());
+            self.note(&format!("{} {version} on {engine}", slot.name()));
+            if let Some(failure) = &loaded.warm_up_report().failure {
+                let name = slot.name();
+                self.detail(&format!("{name}: a made-up request is refused, so it is not warm: {failure}"));
+            }
+        }
+        self.note(&format!("ready on {}", self.url(address)));
+    }
+
+    fn note(&self, text: &str) {
+        match self.format {
+            LogFormat::Text if self.printer.json => {}
+            LogFormat::Text => self.log.line(&sanitize_for_terminal(text)),
+            LogFormat::Json => tracing::info!(target: "gpux", "{text}"),
+        }
+    }
+
+    fn detail(&self, text: &str) {
+        match self.format {
+            LogFormat::Text if self.printer.verbose => self.note(text),
+            LogFormat::Text => {}
+            LogFormat::Json => tracing::debug!(target: "gpux", "{text}"),
+        }
+    }
+
+    pub(super) fn warning(&self, text: &str) {
+        match self.format {
+            LogFormat::Text => self.log.line(&self.printer.warning_line(text)),
+            LogFormat::Json => tracing::warn!(target: "gpux", "{text}"),
+        }
+    }
+}

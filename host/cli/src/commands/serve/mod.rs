@@ -1,0 +1,224 @@
+//! `gpux serve`: pipelines on HTTP.
+
+mod events;
+mod options;
+
+use std::mem::ManuallyDrop;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use clap::{ArgAction, Args};
+
+use events::EventLogger;
+use options::ServerArguments;
+
+use crate::exit::Exit;
+use crate::load_arguments::LoadArguments;
+use crate::server_log::Log;
+use gpux::GpuxError;
+use gpux::{LoadOptions, Pipeline, is_model};
+use gpux_config::FILE_NAMES;
+use gpux_core::Size;
+use gpux_serve::{ListenError, PipelineSource, RepositoryError, Server, Settings, ShutdownOutcome, serve};
+
+/// Examples:
+///   gpux serve
+///   gpux serve my-model --port 9000
+///   gpux serve detect classify --workers 4
+///   gpux serve pipelines/ --host 127.0.0.1
+///   curl --data-binary @photo.jpg -H 'content-type: image/jpeg' localhost:8080/predict
+#[derive(Debug, Args)]
+#[command(verbatim_doc_comment, disable_help_flag = true)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
+pub(crate) struct Arguments {
+    /// Folders with a gpux.yml, such files, names in them, or models (.onnx) alone; of a folder
+    /// without a gpux.yml, the pipelines in it [default: this folder]
+    #[arg(value_name = "PIPELINE")]
+    pipelines: Vec<String>,
+
+    /// Port to listen on; 0 takes a free one [default: the only pipeline's `serving.port`, else 8080]
+    #[arg(short, long)]
+    port: Option<u16>,
+
+    /// A second port to listen on, for gRPC clients that expect one of their own; the first port
+    /// takes gRPC as well
+    #[cfg(feature = "grpc")]
+    #[arg(long, value_name = "PORT")]
+    grpc_port: Option<u16>,
+
+    /// Let clients load and unload pipelines (Open Inference Protocol); without it, they may not. Needs
+    /// `--keys`, or a `--host` that only this machine reaches
+    #[arg(long)]
+    model_control: bool,
+
+    /// Address to listen on [default: the only pipeline's `serving.host`, else 0.0.0.0]
+    #[arg(short = 'h', long)]
+    host: Option<String>,
+
+    /// Name of the file in each folder [default: gpux.yml, gpux.yaml or GPUXfile]
+    #[arg(short, long, value_name = "NAME")]
+    config: Option<String>,
+
+    /// Threads that run requests [default: one a core]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    workers: Option<u16>,
+
+    /// Do not tell those who ask with `?trace=true` what each step of their request did
+    #[arg(long)]
+    no_trace: bool,
+
+    /// Memory that the server counts with: bodies, answers and connections have their parts of it [default:
+    /// that of the container or the machine]
+    #[arg(long, value_name = "SIZE")]
+    memory: Option<Size>,
+
+    /// Largest body of a request [default: 128MiB, or all of `--body-memory` where that is less]
+    #[arg(long, value_name = "SIZE")]
+    max_body: Option<Size>,
+
+    /// What the bodies of all requests may hold together, with what becomes of them, and large answers as much
+    /// again; more are refused [default: a sixth of `--memory`, at most 1GiB]
+    #[arg(long, value_name = "SIZE")]
+    body_memory: Option<Size>,
+
+    /// How many requests of one pipeline may wait; of more, the least urgent and those of whoever has the most are
+    /// refused [default: 1024]
+    #[arg(long, value_name = "N")]
+    max_queue: Option<usize>,
+
+    #[command(flatten)]
+    server: ServerArguments,
+
+    #[command(flatten)]
+    load: LoadArguments,
+
+    /// Errors and messages as JSON
+    #[arg(long)]
+    json: bool,
+
+    /// Say more: engine, provider, where files were found
+    #[arg(long)]
+    verbose: bool,
+
+    /// Print help
+    #[arg(long, action = ArgAction::Help)]
+    help: Option<bool>,
+}
+
+pub(crate) fn main(arguments: &Arguments) -> Exit {
+    let printer = crate::printer(arguments.json, arguments.verbose);
+    let load_options = match arguments.load.options() {
+        Ok(load_options) => load_options,
+        Err(error) => return printer.error(&error),
+    };
+    let sources = match sources(arguments) {
+        Ok(sources) => sources,
+        Err(message) => return printer.fail("UsageError", &message, Exit::Usage),
+    };
+    let mut settings = match settings(arguments, &sources, &load_options) {
+        Ok(settings) => settings,
+        Err(error) => return printer.error(&error),
+    };
+    let traces = arguments.server.traces();
+    settings.otlp = traces.clone().unwrap_or_default();
+    let scheme = if settings.tls.is_some() { "https" } else { "http" };
+    let format = arguments.server.log_format;
+    let log = match Log::start(format, arguments.verbose) {
+        Ok(log) => log,
+        Err(error) => {
+            return printer.fail("EnvironmentError", &format!("cannot start: {error}"), Exit::Environment);
+        }
+    };
+    // Letting go of models may take long, and the process is about to end: the system frees them.
+    let server = ManuallyDrop::new(Arc::new(Server::new(settings, load_options)));
+    let told = Arc::clone(&server);
+    let events = EventLogger { printer, log: log.clone(), format, scheme };
+    if let Err(warning) = traces {
+        events.warning(&warning);
+    }
+    let result = serve(&server, sources, move |event| events.log(&told, &event));
+    if matches!(result, Ok(ShutdownOutcome::TimedOut)) {
+        let message = "requests under way took longer than `--drain` and were left behind";
+        log.line(&printer.failure("TimeoutError", message));
+    }
+    log.flush();
+    match result {
+        Ok(ShutdownOutcome::Drained) => Exit::Done,
+        Ok(ShutdownOutcome::TimedOut) => Exit::Failed,
+        Ok(ShutdownOutcome::Cut) => Exit::Interrupted,
+        Err(ListenError::Repository(RepositoryError::Pipeline(error))) => printer.error(&error),
+        Err(ListenError::Keys(error)) => printer.error(&error.into()),
+        Err(
+            error @ (ListenError::Repository(_)
+            | ListenError::Tls(_)
+            | ListenError::Telemetry(_)
+            | ListenError::ModelControl(_)),
+        ) => printer.fail("UsageError", &error.to_string(), Exit::Usage),
+        Err(error) => printer.fail("EnvironmentError", &error.to_string(), Exit::Environment),
+    }
+}
+
+/// Flags, then `serving` of the only pipeline, then defaults.
+fn settings(
+    arguments: &Arguments,
+    sources: &[PipelineSource],
+    load_options: &LoadOptions,
+) -> Result<Settings, GpuxError> {
+    let bytes = |size: Size| usize::try_from(size.0).unwrap_or(usize::MAX);
+    let mut settings = arguments.memory.map_or_else(Settings::default, |memory| Settings::within(bytes(memory)));
+    if let [PipelineSource(only)] = sources
+        && !is_model(only)
+    {
+        let serving = Pipeline::read_spec(only, load_options)?.serving;
+        (settings.port, settings.host) = (serving.port, serving.host);
+    }
+    settings.port = arguments.port.unwrap_or(settings.port);
+    #[cfg(feature = "grpc")]
+    {
+        settings.grpc_port = arguments.grpc_port;
+    }
+    settings.model_control = arguments.model_control;
+    settings.host = arguments.host.clone().unwrap_or(settings.host);
+    arguments.server.apply(&mut settings);
+    settings.trace = !arguments.no_trace;
+    settings.workers = arguments.workers.map_or(settings.workers, usize::from);
+    settings.body_memory = arguments.body_memory.map_or(settings.body_memory, bytes);
+    settings.max_body = arguments.max_body.map_or(Settings::MAX_BODY, bytes).min(settings.body_memory);
+    settings.max_queue = arguments.max_queue.unwrap_or(settings.max_queue);
+    Ok(settings)
+}
+
+/// The named pipelines; a folder of several adds each of them.
+fn sources(arguments: &Arguments) -> Result<Vec<PipelineSource>, String> {
+    let here = [".".to_owned()];
+    let named = if arguments.pipelines.is_empty() { here.as_slice() } else { &arguments.pipelines };
+    let mut sources = Vec::new();
+    for name in named {
+        let folder = Path::new(name);
+        if let Some(config) = &arguments.config {
+            sources.push(PipelineSource(folder.join(config).display().to_string()));
+        } else if folder.is_dir() && !holds_pipeline(folder) {
+            let found = pipelines_in(folder).map_err(|error| format!("cannot read `{name}`: {error}"))?;
+            if found.is_empty() {
+                return Err(format!("there is no gpux.yml in `{name}`, nor in any folder of it"));
+            }
+            sources.extend(found.into_iter().map(|path| PipelineSource(path.display().to_string())));
+        } else {
+            sources.push(PipelineSource(name.clone()));
+        }
+    }
+    Ok(sources)
+}
+
+fn holds_pipeline(folder: &Path) -> bool {
+    FILE_NAMES.iter().any(|name| folder.join(name).is_file())
+}
+
+/// The folders in `folder` that hold a pipeline, and the models beside them.
+fn pipelines_in(folder: &Path) -> std::io::Result<Vec<PathBuf>> {
+    let entries = std::fs::read_dir(folder)?.map(|entry| entry.map(|entry| entry.path()));
+    let mut paths = entries.collect::<Result<Vec<_>, _>>()?;
+    paths.retain(|path| holds_pipeline(path) || path.is_file() && is_model(&path.to_string_lossy()));
+    paths.sort();
+    Ok(paths)
+}

@@ -1,0 +1,212 @@
+//! `gpux test`: golden cases of a step or a pipeline.
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use serde_json::{Value as Json, json};
+
+use super::build::build_step;
+use crate::exit::Exit;
+use crate::load_arguments::{LoadArguments, PipelineArguments};
+use crate::printer::{Printer, TextOutput, duration, pretty};
+use gpux::LoadOptions;
+use gpux_author::{CASES_FOLDER, CaseOutcome, CaseReport, CaseRunner, StepFile};
+
+/// Run the cases of a step or a pipeline and compare what comes out with what they expect.
+///
+/// A case is a folder in tests/ with a case.yml: inputs, and the outputs or the error that must
+/// come. With the folder of a step, the step is built first.
+///
+/// Examples:
+///   gpux test                                    the step or the pipeline of this folder
+///   gpux test my-step --case empty --verbose     one case, with what the step logged
+///   gpux test my-step --bless                    what comes out now is what must come out
+///   gpux test --component my-step.wasm cases     a component alone, cases from elsewhere
+#[derive(Debug, Args)]
+#[command(verbatim_doc_comment)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    pipeline: PipelineArguments,
+
+    /// Test this component; the folder named is then that of the cases
+    #[arg(long, value_name = "FILE", conflicts_with = "config")]
+    component: Option<PathBuf>,
+
+    /// Only the case of this name; may be repeated
+    #[arg(long, value_name = "NAME")]
+    case: Vec<String>,
+
+    /// Make what comes out what the cases expect, and show it; an error only where a case has `error:`
+    #[arg(long)]
+    bless: bool,
+
+    /// Test the component that is there, without building the step; warns if a source is newer
+    #[arg(long)]
+    no_build: bool,
+
+    /// The result as JSON
+    #[arg(long)]
+    json: bool,
+
+    #[command(flatten)]
+    load: LoadArguments,
+
+    /// Show what the steps logged, and everything a build prints
+    #[arg(long)]
+    verbose: bool,
+}
+
+pub(crate) fn main(arguments: &Arguments) -> Exit {
+    let printer = crate::printer(arguments.json, arguments.verbose);
+    let load_options = match arguments.load.options() {
+        Ok(load_options) => load_options,
+        Err(error) => return printer.error(&error),
+    };
+    run(arguments, &load_options, printer).unwrap_or_else(|exit| exit)
+}
+
+fn run(arguments: &Arguments, load_options: &LoadOptions, printer: Printer) -> Result<Exit, Exit> {
+    let (mut runner, folder) = subject(arguments, load_options, printer)?;
+    let cases = gpux_author::cases_in(&folder).map_err(|error| printer.usage(&error))?;
+    let wanted = |path: &PathBuf| {
+        arguments.case.is_empty() || arguments.case.iter().any(|name| path.file_name().is_some_and(|n| n == &**name))
+    };
+    let cases: Vec<_> = cases.into_iter().filter(wanted).collect();
+    if cases.is_empty() {
+        let message = format!("no case of that name in `{}`", folder.display());
+        return Err(printer.fail("UsageError", &message, Exit::Usage));
+    }
+    let mut summary = Summary::default();
+    for case in cases {
+        let report = runner.run(&case, arguments.bless).map_err(|error| printer.error(&error))?;
+        summary.add(&report, printer);
+    }
+    Ok(summary.finish(printer))
+}
+
+/// The runner, and the folder of its cases.
+fn subject<'a>(
+    arguments: &Arguments,
+    load_options: &'a LoadOptions,
+    printer: Printer,
+) -> Result<(CaseRunner<'a>, PathBuf), Exit> {
+    if let Some(component) = &arguments.component {
+        is_there(component, printer)?;
+        return Ok((CaseRunner::for_component(component, load_options), arguments.pipeline.folder()));
+    }
+    if let Some(folder) = arguments.pipeline.step_folder() {
+        let step = StepFile::load(&folder).map_err(|error| printer.error(&error.into()))?;
+        if !arguments.no_build {
+            let sandbox = load_options.sandbox().map_err(|error| printer.error(&error.into()))?;
+            build_step(&step, true, &sandbox, printer)?;
+        }
+        is_there(&step.component(), printer)?;
+        if arguments.no_build
+            && let Some(newer) = step.newest_stale_source()
+        {
+            let component = step.component();
+            printer.warning(&format!(
+                "`{}` is older than `{}`: what is tested was built before that changed; `gpux build` builds it again",
+                component.display(),
+                newer.display()
+            ));
+        }
+        return Ok((CaseRunner::for_component(&step.component(), load_options), folder.join(CASES_FOLDER)));
+    }
+    let pipeline = arguments.pipeline.open(&arguments.load, printer).map_err(|error| printer.error(&error))?;
+    let folder = pipeline.path().parent().unwrap_or(Path::new(".")).join(CASES_FOLDER);
+    Ok((CaseRunner::for_pipeline(pipeline, load_options), folder))
+}
+
+fn is_there(component: &Path, printer: Printer) -> Result<(), Exit> {
+    if component.is_file() {
+        return Ok(());
+    }
+    let message =
+        format!("there is no component `{}`; `gpux build` makes that of a step's folder", component.display());
+    Err(printer.fail("UsageError", &message, Exit::Usage))
+}
+
+/// The cases so far.
+#[derive(Default)]
+pub(crate) struct Summary {
+    texts: TextOutput,
+    cases: Vec<Json>,
+    passed: usize,
+    blessed: usize,
+    failed: usize,
+    wrong: usize,
+}
+
+impl Summary {
+    /// Counts a case and shows how it ended.
+    pub(crate) fn add(&mut self, report: &CaseReport, printer: Printer) {
+        let (word, lines) = match &report.outcome {
+            CaseOutcome::Passed => ("passed", &[][..]),
+            CaseOutcome::Blessed(lines) => ("blessed", lines.as_slice()),
+            CaseOutcome::Failed(lines) => ("FAILED", lines.as_slice()),
+            CaseOutcome::Invalid(_) => ("WRONG", &[][..]),
+        };
+        *match report.outcome {
+            CaseOutcome::Passed => &mut self.passed,
+            CaseOutcome::Blessed(_) => &mut self.blessed,
+            CaseOutcome::Failed(_) => &mut self.failed,
+            CaseOutcome::Invalid(_) => &mut self.wrong,
+        } += 1;
+        if printer.json {
+            self.cases.push(to_json(report, word, lines));
+            return;
+        }
+        let mut text = format!("{word:7} {}", report.name);
+        // A case that is rejected before its run has no time.
+        if matches!(report.outcome, CaseOutcome::Passed) && !report.time.is_zero() {
+            text += &format!("  {}", duration(report.time));
+        }
+        for line in lines {
+            text += &format!("\n        {line}");
+        }
+        self.texts.write(printer, &text);
+        for line in &report.log {
+            printer.detail(&format!("        log: {line}"));
+        }
+        if let CaseOutcome::Invalid(error) = &report.outcome {
+            printer.error(error);
+        }
+    }
+
+    /// Shows the sum, and says how it ended.
+    pub(crate) fn finish(self, printer: Printer) -> Exit {
+        let Self { mut texts, cases, passed, blessed, failed, wrong } = self;
+        let text = if printer.json {
+            pretty(&json!({ "cases": cases, "passed": passed, "blessed": blessed, "failed": failed, "wrong": wrong }))
+        } else {
+            let counts = [(passed, "passed"), (blessed, "blessed"), (failed, "failed"), (wrong, "wrong")];
+            let counts: Vec<_> = counts.iter().filter(|(count, _)| *count > 0).collect();
+            let counts: Vec<_> = counts.iter().map(|(count, word)| format!("{count} {word}")).collect();
+            format!("\n{}", counts.join(", "))
+        };
+        texts.write(printer, &text);
+        let written = texts.end(printer);
+        match (wrong, failed) {
+            (0, 0) => written,
+            (0, _) => Exit::Failed,
+            _ => Exit::Usage,
+        }
+    }
+}
+
+fn to_json(report: &CaseReport, word: &str, lines: &[String]) -> Json {
+    let mut json = json!({
+        "name": report.name,
+        "description": report.description,
+        "outcome": word.to_lowercase(),
+        "differences": lines,
+        "time_ms": report.time.as_secs_f64() * 1e3,
+        "log": report.log,
+    });
+    if let CaseOutcome::Invalid(error) = &report.outcome {
+        json["error"] = error.to_json();
+    }
+    json
+}

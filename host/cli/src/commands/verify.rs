@@ -1,0 +1,206 @@
+//! `gpux verify`: whether a pipeline gives the same in two places.
+
+use clap::Args;
+use serde_json::json;
+
+use super::schema::save_or_print;
+use crate::exit::Exit;
+use crate::input::InputArguments;
+use crate::load_arguments::{LoadArguments, PipelineArguments};
+use crate::measure::{self, MeasureError, MeasureRequest, Measurement, Target};
+use crate::printer::{Printer, pluralize, pretty, table};
+use gpux_author::DiffStatistics;
+use gpux_inference::ExecutionProvider;
+
+/// Runs the same input on two or more providers or engines, each in a process of its own, and says
+/// how far their results lie apart. Ends with 1 if they differ by more than is accepted.
+///
+/// Examples:
+///   gpux verify model.onnx --on cpu --on cuda
+///   gpux verify . --file photo.jpg --on cpu --on openvino
+///   gpux verify . --on embedded --on ./libonnxruntime.so=cpu
+#[derive(Debug, Args)]
+#[command(verbatim_doc_comment)]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    pipeline: PipelineArguments,
+
+    #[command(flatten)]
+    input: InputArguments,
+
+    /// A provider, `embedded`, or an engine library (with `=PROVIDER`); the first is what others
+    /// are compared with [default: cpu, and the best other provider, else the embedded engine]
+    #[arg(long, value_name = "PLACE")]
+    on: Vec<Target>,
+
+    /// By how much a number may differ
+    #[arg(long, value_name = "NUMBER", default_value_t = 1e-5)]
+    absolute: f64,
+
+    /// By what part of itself a number may differ besides
+    #[arg(long, value_name = "NUMBER", default_value_t = 1e-3)]
+    relative: f64,
+
+    /// How many requests of the input to compare
+    #[arg(long, value_name = "N", default_value_t = 16)]
+    samples: usize,
+
+    /// As JSON
+    #[arg(long)]
+    json: bool,
+
+    #[command(flatten)]
+    load: LoadArguments,
+}
+
+/// One output of one place, beside the first place's.
+struct Row {
+    place: String,
+    output: String,
+    statistics: DiffStatistics,
+}
+
+pub(crate) fn main(arguments: &Arguments) -> Exit {
+    let printer = crate::printer(arguments.json, false);
+    match verify(arguments, printer) {
+        Ok(exit) | Err(exit) => exit,
+    }
+}
+
+fn verify(arguments: &Arguments, printer: Printer) -> Result<Exit, Exit> {
+    if arguments.input.is_streamed() {
+        let message = "several places cannot share standard input: give a file";
+        return Err(printer.fail("UsageError", message, Exit::Usage));
+    }
+    let places = places(arguments, printer)?;
+    let failed = |message: String| printer.fail("VerifyError", &message, Exit::Failed);
+    let asked = MeasureRequest {
+        pipeline: &arguments.pipeline,
+        input: &arguments.input,
+        load: &arguments.load,
+        samples: arguments.samples,
+        runs: 0,
+        warmup: 0,
+        timeout: None,
+        output: None,
+    };
+    let mut measured = Vec::new();
+    // The results lie on disk until they are compared.
+    let mut folders = Vec::new();
+    for place in &places {
+        let folder = tempfile::tempdir().map_err(|error| failed(error.to_string()))?;
+        let result = asked.run(place, folder.path()).map_err(|failed| refuse(place, &failed, printer))?;
+        printer.note(&format!("{place}: {}", result.engine));
+        measured.push(result);
+        folders.push(folder);
+    }
+    let [reference, others @ ..] = measured.as_slice() else { return Ok(Exit::Done) };
+    let mut rows = Vec::new();
+    for (place, other) in places.iter().skip(1).zip(others) {
+        compare(arguments, place, reference, other, &mut rows)
+            .map_err(|message| failed(format!("{place}: {message}")))?;
+    }
+    Ok(report(arguments, &places, &measured, &rows, printer))
+}
+
+fn refuse(place: &Target, failed: &MeasureError, printer: Printer) -> Exit {
+    printer.fail("VerifyError", &format!("{place}: {}", failed.message), failed.exit)
+}
+
+/// The targets of `--on`, else the CPU and the best other target of this machine.
+fn places(arguments: &Arguments, printer: Printer) -> Result<Vec<Target>, Exit> {
+    if arguments.on.len() == 1 {
+        let message = "one place has nothing to be compared with: give --on twice or more";
+        return Err(printer.fail("UsageError", message, Exit::Usage));
+    }
+    if !arguments.on.is_empty() {
+        return Ok(arguments.on.clone());
+    }
+    let fail = |error| printer.error(&error);
+    let operator = arguments.load.options().map_err(fail)?;
+    let selected = gpux::select_engine(&operator, &[]).map_err(fail)?;
+    if selected.library.is_none() {
+        let message = "there is only the embedded engine here: `gpux engine install` brings another to compare it with";
+        return Err(printer.fail("UsageError", message, Exit::Environment));
+    }
+    let best = selected.engine.providers().first().copied().filter(|best| *best != ExecutionProvider::Cpu);
+    let other = best.map_or(Target::Embedded, |best| Target::Provider(best.short_name().to_owned()));
+    Ok(vec![Target::Provider("cpu".to_owned()), other])
+}
+
+fn compare(
+    arguments: &Arguments,
+    place: &Target,
+    reference: &Measurement,
+    other: &Measurement,
+    rows: &mut Vec<Row>,
+) -> Result<(), String> {
+    let first = rows.len();
+    for (reference, other) in reference.items.iter().zip(&other.items) {
+        let source = &reference.source;
+        let (reference, other) = match (&reference.result, &other.result) {
+            (Ok(reference), Ok(other)) => (reference, other),
+            // A request that fails on both targets counts as equal.
+            (Err(_), Err(_)) => continue,
+            (Err(error), Ok(_)) => return Err(format!("{source}: works here, but in the first place: {error}")),
+            (Ok(_), Err(error)) => return Err(format!("{source}: {error}")),
+        };
+        for ((name, reference), (_, other)) in reference.iter().zip(other) {
+            let (reference, other) = (measure::read_output(reference)?, measure::read_output(other)?);
+            let statistics = DiffStatistics::compare(&reference, &other, arguments.absolute, arguments.relative);
+            match rows[first..].iter_mut().find(|row| row.output == *name) {
+                Some(row) => row.statistics = std::mem::take(&mut row.statistics).merge(statistics),
+                None => rows.push(Row { place: place.to_string(), output: name.clone(), statistics }),
+            }
+        }
+    }
+    if rows.len() == first {
+        let why = reference.items.iter().find_map(|item| item.result.as_ref().err());
+        return Err(why.map_or("nothing came out that could be compared".to_owned(), Clone::clone));
+    }
+    Ok(())
+}
+
+fn report(arguments: &Arguments, places: &[Target], measured: &[Measurement], rows: &[Row], printer: Printer) -> Exit {
+    let same = rows.iter().all(|row| row.statistics.is_accepted());
+    let requests = measured.first().map_or(0, |measured| measured.items.len());
+    let text = if printer.json {
+        let engines = places
+            .iter()
+            .zip(measured)
+            .map(|(place, measured)| json!({ "on": place.to_string(), "engine": measured.engine }));
+        let outputs = rows.iter().map(|row| {
+            json!({ "on": row.place, "output": row.output, "accepted": row.statistics.is_accepted(), "difference": row.statistics })
+        });
+        pretty(&json!({
+            "same": same,
+            "absolute": arguments.absolute,
+            "relative": arguments.relative,
+            "requests": requests,
+            "places": engines.collect::<Vec<_>>(),
+            "outputs": outputs.collect::<Vec<_>>(),
+        }))
+    } else {
+        let line = |row: &Row| {
+            let DiffStatistics { compared, different, absolute, relative, beyond, mismatch } = &row.statistics;
+            let verdict = match mismatch {
+                Some(why) => why.clone(),
+                None if *different == 0 => "identical".to_owned(),
+                None if *beyond == 0 => "accepted".to_owned(),
+                None => format!("{beyond} differ by more than is accepted"),
+            };
+            let numbers = [compared.to_string(), format!("{absolute:.2e}"), format!("{relative:.2e}")];
+            [row.place.clone(), row.output.clone()].into_iter().chain(numbers).chain([verdict]).collect()
+        };
+        let heading = ["on", "output", "numbers", "largest difference", "relative", ""];
+        let rows = table(&heading, &[2, 3, 4], rows.iter().map(line));
+        let (absolute, relative) = (arguments.absolute, arguments.relative);
+        let verdict = if same { "the same" } else { "NOT the same" };
+        let requests = pluralize(requests, "request");
+        format!("{rows}\n\n{verdict}, within {absolute} + {relative} × the number, over {requests}")
+    };
+    match save_or_print(printer, None, &text) {
+        Exit::Done if !same => Exit::Failed,
+        exit => exit,
+    }
+}

@@ -1,4 +1,4 @@
-//! Documents: their links lead somewhere, and the commands of the justfile match tests.
+//! Documents: their links resolve, every built-in step has a section, and the commands of the justfile match tests.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -107,4 +107,21 @@ fn test_filters_match_tests() {
     }
     assert!(filters >= 6, "{filters} filters were read");
     assert_eq!(unmatched, Vec::<String>::new());
+}
+
+#[test]
+fn every_builtin_step_has_a_section() {
+    let registry = gpux::builtins();
+    let mut missing = Vec::new();
+    for step in registry.builtins() {
+        let page = root().join("docs/steps").join(format!("{}.md", step.group.name()));
+        let text = std::fs::read_to_string(&page).unwrap();
+        let headings = prose(&text).filter(|line| line.starts_with("##"));
+        let is_word = |heading: &str| heading.split([' ', ',', ':']).any(|word| word == step.name);
+        if !headings.into_iter().any(is_word) {
+            missing.push(format!("{}: {}", page.display(), step.name));
+        }
+    }
+    assert!(registry.builtins().count() > 40, "the steps were read");
+    assert_eq!(missing, Vec::<String>::new(), "steps without a section");
 }

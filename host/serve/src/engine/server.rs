@@ -15,7 +15,7 @@ use super::repository::{Repository, RepositoryError};
 use super::request_options::RequestOptions;
 use super::scheduler::Scheduler;
 use super::single_flight::SingleFlight;
-use crate::engine::source::Source;
+use crate::engine::pipeline_source::PipelineSource;
 use crate::settings::Settings;
 use gpux::LoadOptions;
 
@@ -92,7 +92,7 @@ impl Server {
     }
 
     /// Loads and warms up pipelines.
-    pub fn add(&self, sources: &[Source]) -> Result<(), RepositoryError> {
+    pub fn add(&self, sources: &[PipelineSource]) -> Result<(), RepositoryError> {
         self.repository.add(sources)
     }
 
@@ -136,8 +136,9 @@ impl Server {
         execution::check(loaded, options)
     }
 
-    /// Runs `work` in the pipeline's lane: bytes in, bytes out, on one thread. Rejects the request at once if the
-    /// memory budget or its deadline does not allow it. Dropping the future cancels the request.
+    /// Runs `work` once: parses, executes and encodes on one thread. A small request of a cheap pipeline runs inline on
+    /// the calling I/O thread; every other one waits in the queue of the pipeline's lane for a worker. Rejects the
+    /// request at once if the queue is full or its deadline cannot be met. Dropping the future cancels the request.
     pub async fn run<T: Send + 'static>(
         &self,
         loaded: &Arc<LoadedPipeline>,

@@ -1,4 +1,18 @@
 //! Protocols: parse the bytes of a request into values, encode results as bytes. One folder per protocol.
+//!
+//! To add a protocol:
+//!
+//! 1. Make a folder for it. A handler finds the pipeline with `repository().get`, reads the body with
+//!    `http::body::read_for`, reserves what the parsed request takes with `request_budget`, runs it with `server.run`
+//!    (parse, `execution.infer`, `execution.reserve_response` and encode, all inside), and turns a `ServeError` into
+//!    the protocol's own form of an error. `predict` is the shortest example.
+//! 2. Merge its routes in `router.rs`, and list their templates in `route.rs` (`PATHS`, or `CALLS` for gRPC).
+//! 3. Describe it in `openapi/`.
+//! 4. Give it a `ProtocolLabel` (`engine/metrics/responses.rs`), which `edge/service.rs` selects by the path, and the
+//!    form of early rejections in `edge/error_response.rs`.
+//!
+//! The other parts of the server need no change: API keys, limits, request IDs, logs, traces, TLS, decompression, the
+//! queue, deadlines and metrics apply to every route.
 
 pub(crate) mod health;
 pub(crate) mod http;

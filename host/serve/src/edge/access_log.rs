@@ -87,7 +87,7 @@ impl ResponseRecord {
 /// Counts and logs a request whose head hyper could not parse and answered with this status.
 pub(crate) fn note_unread(server: &Server, status: u16, peer: Peer) {
     let protocol = ProtocolLabel::Http;
-    server.metrics().none().answered(protocol, status, Duration::ZERO);
+    server.metrics().none().record_response(protocol, status, Duration::ZERO);
     if server.settings().access_log {
         tracing::info!(
             target: "gpux::access",
@@ -108,7 +108,7 @@ impl Drop for ResponseRecord {
         let time = self.started.elapsed();
         let status = self.status.unwrap_or_else(|| self.gone());
         let pipeline = self.context.pipeline().unwrap_or_else(|| self.server.metrics().none());
-        pipeline.answered(self.protocol, status, self.to_head.unwrap_or(time));
+        pipeline.record_response(self.protocol, status, self.to_head.unwrap_or(time));
         if let Some(line) = &self.line {
             tracing::info!(
                 target: "gpux::access",

@@ -88,7 +88,7 @@ impl Execution {
             return Err(error.into());
         }
         let end = Instant::now();
-        self.loaded.metrics().ran(end - start);
+        self.loaded.metrics().record_run_time(end - start);
         self.ran.set(Some((start, end)));
         if let (Some(spans), Some(steps)) = (spans, clock.traced) {
             spans.record(steps);
@@ -133,7 +133,7 @@ impl Execution {
     }
 
     fn note_queued(&self) {
-        self.loaded.metrics().queued(self.queued);
+        self.loaded.metrics().record_queue_time(self.queued);
         if let Some(context) = &self.context {
             context.note_queued(self.queued);
         }
@@ -215,7 +215,7 @@ pub(crate) async fn execute<T: Send + 'static>(
     match (&done, timings) {
         (Ok(_), Some((timings, now))) => {
             std::mem::forget(failure);
-            loaded.inferences().succeeded(arrived, now, timings, !loaded.pipeline().is_batched());
+            loaded.inferences().record_success(arrived, now, timings, !loaded.pipeline().is_batched());
         }
         // A list is only recognized while it executes; its items are then executed one by one.
         (Ok(_), None) => std::mem::forget(failure),
@@ -275,7 +275,7 @@ struct FailureOnDrop<'a>(&'a LoadedPipeline, Instant);
 
 impl Drop for FailureOnDrop<'_> {
     fn drop(&mut self) {
-        self.0.inferences().failed(self.1.elapsed());
+        self.0.inferences().record_failure(self.1.elapsed());
     }
 }
 
@@ -304,7 +304,7 @@ async fn submit<T: Send + 'static>(
         let reserved: Option<SmallVec<[_; 1]>> = loaded.sessions().map(SessionSet::reserve).collect();
         if reserved.is_some() {
             let done = run_guarded(|| work(&execution));
-            loaded.metrics().queued(Duration::ZERO);
+            loaded.metrics().record_queue_time(Duration::ZERO);
             return done;
         }
     }

@@ -91,7 +91,7 @@ impl WatchedFiles {
 }
 
 /// The current versions of these files.
-fn now(files: &FileVersions) -> FileVersions {
+fn current_versions(files: &FileVersions) -> FileVersions {
     files.keys().map(|path| (path.clone(), FileVersion::of(path))).collect()
 }
 
@@ -121,7 +121,7 @@ impl ReloadWatcher {
             // A client may have reloaded it since.
             *seen = WatchedFiles::new(&loaded);
         }
-        let now = now(loaded.pipeline().files());
+        let now = current_versions(loaded.pipeline().files());
         if now == *seen.failed.as_ref().map_or(loaded.pipeline().files(), |failed| &failed.marks) {
             seen.changed = None;
             return seen.failed.as_ref().is_some_and(|failed| failed.again <= Instant::now());
@@ -133,7 +133,8 @@ impl ReloadWatcher {
 
     fn load(&mut self, slot: &Arc<PipelineSlot>) {
         let name = slot.name();
-        let before = slot.loaded().map(|loaded| (WatchedFiles::new(&loaded), now(loaded.pipeline().files())));
+        let before =
+            slot.loaded().map(|loaded| (WatchedFiles::new(&loaded), current_versions(loaded.pipeline().files())));
         let Some(result) = self.server.repository().reload(slot) else { return };
         if let (Err(_), Some((seen, marks))) = (&result, before) {
             // Keep watching the files of the version that still serves.

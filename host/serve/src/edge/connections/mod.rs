@@ -118,7 +118,7 @@ pub(crate) async fn accept(
         tokio::spawn(async move {
             tokio::select! {
                 () = connection => {}
-                () = slot.evicted() => metrics.connection_cut(),
+                () = slot.evicted() => metrics.count_closed_connection(),
             }
         });
     };
@@ -140,7 +140,7 @@ pub(crate) async fn accept(
                 }
             }
             Err(error) => {
-                shared.server.metrics().accept_error();
+                shared.server.metrics().count_accept_error();
                 if !is_client_gone(&error) {
                     tracing::warn!(target: "gpux", %error, "a connection cannot be taken");
                     tokio::time::sleep(RETRY).await;
@@ -172,9 +172,9 @@ async fn take_queued(listener: &StdListener, shared: &Shared, start: impl Fn((Tc
         match taken {
             Ok(accepted) => start(accepted),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
-            Err(error) if is_client_gone(&error) => shared.server.metrics().accept_error(),
+            Err(error) if is_client_gone(&error) => shared.server.metrics().count_accept_error(),
             Err(error) => {
-                shared.server.metrics().accept_error();
+                shared.server.metrics().count_accept_error();
                 tracing::warn!(target: "gpux", %error, "a connection cannot be accepted");
                 // Idle connections close and free their descriptors.
                 shared.over.send_replace(true);
@@ -234,7 +234,7 @@ async fn connection(
         Ok(Ok(stream)) => serve(&shared, stream, peer, activity, &mut open).await,
         // Handshake errors are the client's fault and are not logged.
         Ok(Err(_)) => {}
-        Err(_) => shared.server.metrics().connection_cut(),
+        Err(_) => shared.server.metrics().count_closed_connection(),
     }
 }
 
@@ -301,7 +301,7 @@ where
             }
             () = tokio::time::sleep_until(next_look.into()) => {
                 if activity.is_over() {
-                    return shared.server.metrics().connection_cut();
+                    return shared.server.metrics().count_closed_connection();
                 }
                 let is_idle = ending && activity.is_idle();
                 if is_idle && was_idle {

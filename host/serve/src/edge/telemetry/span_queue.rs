@@ -28,7 +28,7 @@ struct SpanQueue {
 
 impl SpanQueue {
     fn lose(&self, spans: usize, why: &dyn std::fmt::Display) {
-        self.metrics.lost_spans(spans);
+        self.metrics.count_lost_spans(spans);
         let mut public_message = self.public_message.lock().unwrap_or_else(PoisonError::into_inner);
         if public_message.is_none_or(|public_message| public_message.elapsed() >= TELL) {
             *public_message = Some(Instant::now());

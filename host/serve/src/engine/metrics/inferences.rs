@@ -95,7 +95,7 @@ impl Inferences {
     }
 
     /// Counts a success that arrived at `arrived` and has its result `now`; `alone` if the pipeline runs no batches.
-    pub(crate) fn succeeded(&self, arrived: Instant, now: Instant, timings: StageTimings, alone: bool) {
+    pub(crate) fn record_success(&self, arrived: Instant, now: Instant, timings: StageTimings, alone: bool) {
         let mine = self.sums.shard();
         mine.success.add(now - arrived);
         let sums = [
@@ -114,7 +114,7 @@ impl Inferences {
     }
 
     /// Counts a failure or a rejection.
-    pub(crate) fn failed(&self, time: Duration) {
+    pub(crate) fn record_failure(&self, time: Duration) {
         self.sums.shard().fail.add(time);
     }
 

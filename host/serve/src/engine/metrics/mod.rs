@@ -84,12 +84,12 @@ impl Metrics {
     }
 
     /// Counts a failed `accept`.
-    pub(crate) fn accept_error(&self) {
+    pub(crate) fn count_accept_error(&self) {
         self.accept_errors.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Counts a connection that was closed because it was idle or its client was too slow.
-    pub(crate) fn connection_cut(&self) {
+    pub(crate) fn count_closed_connection(&self) {
         self.cut.fetch_add(1, Ordering::Relaxed);
     }
 
@@ -106,7 +106,7 @@ impl Metrics {
 
     /// Counts spans that did not reach the collector.
     #[cfg(feature = "otlp")]
-    pub(crate) fn lost_spans(&self, spans: usize) {
+    pub(crate) fn count_lost_spans(&self, spans: usize) {
         self.spans_lost.fetch_add(spans as u64, Ordering::Relaxed);
     }
 

@@ -83,18 +83,18 @@ impl PipelineMetrics {
     }
 
     /// Counts a response and its duration.
-    pub(crate) fn answered(&self, protocol: ProtocolLabel, status: u16, time: Duration) {
+    pub(crate) fn record_response(&self, protocol: ProtocolLabel, status: u16, time: Duration) {
         self.responses.count(protocol, status);
         self.request.observe(time);
     }
 
     /// Records the queue time of a request that starts.
-    pub(crate) fn queued(&self, time: Duration) {
+    pub(crate) fn record_queue_time(&self, time: Duration) {
         self.queue.observe(time);
     }
 
     /// Records the duration of a run.
-    pub(crate) fn ran(&self, time: Duration) {
+    pub(crate) fn record_run_time(&self, time: Duration) {
         self.run.observe(time);
     }
 

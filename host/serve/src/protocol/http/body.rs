@@ -62,7 +62,7 @@ pub(crate) async fn read_for(
     };
     read.inspect_err(|error| {
         if matches!(error, ServeError::Overload(_) | ServeError::TooMany { .. }) {
-            loaded.inferences().failed(arrived.elapsed());
+            loaded.inferences().record_failure(arrived.elapsed());
         }
     })
 }

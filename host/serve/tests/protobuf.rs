@@ -10,10 +10,9 @@ fn generated_messages_are_current() {
     let out = tempfile::tempdir().unwrap();
     let files = protox::compile([folder.join("open_inference.proto")], [&folder]).unwrap();
     tonic_prost_build::configure()
+        .build_client(false)
         .build_transport(false)
         .bytes(".")
-        // Only tests use the client.
-        .client_mod_attribute(".", "#[cfg(test)]")
         .emit_rerun_if_changed(false)
         .out_dir(out.path())
         .compile_fds(files)

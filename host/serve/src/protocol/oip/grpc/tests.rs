@@ -1,14 +1,16 @@
-//! gRPC calls through the router, with the generated client.
+//! gRPC calls through the router.
 
 use std::sync::Arc;
 
 use axum::Router;
 use futures_util::{StreamExt as _, stream};
 use http::header::CONTENT_TYPE;
-use tonic::{Code, Request};
+use tonic::client::Grpc;
+use tonic::{Code, IntoRequest, IntoStreamingRequest, Request, Response, Status, Streaming};
+use tonic_prost::ProstCodec;
 use tower::ServiceExt as _;
 
-use crate::protocol::oip::grpc::proto::grpc_inference_service_client::GrpcInferenceServiceClient as Client;
+use crate::protocol::oip::grpc::proto;
 use crate::protocol::oip::grpc::proto::infer_parameter::ParameterChoice;
 use crate::protocol::oip::grpc::proto::model_infer_request::InferInputTensor;
 use crate::protocol::oip::grpc::proto::{
@@ -17,6 +19,46 @@ use crate::protocol::oip::grpc::proto::{
 };
 use crate::{PipelineSource, Server, Settings};
 use gpux::{EngineChoice, EngineOptions, LoadOptions};
+
+/// A client of the service.
+struct Client(Grpc<Router>);
+
+macro_rules! client {
+    ($($function:ident, $call:literal, $request:ident => $response:ident;)*) => {
+        impl Client {
+            fn new(router: Router) -> Self {
+                Self(Grpc::new(router))
+            }
+
+            $(async fn $function(&mut self, request: impl IntoRequest<proto::$request>) -> Result<Response<proto::$response>, Status> {
+                let path = http::uri::PathAndQuery::from_static(concat!("/inference.GRPCInferenceService/", $call));
+                self.0.ready().await.unwrap();
+                self.0.unary(request.into_request(), path, ProstCodec::default()).await
+            })*
+
+            async fn model_stream_infer(
+                &mut self,
+                requests: impl IntoStreamingRequest<Message = ModelInferRequest>,
+            ) -> Result<Response<Streaming<proto::ModelStreamInferResponse>>, Status> {
+                let path = http::uri::PathAndQuery::from_static("/inference.GRPCInferenceService/ModelStreamInfer");
+                self.0.ready().await.unwrap();
+                self.0.streaming(requests.into_streaming_request(), path, ProstCodec::default()).await
+            }
+        }
+    };
+}
+
+client! {
+    cuda_shared_memory_register, "CudaSharedMemoryRegister", CudaSharedMemoryRegisterRequest => CudaSharedMemoryRegisterResponse;
+    cuda_shared_memory_unregister, "CudaSharedMemoryUnregister", CudaSharedMemoryUnregisterRequest => CudaSharedMemoryUnregisterResponse;
+    log_settings, "LogSettings", LogSettingsRequest => LogSettingsResponse;
+    model_infer, "ModelInfer", ModelInferRequest => ModelInferResponse;
+    model_ready, "ModelReady", ModelReadyRequest => ModelReadyResponse;
+    model_statistics, "ModelStatistics", ModelStatisticsRequest => ModelStatisticsResponse;
+    server_live, "ServerLive", ServerLiveRequest => ServerLiveResponse;
+    system_shared_memory_status, "SystemSharedMemoryStatus", SystemSharedMemoryStatusRequest => SystemSharedMemoryStatusResponse;
+    trace_setting, "TraceSetting", TraceSettingRequest => TraceSettingResponse;
+}
 
 fn server() -> Arc<Server> {
     let load_options = LoadOptions {
@@ -192,7 +234,7 @@ async fn rejects_messages_with_too_many_parts() {
     for compressed in [false, true] {
         let mut client = Client::new(router());
         if compressed {
-            client = client.send_compressed(tonic::codec::CompressionEncoding::Gzip);
+            client = Client(client.0.send_compressed(tonic::codec::CompressionEncoding::Gzip));
         }
         let many = ModelInferRequest { inputs: vec![InferInputTensor::default(); 5000], ..floats(&[]) };
         let refused = client.model_infer(many).await.unwrap_err();
@@ -296,7 +338,7 @@ async fn bounds_calls_other_than_inference() {
         let mut client =
             Client::new(super::router(&Arc::new(Server::new(Settings::default(), LoadOptions::default()))));
         if compressed {
-            client = client.send_compressed(tonic::codec::CompressionEncoding::Gzip);
+            client = Client(client.0.send_compressed(tonic::codec::CompressionEncoding::Gzip));
         }
         let refused = client.trace_setting(many.clone()).await.unwrap_err();
         assert_eq!(refused.code(), Code::ResourceExhausted, "{refused}");
@@ -353,7 +395,7 @@ async fn compresses_responses_to_compressing_clients() {
         assert_eq!(u32::from_be_bytes(body[1..5].try_into().unwrap()) as usize, body.len() - 5, "{headers:?}");
     }
     for encoding in [Gzip, Deflate] {
-        let mut client = Client::new(router()).send_compressed(encoding).accept_compressed(encoding);
+        let mut client = Client(Grpc::new(router()).send_compressed(encoding).accept_compressed(encoding));
         let response = client.model_infer(floats(&[1.0, 2.0, 3.0])).await.unwrap().into_inner();
         assert_eq!(first(&response).to_bits(), 1.0_f32.to_bits());
         let requests = stream::iter([floats(&[4.0, 5.0, 6.0]), floats(&[7.0, 8.0, 9.0])]);

@@ -93,31 +93,25 @@ impl Default for Limits {
     }
 }
 
+/// Calls a macro with the name of every field of [`Limits`].
+#[macro_export]
+macro_rules! for_each_limit {
+    ($call:ident) => {
+        $call! {
+            time setup_time memory table_elements memories tables instances handles input result copy calls values
+            name_length json_depth log component_size compile_time compile_memory
+        }
+    };
+}
+
 impl Limits {
     /// These limits, each lowered to the operator's `ceiling` where it is above.
     #[must_use]
     pub fn capped(&self, ceiling: &Self) -> Self {
-        Self {
-            time: self.time.min(ceiling.time),
-            setup_time: self.setup_time.min(ceiling.setup_time),
-            memory: self.memory.min(ceiling.memory),
-            table_elements: self.table_elements.min(ceiling.table_elements),
-            memories: self.memories.min(ceiling.memories),
-            tables: self.tables.min(ceiling.tables),
-            instances: self.instances.min(ceiling.instances),
-            handles: self.handles.min(ceiling.handles),
-            input: self.input.min(ceiling.input),
-            result: self.result.min(ceiling.result),
-            copy: self.copy.min(ceiling.copy),
-            calls: self.calls.min(ceiling.calls),
-            values: self.values.min(ceiling.values),
-            name_length: self.name_length.min(ceiling.name_length),
-            json_depth: self.json_depth.min(ceiling.json_depth),
-            log: self.log.min(ceiling.log),
-            component_size: self.component_size.min(ceiling.component_size),
-            compile_time: self.compile_time.min(ceiling.compile_time),
-            compile_memory: self.compile_memory.min(ceiling.compile_memory),
+        macro_rules! lesser {
+            ($($name:ident)*) => { Self { $($name: self.$name.min(ceiling.$name)),* } };
         }
+        for_each_limit!(lesser)
     }
 }
 

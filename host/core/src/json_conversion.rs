@@ -20,10 +20,11 @@ use serde_json::Value as Json;
 
 use super::cancellation::CancelCheck;
 use super::element::ElementType;
+use super::json_element::{JsonElement, special_float, with_json_element};
 use super::signature::{Dim, Kind, TensorKind};
-use super::tensor::{MAX_AXES, Tensor, TensorData, TensorElement, TensorError, check_axis_count, element_count};
-use super::tensor::{bf16_from_f64, f16_from_f64};
+use super::tensor::{MAX_AXES, Tensor, TensorError, check_axis_count, element_count};
 use super::value::Value;
+use crate::with_elements;
 
 /// Nesting levels of the JSON of a request: the parser's limit.
 pub(super) const REQUEST_DEPTH: usize = 128;
@@ -225,69 +226,16 @@ fn infer_element_type(leaves: &[&Json], kind: &TensorKind) -> ElementType {
         .unwrap_or(natural)
 }
 
-pub(super) fn special_float(text: &str) -> Option<f64> {
-    match text {
-        "NaN" => Some(f64::NAN),
-        "Infinity" => Some(f64::INFINITY),
-        "-Infinity" => Some(f64::NEG_INFINITY),
-        _ => None,
-    }
-}
-
 fn build(element: ElementType, shape: Vec<usize>, leaves: &[&Json]) -> Result<Tensor, JsonError> {
-    fn all<T: TensorElement>(
-        shape: Vec<usize>,
-        leaves: &[&Json],
-        read: impl Fn(&Json) -> Option<T>,
-    ) -> Result<Tensor, JsonError> {
-        let read = |leaf: &&Json| {
-            read(leaf).ok_or_else(|| match leaf {
-                Json::Number(number) => JsonError::Number { number: number.to_string(), element: T::TYPE },
-                other => type_error(&format!("{} elements", T::TYPE), other),
-            })
-        };
-        Ok(Tensor::new(shape, leaves.iter().map(read).collect::<Result<Vec<T>, _>>()?)?)
+    fn read<T: JsonElement>(leaf: &Json) -> Result<T, JsonError> {
+        T::from_json(leaf).ok_or_else(|| match leaf {
+            Json::Number(number) => JsonError::Number { number: number.to_string(), element: T::TYPE },
+            other => type_error(&format!("{} elements", T::TYPE), other),
+        })
     }
-    /// Whole numbers may be written as floats (`3.0`), as JavaScript and some encoders do.
-    fn integer(leaf: &Json) -> Option<i128> {
-        let whole = |number: f64| (number.fract() == 0.0 && number.abs() < 9.0e15).then_some(number as i128);
-        leaf.as_i64()
-            .map(i128::from)
-            .or_else(|| leaf.as_u64().map(i128::from))
-            .or_else(|| leaf.as_f64().and_then(whole))
-    }
-    fn int<T: TensorElement + TryFrom<i128>>(shape: Vec<usize>, leaves: &[&Json]) -> Result<Tensor, JsonError> {
-        all(shape, leaves, |leaf| T::try_from(integer(leaf)?).ok())
-    }
-    fn float(leaf: &Json) -> Option<f64> {
-        leaf.as_f64().or_else(|| leaf.as_str().and_then(special_float))
-    }
-    /// A number too large for the narrower type is refused, not made infinite.
-    fn narrow(leaf: &Json, narrowed: impl Fn(f64) -> f64) -> Option<f64> {
-        float(leaf).filter(|wide| !wide.is_finite() || narrowed(*wide).is_finite())
-    }
-    match element {
-        ElementType::Bool => all(shape, leaves, Json::as_bool),
-        ElementType::Uint8 => int::<u8>(shape, leaves),
-        ElementType::Int8 => int::<i8>(shape, leaves),
-        ElementType::Uint16 => int::<u16>(shape, leaves),
-        ElementType::Int16 => int::<i16>(shape, leaves),
-        ElementType::Uint32 => int::<u32>(shape, leaves),
-        ElementType::Int32 => int::<i32>(shape, leaves),
-        ElementType::Uint64 => int::<u64>(shape, leaves),
-        ElementType::Int64 => int::<i64>(shape, leaves),
-        ElementType::Float16 => {
-            all(shape, leaves, |leaf| narrow(leaf, |wide| f64::from(f16_from_f64(wide))).map(f16_from_f64))
-        }
-        ElementType::Bfloat16 => {
-            all(shape, leaves, |leaf| narrow(leaf, |wide| f64::from(bf16_from_f64(wide))).map(bf16_from_f64))
-        }
-        ElementType::Float32 => {
-            all(shape, leaves, |leaf| narrow(leaf, |wide| f64::from(wide as f32)).map(|wide| wide as f32))
-        }
-        ElementType::Float64 => all(shape, leaves, float),
-        ElementType::String => all(shape, leaves, |leaf| leaf.as_str().map(str::to_owned)),
-    }
+    with_json_element!(element, T => {
+        Ok(Tensor::new(shape, leaves.iter().map(|leaf| read::<T>(leaf)).collect::<Result<Vec<_>, _>>()?)?)
+    })
 }
 
 /// A flat list takes the declared shape when it can fill it in only one way.
@@ -341,54 +289,12 @@ pub fn json_value_count(shape: &[usize]) -> usize {
     lists.fold(1, usize::saturating_add)
 }
 
-fn float(number: f64) -> Json {
-    serde_json::Number::from_f64(number).map_or_else(
-        || {
-            let name = if number.is_nan() {
-                "NaN"
-            } else if number > 0.0 {
-                "Infinity"
-            } else {
-                "-Infinity"
-            };
-            Json::String(name.to_owned())
-        },
-        Json::Number,
-    )
-}
-
-/// The shortest decimal that reads back as the same number of the narrower type.
-fn shortest(text: &str, number: f64) -> Json {
-    float(text.parse().unwrap_or(number))
-}
-
-/// A float32 as every tensor of them is written: its shortest decimal, `"NaN"` and `"Infinity"` as text.
-pub fn float32_to_json(number: f32) -> Json {
-    shortest(&number.to_string(), f64::from(number))
-}
-
 /// JSON values that are made at a stretch, and how many times as long as a copy of a number each takes, about.
 const STRETCH: usize = 1 << 14;
 const TIMES: usize = 64;
 
 fn tensor_to_json(tensor: &Tensor, cancel: &dyn CancelCheck) -> Option<Json> {
-    let leaves = LeafWriter(cancel);
-    let mut level = match tensor.data() {
-        TensorData::Bool(data) => leaves.write(data, |item| Json::Bool(*item)),
-        TensorData::Uint8(data) => leaves.write(data, |item| Json::from(*item)),
-        TensorData::Int8(data) => leaves.write(data, |item| Json::from(*item)),
-        TensorData::Uint16(data) => leaves.write(data, |item| Json::from(*item)),
-        TensorData::Int16(data) => leaves.write(data, |item| Json::from(*item)),
-        TensorData::Uint32(data) => leaves.write(data, |item| Json::from(*item)),
-        TensorData::Int32(data) => leaves.write(data, |item| Json::from(*item)),
-        TensorData::Uint64(data) => leaves.write(data, |item| Json::from(*item)),
-        TensorData::Int64(data) => leaves.write(data, |item| Json::from(*item)),
-        TensorData::Float16(data) => leaves.write(data, |item| shortest(&item.to_string(), item.to_f64())),
-        TensorData::Bfloat16(data) => leaves.write(data, |item| shortest(&item.to_string(), item.to_f64())),
-        TensorData::Float32(data) => leaves.write(data, |item| float32_to_json(*item)),
-        TensorData::Float64(data) => leaves.write(data, |item| float(*item)),
-        TensorData::String(data) => leaves.write(data, |item| Json::String(item.clone())),
-    }?;
+    let mut level = with_elements!(tensor.data(), data => leaves(data, cancel))?;
     for size in tensor.shape().iter().skip(1).rev() {
         level = match size {
             0 => return empty(tensor.shape(), cancel),
@@ -398,20 +304,16 @@ fn tensor_to_json(tensor: &Tensor, cancel: &dyn CancelCheck) -> Option<Json> {
     Some(if tensor.rank() == 0 { level.into_iter().next().unwrap_or(Json::Null) } else { Json::Array(level) })
 }
 
-/// Writes elements until the request is cancelled.
-struct LeafWriter<'w>(&'w dyn CancelCheck);
-
-impl LeafWriter<'_> {
-    fn write<T>(&self, data: &[T], leaf: impl Fn(&T) -> Json) -> Option<Vec<Json>> {
-        let mut leaves = Vec::with_capacity(data.len());
-        for stretch in data.chunks(STRETCH) {
-            if !self.0.can_continue(TIMES * stretch.len()) {
-                return None;
-            }
-            leaves.extend(stretch.iter().map(&leaf));
+/// Converts elements until the request is cancelled.
+fn leaves<T: JsonElement>(data: &[T], cancel: &dyn CancelCheck) -> Option<Vec<Json>> {
+    let mut leaves = Vec::with_capacity(data.len());
+    for stretch in data.chunks(STRETCH) {
+        if !cancel.can_continue(TIMES * stretch.len()) {
+            return None;
         }
-        Some(leaves)
+        leaves.extend(stretch.iter().map(T::to_json));
     }
+    Some(leaves)
 }
 
 /// A tensor as JSON that says all about its shape: lists, or `{"type", "shape", "data"}` where an

@@ -2,13 +2,12 @@
 
 use std::fmt;
 
-use half::{bf16, f16};
 use serde::de::{DeserializeSeed, Deserializer, Error, SeqAccess, Visitor};
 
 use super::element::ElementType;
-use super::json_conversion::{JsonError, special_float};
-use super::tensor::{Tensor, TensorElement};
-use super::tensor::{bf16_from_f64, f16_from_f64};
+use super::json_conversion::JsonError;
+use super::json_element::{JsonElement, with_json_element};
+use super::tensor::Tensor;
 
 /// The most elements for which memory is allocated before they are read: the text may be shorter than the shape.
 const MAX_ROOM: usize = 1 << 20;
@@ -30,22 +29,7 @@ impl<'de> DeserializeSeed<'de> for TensorSeed {
     type Value = Tensor;
 
     fn deserialize<D: Deserializer<'de>>(self, json: D) -> Result<Tensor, D::Error> {
-        match self.element {
-            ElementType::Bool => read::<bool, D>(json, self.room),
-            ElementType::Uint8 => read::<u8, D>(json, self.room),
-            ElementType::Int8 => read::<i8, D>(json, self.room),
-            ElementType::Uint16 => read::<u16, D>(json, self.room),
-            ElementType::Int16 => read::<i16, D>(json, self.room),
-            ElementType::Uint32 => read::<u32, D>(json, self.room),
-            ElementType::Int32 => read::<i32, D>(json, self.room),
-            ElementType::Uint64 => read::<u64, D>(json, self.room),
-            ElementType::Int64 => read::<i64, D>(json, self.room),
-            ElementType::Float16 => read::<f16, D>(json, self.room),
-            ElementType::Bfloat16 => read::<bf16, D>(json, self.room),
-            ElementType::Float32 => read::<f32, D>(json, self.room),
-            ElementType::Float64 => read::<f64, D>(json, self.room),
-            ElementType::String => read::<String, D>(json, self.room),
-        }
+        with_json_element!(self.element, T => read::<T, D>(json, self.room))
     }
 }
 
@@ -58,75 +42,6 @@ fn read<'de, T: JsonElement, D: Deserializer<'de>>(json: D, room: usize) -> Resu
         found.data.shrink_to_fit();
     }
     Tensor::new(found.shape, found.data).map_err(D::Error::custom)
-}
-
-/// The JSON values that a type can be read from.
-trait JsonElement: TensorElement {
-    /// A number without a point.
-    fn of_integer(number: i128) -> Option<Self> {
-        let _ = number;
-        None
-    }
-    /// A number with a point or an exponent.
-    fn of_float(number: f64) -> Option<Self> {
-        let _ = number;
-        None
-    }
-    fn of_bool(value: bool) -> Option<Self> {
-        let _ = value;
-        None
-    }
-    fn of_text(text: &str) -> Option<Self> {
-        let _ = text;
-        None
-    }
-}
-
-macro_rules! integers {
-    ($($type:ty),+) => {
-        $(impl JsonElement for $type {
-            fn of_integer(number: i128) -> Option<Self> {
-                Self::try_from(number).ok()
-            }
-            /// Whole numbers may be written as floats (`3.0`), as JavaScript and some encoders do.
-            fn of_float(number: f64) -> Option<Self> {
-                let whole = number.fract() == 0.0 && number.abs() < 9.0e15;
-                whole.then_some(number as i128).and_then(Self::of_integer)
-            }
-        })+
-    };
-}
-integers!(u8, i8, u16, i16, u32, i32, u64, i64);
-
-macro_rules! floats {
-    ($($type:ty, $narrow:expr);+) => {
-        $(impl JsonElement for $type {
-            fn of_integer(number: i128) -> Option<Self> {
-                Self::of_float(number as f64)
-            }
-            /// A number too large for the type is refused, not made infinite.
-            fn of_float(number: f64) -> Option<Self> {
-                let narrowed = ($narrow)(number);
-                narrowed.is_finite().then_some(narrowed)
-            }
-            fn of_text(text: &str) -> Option<Self> {
-                special_float(text).map($narrow)
-            }
-        })+
-    };
-}
-floats!(f16, f16_from_f64; bf16, bf16_from_f64; f32, |wide: f64| wide as f32; f64, |wide: f64| wide);
-
-impl JsonElement for bool {
-    fn of_bool(value: bool) -> Option<Self> {
-        Some(value)
-    }
-}
-
-impl JsonElement for String {
-    fn of_text(text: &str) -> Option<Self> {
-        Some(text.to_owned())
-    }
 }
 
 struct ElementsFound<T> {
@@ -173,23 +88,23 @@ impl<'de, T: JsonElement> Visitor<'de> for Nested<'_, T> {
     }
 
     fn visit_u64<E: Error>(self, number: u64) -> Result<(), E> {
-        self.leaf(T::of_integer(number.into()), || number.to_string())
+        self.leaf(T::from_integer(number.into()), || number.to_string())
     }
 
     fn visit_i64<E: Error>(self, number: i64) -> Result<(), E> {
-        self.leaf(T::of_integer(number.into()), || number.to_string())
+        self.leaf(T::from_integer(number.into()), || number.to_string())
     }
 
     fn visit_f64<E: Error>(self, number: f64) -> Result<(), E> {
-        self.leaf(T::of_float(number), || number.to_string())
+        self.leaf(T::from_float(number), || number.to_string())
     }
 
     fn visit_bool<E: Error>(self, value: bool) -> Result<(), E> {
-        self.leaf(T::of_bool(value), || value.to_string())
+        self.leaf(T::from_bool(value), || value.to_string())
     }
 
     fn visit_str<E: Error>(self, text: &str) -> Result<(), E> {
-        self.leaf(T::of_text(text), || format!("the string {:?}", text.chars().take(40).collect::<String>()))
+        self.leaf(T::from_text(text), || format!("the string {:?}", text.chars().take(40).collect::<String>()))
     }
 
     fn visit_unit<E: Error>(self) -> Result<(), E> {

@@ -17,6 +17,7 @@ mod failure_counts;
 pub mod files;
 mod json_conversion;
 pub mod json_decoded_size;
+mod json_element;
 mod json_elements;
 mod json_request;
 mod json_schema_limits;
@@ -50,9 +51,8 @@ pub use deadline::{Deadline, DeadlineExceeded};
 pub use device_tensor::{DeviceTensor, HostOrDevice, Memory};
 pub use element::{Element, ElementSet, ElementType, UnknownElementType};
 pub use failure_counts::FailureCounts;
-pub use json_conversion::{
-    JsonError, float32_to_json, from_json, json_value_count, tensor_to_exact_json, to_json, to_json_cancellable,
-};
+pub use json_conversion::{JsonError, from_json, json_value_count, tensor_to_exact_json, to_json, to_json_cancellable};
+pub use json_element::float32_to_json;
 pub use json_elements::{MAX_STRINGS, TensorSeed};
 pub use json_schema_limits::check_schema_limits;
 pub use json_text::{write_json, write_json_text};

@@ -18,7 +18,7 @@ impl builtins::Host for State {
         self.count_call()?;
         let capabilities = self.capabilities.clone();
         // Reading options and checking them takes time in proportion to their text.
-        self.clock.admit(options.len())?;
+        self.time_budget.admit(options.len())?;
         let step =
             match capabilities.builtins.get(&capabilities.registry, &name, &options, capabilities.limits.json_depth) {
                 Ok(step) => step,
@@ -28,12 +28,12 @@ impl builtins::Host for State {
             Ok(call) => call,
             Err(why) => return Ok(Err(types::Error::InvalidInput(format!("`{name}`: {why}")))),
         };
-        self.clock.admit(call.bytes)?;
-        let deadline = Some(self.clock.end());
-        // A stranger's arguments must not bring the process down, whatever they find.
+        self.time_budget.admit(call.bytes)?;
+        let deadline = Some(self.time_budget.end());
+        // Untrusted arguments must not end the process, whatever bug they find.
         let outcome = catch_panic(|| step.run(call.inputs, &mut Context { deadline, ..Context::default() }));
         let outcome = outcome.unwrap_or_else(|why| Err(StepFailure::Failed(format!("`{name}` broke down: {why}"))));
-        self.clock.check()?;
+        self.time_budget.check()?;
         self.give(step.signature(), outcome)
     }
 }
@@ -60,10 +60,10 @@ impl models::Host for State {
             Err(why) => return Ok(Err(types::Error::InvalidInput(format!("`{model}`: {why}")))),
         };
         let begin = Instant::now();
-        let deadline = self.clock.request();
+        let deadline = self.time_budget.request();
         let outcome = step.run(call.inputs, &mut Context { deadline, ..self.model_context.context() });
-        self.clock.uncount(begin);
-        self.clock.check()?;
+        self.time_budget.uncount(begin);
+        self.time_budget.check()?;
         self.give(step.signature(), outcome)
     }
 }

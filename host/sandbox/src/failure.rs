@@ -18,14 +18,14 @@ impl StopReason {
     }
 }
 
-/// Why a call into the guest came back with `error`.
-pub(super) fn failure(error: &wasmtime::Error, limits: &Limits, log: &LogTail) -> StepFailure {
+/// The failure of a call into the guest that returned `error`.
+pub(super) fn failure_from_error(error: &wasmtime::Error, limits: &Limits, log: &LogTail) -> StepFailure {
     if let Some(StopReason(failure)) = error.downcast_ref::<StopReason>() {
         return failure.clone();
     }
     if let Some(trap) = error.downcast_ref::<Trap>() {
         let last = log.newest().map(|line| format!("; the last line it logged: {line}")).unwrap_or_default();
-        return StepFailure::Failed(format!("{}{last}", words(*trap)));
+        return StepFailure::Failed(format!("{}{last}", trap_message(*trap)));
     }
     if error.is::<PoolConcurrencyLimitError>() {
         return StepFailure::Failed("the pool has no room for another sandbox".to_owned());
@@ -38,7 +38,7 @@ pub(super) fn failure(error: &wasmtime::Error, limits: &Limits, log: &LogTail) -
     StepFailure::Failed(format!("it broke the contract with its host: {reason}"))
 }
 
-fn words(trap: Trap) -> String {
+fn trap_message(trap: Trap) -> String {
     match trap {
         Trap::UnreachableCodeReached => "it gave up (it reached unreachable code: a panic or an abort)".to_owned(),
         Trap::StackOverflow => "its stack overflowed (a recursion without end?)".to_owned(),

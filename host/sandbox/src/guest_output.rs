@@ -103,7 +103,7 @@ fn count(total: &mut usize, value: &Value, limits: &Limits) -> Result<(), StopRe
 /// Parses a JSON document, which must fit into `room` bytes and the time left; subtracts its memory from `room`.
 /// The inner error is the guest's to handle.
 fn document(state: &State, text: &str, room: &mut usize) -> Result<Result<Value, String>, StopReason> {
-    state.clock.admit(decoded_size::tree(text.as_bytes()).min(*room))?;
+    state.time_budget.admit(decoded_size::tree(text.as_bytes()).min(*room))?;
     // A growing list may have twice the capacity of its values.
     let parsed = JsonTree::parse(text, state.capabilities.limits.json_depth, *room / 2);
     Ok(parsed.map_err(|error| json_error(&error)).map(|(json, memory)| {
@@ -217,8 +217,8 @@ mod tests {
     /// The result of lending `tensor` this many times in one call, under the default limits.
     fn lend(tensor: Tensor, times: usize) -> Option<String> {
         let capabilities = Capabilities::new(&ComponentConfig::default(), Arc::default()).unwrap();
-        let clock = TimeBudget::start("time", Duration::from_mins(1), None);
-        let mut state = State::new(Arc::new(capabilities), Phase::Request, clock);
+        let time_budget = TimeBudget::start("time", Duration::from_mins(1), None);
+        let mut state = State::new(Arc::new(capabilities), Phase::Request, time_budget);
         let handle = state.lend(tensor).unwrap().rep();
         let value = |name: usize| types::NamedLentValue {
             name: name.to_string(),

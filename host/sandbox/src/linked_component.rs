@@ -51,12 +51,12 @@ impl LinkedComponent {
         self.engine.slot(deadline)
     }
 
-    /// Creates an empty sandbox whose guest must finish by `clock`. It holds a slot as long as it exists.
-    pub(super) fn store(&self, phase: Phase, clock: TimeBudget) -> Store<State> {
-        let mut store = Store::new(&self.engine.wasmtime, State::new(self.capabilities.clone(), phase, clock));
+    /// Creates an empty sandbox whose guest must finish within `time_budget`. It holds a slot as long as it exists.
+    pub(super) fn store(&self, phase: Phase, time_budget: TimeBudget) -> Store<State> {
+        let mut store = Store::new(&self.engine.wasmtime, State::new(self.capabilities.clone(), phase, time_budget));
         store.limiter(|state| &mut state.meter);
         store.epoch_deadline_callback(|store| {
-            store.data().clock.check()?;
+            store.data().time_budget.check()?;
             Ok(UpdateDeadline::Continue(1))
         });
         self.arm(&mut store);

@@ -54,7 +54,7 @@ pub(super) struct State {
     pub(super) capabilities: Arc<Capabilities>,
     pub(super) phase: Phase,
     pub(super) meter: ResourceMeter,
-    pub(super) clock: TimeBudget,
+    pub(super) time_budget: TimeBudget,
     pub(super) model_context: ModelContext,
     pub(super) handles: TensorTable,
     pub(super) log: LogTail,
@@ -65,7 +65,7 @@ pub(super) struct State {
 }
 
 impl State {
-    pub(super) fn new(capabilities: Arc<Capabilities>, phase: Phase, clock: TimeBudget) -> Self {
+    pub(super) fn new(capabilities: Arc<Capabilities>, phase: Phase, time_budget: TimeBudget) -> Self {
         Self {
             meter: ResourceMeter::new(&capabilities.limits),
             log: LogTail::new(capabilities.limits.log),
@@ -74,14 +74,14 @@ impl State {
             calls: 0,
             model_context: ModelContext::default(),
             phase,
-            clock,
+            time_budget,
             capabilities,
         }
     }
 
     /// For the next request of the same instance.
-    pub(super) fn renew(&mut self, clock: TimeBudget) {
-        self.clock = clock;
+    pub(super) fn renew(&mut self, time_budget: TimeBudget) {
+        self.time_budget = time_budget;
         self.calls = 0;
         self.log = LogTail::new(self.capabilities.limits.log);
         self.meter.forget_peak();

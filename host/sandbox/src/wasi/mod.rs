@@ -152,9 +152,9 @@ impl State {
 
     /// Sleeps until `wake`, or stops the guest at its deadline if that is earlier.
     fn sleep_until(&self, wake: Option<Instant>) -> Result<(), StopReason> {
-        let end = self.clock.end();
+        let end = self.time_budget.end();
         loop {
-            self.clock.check()?;
+            self.time_budget.check()?;
             let now = Instant::now();
             if wake.is_some_and(|wake| now >= wake) {
                 return Ok(());

@@ -224,7 +224,7 @@ mod tests {
             name: name.to_string(),
             value: types::LentValue::Tensor(Resource::new_borrow(handle)),
         };
-        match lent(&state, (0..times).map(value).collect()) {
+        match lent_values(&state, (0..times).map(value).collect()) {
             Err(StopReason(StepFailure::Limit(limit))) => Some(limit.limit.into_owned()),
             other => {
                 assert_eq!(other.unwrap().unwrap().len(), times);

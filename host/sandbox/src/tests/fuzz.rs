@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use super::super::bindings::step;
-use super::super::{guest_output, schema};
+use super::super::{guest_output, options_schema};
 use super::*;
 use gpux_core::JsonTree;
 

@@ -5,11 +5,11 @@ use serde::{Deserialize, Serialize};
 
 use super::dims::{ImageDims, MAX_SIDE, Size};
 use super::geometry::{CoordinateChange, update_geometry};
-use super::image_step::{ImageOperation, ImageStep};
+use super::image_step::{ImageOperation, image_step};
 use super::window::{BorderMode, FillValue, Window, cut};
 use crate::deadline::Deadline;
 use crate::ports;
-use gpux_core::{BuildError, Builtin, Group, StepFailure, Tensor};
+use gpux_core::{BuildError, Builtin, Group, Step, StepFailure, Tensor};
 
 /// Options of `pad`: one of `padding`, `size` and `multiple_of`, and how.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
@@ -75,11 +75,11 @@ pub(super) fn builtin() -> Builtin {
         follows: "torchvision: transforms.v2.functional.pad (NumPy: numpy.pad)",
         example: "pad: { multiple_of: 32, fill: 114 }",
         schema: || schemars::schema_for!(Pad),
-        build: |options, _| Ok(Box::new(step(ports::options(options)?)?)),
+        build: |options, _| step(ports::options(options)?),
     }
 }
 
-fn step(options: Pad) -> Result<ImageStep<Pad>, BuildError> {
+fn step(options: Pad) -> Result<Box<dyn Step>, BuildError> {
     let ways = [options.padding.is_some(), options.size.is_some(), options.multiple_of.is_some()];
     if ways.iter().filter(|way| **way).count() != 1 {
         let message = "pad needs one of `padding`, `size` and `multiple_of`".into();
@@ -95,7 +95,7 @@ fn step(options: Pad) -> Result<ImageStep<Pad>, BuildError> {
     if options.mode != BorderMode::Constant && options.fill != FillValue::default() {
         return Err(BuildError::option("fill", "`fill` is for `mode: constant` only"));
     }
-    ImageStep::new(options)
+    image_step(options)
 }
 
 impl Pad {
@@ -156,7 +156,7 @@ mod tests {
 
     use super::*;
     use crate::reference;
-    use gpux_core::{Context, OptionOrigin};
+    use gpux_core::Context;
 
     fn run(options: serde_json::Value, tensor: Tensor) -> Result<Tensor, StepFailure> {
         let mut values = reference::step("pad", options).run(vec![Some(tensor.into())], &mut Context::default())?;
@@ -195,7 +195,7 @@ mod tests {
             json!({"size": [100_000, 100_000]}),
             json!({"padding": 1, "mode": "edge", "fill": 3}),
         ] {
-            assert!((builtin().build)(options.clone(), &OptionOrigin::Component).is_err(), "{options}");
+            assert!(reference::build(builtin(), options.clone()).is_err(), "{options}");
         }
     }
 }

@@ -7,10 +7,11 @@ use serde_json::json;
 use super::label_names::LabelSource;
 use super::ranking::{MAX_ANSWER, RankedLabels, Score, best};
 use crate::deadline::{Deadline, DeadlineExceeded};
+use crate::operation::{BuiltinStep, Inputs, Operation};
 use crate::ports;
 use gpux_core::{
-    BuildError, Builtin, Context, Dim, ElementSet, Group, Kind, Mismatch, OptionOrigin, Port, Signature, Step,
-    StepFailure, TensorData, TensorKind, Value,
+    BuildError, Builtin, Dim, ElementSet, Group, Kind, OptionOrigin, Port, Signature, StepFailure, TensorData,
+    TensorKind, Value,
 };
 
 /// Options of `top-k`.
@@ -41,7 +42,6 @@ impl Default for Options {
 struct TopK {
     options: Options,
     names: RankedLabels,
-    signature: Signature,
 }
 
 pub(super) fn builtin() -> Builtin {
@@ -57,7 +57,7 @@ pub(super) fn builtin() -> Builtin {
 }
 
 impl TopK {
-    fn new(options: Options, site: &OptionOrigin<'_>) -> Result<Self, BuildError> {
+    fn new(options: Options, site: &OptionOrigin<'_>) -> Result<BuiltinStep<Self>, BuildError> {
         if options.k == 0 {
             return Err(BuildError::option("k", "`k` is 0, but at least 1 entry must be kept"));
         }
@@ -70,7 +70,8 @@ impl TopK {
             },
             Port { description: "the best, as {label, index, score}".into(), ..Port::new("top", Kind::Json) },
         );
-        Ok(Self { options, names, signature })
+        let details = json!({"k": options.k, "labels": names.count()});
+        Ok(BuiltinStep::new(signature, details, Self { options, names }))
     }
 
     fn check_labels(&self, scores: usize) -> Result<(), String> {
@@ -99,23 +100,13 @@ impl TopK {
     }
 }
 
-impl Step for TopK {
-    fn signature(&self) -> &Signature {
-        &self.signature
-    }
-
-    fn infer(&self, inputs: &[Option<Kind>]) -> Result<Vec<Kind>, Mismatch> {
-        ports::check(&self.signature, inputs)?;
-        if let Some(given) = ports::known_tensor(inputs)
-            && let Some(shape) = &given.shape
-        {
-            let refuse = |why: String| ports::refuse(&self.signature, given, why);
-            let last = shape.last().ok_or_else(|| refuse("it has no axis".into()))?;
-            if let Dim::Fixed(scores) = last {
-                self.check_labels(*scores).map_err(refuse)?;
-            }
+impl Operation for TopK {
+    fn infer_tensor(&self, given: &TensorKind, _: &mut Vec<Kind>) -> Result<(), String> {
+        match given.shape.as_ref().map(|shape| shape.last()) {
+            Some(None) => Err("it has no axis".into()),
+            Some(Some(Dim::Fixed(scores))) => self.check_labels(*scores),
+            _ => Ok(()),
         }
-        Ok(vec![Kind::Json])
     }
 
     fn buffers(&self, inputs: &[Option<Value>]) -> usize {
@@ -125,8 +116,8 @@ impl Step for TopK {
         width.saturating_mul(size_of::<usize>()).saturating_add(self.answer_bytes(tensor.len() / width, width))
     }
 
-    fn run(&self, inputs: Vec<Option<Value>>, context: &mut Context) -> Result<Vec<Value>, StepFailure> {
-        let tensor = ports::first_tensor(inputs, "scores")?;
+    fn run(&self, mut inputs: Inputs<'_>, deadline: &Deadline) -> Result<Vec<Value>, StepFailure> {
+        let tensor = inputs.tensor()?;
         let invalid = |message: String| Err(StepFailure::InvalidInput(message));
         let Some(&width) = tensor.shape().last() else {
             return invalid("top-k takes scores along an axis, but gets a single number".into());
@@ -141,8 +132,6 @@ impl Step for TopK {
             let most = MAX_ANSWER / self.names.answer_bytes(1);
             return invalid(format!("the answer would have {entries} entries, but at most {most} are given"));
         }
-        let deadline = &Deadline::from_context(context);
-        deadline.check()?;
         let top = match tensor.data() {
             TensorData::Uint8(scores) => self.rows(scores, width, deadline),
             TensorData::Int8(scores) => self.rows(scores, width, deadline),
@@ -162,10 +151,6 @@ impl Step for TopK {
         };
         Ok(vec![top?.into()])
     }
-
-    fn details(&self) -> serde_json::Value {
-        json!({"k": self.options.k, "labels": self.names.count()})
-    }
 }
 
 #[cfg(test)]
@@ -174,10 +159,10 @@ mod tests {
     use half::f16;
 
     use super::*;
-    use gpux_core::{ElementType, Tensor, TensorElement};
+    use gpux_core::{Context, Step, TensorElement};
 
     fn step(options: serde_json::Value) -> Result<Box<dyn Step>, BuildError> {
-        (builtin().build)(options, &OptionOrigin::Component)
+        crate::reference::build(builtin(), options)
     }
 
     fn top<T: TensorElement>(options: serde_json::Value, shape: &[usize], scores: Vec<T>) -> serde_json::Value {

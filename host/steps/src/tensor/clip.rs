@@ -4,10 +4,10 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Number;
 
-use super::unary::{TensorOperation, UnaryStep};
 use crate::deadline::{Deadline, DeadlineExceeded};
 use crate::ports;
 use crate::simd::map_elements;
+use crate::unary::{self, TensorOperation};
 use gpux_core::{
     BuildError, Builtin, ElementSet, ElementType, Group, Tensor, TensorElement, TensorKind, bf16_from_f64, f16_from_f64,
 };
@@ -36,7 +36,7 @@ pub(super) fn builtin() -> Builtin {
         build: |options, _| {
             let clip: Clip = ports::options(options)?;
             clip.check()?;
-            Ok(Box::new(UnaryStep::new(clip, "numbers", "the numbers within the bounds")))
+            Ok(unary::step(clip, "numbers", "the numbers within the bounds"))
         },
     }
 }
@@ -150,8 +150,8 @@ impl TensorOperation for Clip {
 mod tests {
     use serde_json::json;
 
-    use super::super::unary::testing;
     use super::*;
+    use crate::unary::testing;
 
     #[test]
     fn handles_empty_and_invalid_inputs() {

@@ -1,10 +1,10 @@
 //! Steps that combine several tensors: checks, shapes, and copying side by side.
 
 use crate::deadline::Deadline;
-use crate::ports;
+use crate::operation::{self, Inputs, expect_tensor};
 use gpux_core::with_elements;
 use gpux_core::{
-    Context, ElementSet, ElementType, Kind, Mismatch, Port, Signature, StepFailure, Tensor, TensorData, TensorElement,
+    ElementSet, ElementType, Kind, Mismatch, Port, Signature, StepFailure, Tensor, TensorData, TensorElement,
     TensorKind, Value, element_count,
 };
 
@@ -38,10 +38,9 @@ pub(super) fn infer(
     inputs: &[Option<Kind>],
     joined: impl FnOnce(&[&TensorKind], ElementSet) -> Result<TensorKind, String>,
 ) -> Result<Vec<Kind>, Mismatch> {
-    ports::check(signature, inputs)?;
     let known = kinds(inputs)?.unwrap_or_default();
     let (Some(first), Some(last)) = (known.first(), known.last()) else {
-        return Ok(signature.outputs.iter().map(|output| output.kind.clone()).collect());
+        return Ok(operation::output_kinds(signature));
     };
     let elements = known.iter().fold(ElementSet::ANY, |elements, kind| elements.intersection(kind.elements));
     let kind = joined(&known, elements).map_err(|why| refuse(first, last, why))?;
@@ -80,13 +79,10 @@ pub(super) fn buffers(inputs: &[Option<Value>]) -> usize {
 }
 
 /// The tensors of a request, at least one, all of one element type.
-fn tensors(inputs: Vec<Option<Value>>) -> Result<Vec<Tensor>, StepFailure> {
+fn tensors(inputs: Inputs<'_>) -> Result<Vec<Tensor>, StepFailure> {
     let invalid = StepFailure::InvalidInput;
-    let tensor = |(index, value): (usize, Value)| match value {
-        Value::Tensor(tensor) => Ok(tensor),
-        other => Err(invalid(format!("`tensor-{}` takes a tensor, but gets {}", index + 1, other.kind()))),
-    };
-    let tensors = inputs.into_iter().flatten().enumerate().map(tensor).collect::<Result<Vec<_>, _>>()?;
+    let tensor = |(port, value): (&Port, Option<Value>)| Some(expect_tensor(&port.name, value?));
+    let tensors = inputs.filter_map(tensor).collect::<Result<Vec<_>, _>>()?;
     let Some(first) = tensors.first() else { return Err(invalid("there are no tensors".into())) };
     let element = first.element();
     match tensors.iter().find(|tensor| tensor.element() != element) {
@@ -107,12 +103,10 @@ pub(super) struct CombinedShape {
 /// Puts the tensors of a request together as `joined` says of their shapes; one alone only gets its shape.
 pub(super) fn run(
     step: &str,
-    inputs: Vec<Option<Value>>,
-    context: &Context,
+    inputs: Inputs<'_>,
+    deadline: &Deadline,
     joined: impl FnOnce(&[&[usize]]) -> Result<CombinedShape, String>,
 ) -> Result<Vec<Value>, StepFailure> {
-    let deadline = Deadline::from_context(context);
-    deadline.check()?;
     let tensors = tensors(inputs)?;
     let shapes: Vec<_> = tensors.iter().map(Tensor::shape).collect();
     let invalid = |why: String| StepFailure::InvalidInput(format!("{step}: {why}"));
@@ -121,7 +115,7 @@ pub(super) fn run(
         let only = tensors.into_iter().map(|tensor| tensor.reshape(joined.shape.clone()).map(Value::from));
         return Ok(only.collect::<Result<_, _>>()?);
     }
-    let made = interleave(&tensors, joined, &deadline);
+    let made = interleave(&tensors, joined, deadline);
     deadline.check_cached()?;
     Ok(vec![made.map_err(invalid)?.into()])
 }

@@ -2,13 +2,14 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 
 use super::combine::{self, CombinedShape};
 use super::shape;
+use crate::deadline::Deadline;
+use crate::operation::{BuiltinStep, Inputs, Operation};
 use crate::ports;
-use gpux_core::{
-    Builtin, Context, Dim, ElementSet, Group, Kind, Mismatch, Signature, Step, StepFailure, TensorKind, Value,
-};
+use gpux_core::{Builtin, Dim, ElementSet, Group, Kind, Mismatch, Signature, StepFailure, TensorKind, Value};
 
 /// Options of `concat`.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
@@ -22,7 +23,6 @@ struct Options {
 /// other axes and their element type must be the same. `in: [a, b]` names them.
 struct Concat {
     options: Options,
-    signature: Signature,
 }
 
 pub(super) fn builtin() -> Builtin {
@@ -34,8 +34,9 @@ pub(super) fn builtin() -> Builtin {
         example: "concat: { axis: -1, in: [left, right] }",
         schema: || schemars::schema_for!(Options),
         build: |options, _| {
+            let options: Options = ports::options(options)?;
             let signature = combine::signature("all of them, along the axis");
-            Ok(Box::new(Concat { options: ports::options(options)?, signature }))
+            Ok(Box::new(BuiltinStep::new(signature, json!(options), Concat { options })))
         },
     }
 }
@@ -83,40 +84,30 @@ impl Concat {
     }
 }
 
-impl Step for Concat {
-    fn signature(&self) -> &Signature {
-        &self.signature
-    }
-
-    fn infer(&self, inputs: &[Option<Kind>]) -> Result<Vec<Kind>, Mismatch> {
-        combine::infer(&self.signature, inputs, |kinds, elements| self.kind(kinds, elements))
+impl Operation for Concat {
+    fn infer(&self, signature: &Signature, inputs: &[Option<Kind>]) -> Result<Vec<Kind>, Mismatch> {
+        combine::infer(signature, inputs, |kinds, elements| self.kind(kinds, elements))
     }
 
     fn buffers(&self, inputs: &[Option<Value>]) -> usize {
         combine::buffers(inputs)
     }
 
-    fn run(&self, inputs: Vec<Option<Value>>, context: &mut Context) -> Result<Vec<Value>, StepFailure> {
-        combine::run("concat", inputs, context, |shapes| {
+    fn run(&self, inputs: Inputs<'_>, deadline: &Deadline) -> Result<Vec<Value>, StepFailure> {
+        combine::run("concat", inputs, deadline, |shapes| {
             let sum = |one: &usize, other: &usize| one.saturating_add(*other);
             let (axis, shape) = self.join_shapes(shapes, |one, other| one != other, sum)?;
             Ok(CombinedShape { sizes: shapes.iter().map(|shape| shape[axis..].iter().product()).collect(), shape })
         })
-    }
-
-    fn details(&self) -> serde_json::Value {
-        serde_json::to_value(&self.options).unwrap_or_default()
     }
 }
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 mod tests {
-    use serde_json::json;
-
-    use super::super::unary::testing;
     use super::*;
-    use gpux_core::{ElementType, Tensor};
+    use crate::unary::testing;
+    use gpux_core::{Context, ElementType, Kind, StepFailure, Tensor};
 
     fn concat(axis: i64, tensors: Vec<Tensor>) -> Result<Tensor, StepFailure> {
         let step = testing::build(builtin(), json!({ "axis": axis })).unwrap();

@@ -5,9 +5,9 @@ use serde::{Deserialize, Serialize};
 
 use super::axes_option::Axes;
 use super::shape::{self, MAX_RANK, fits, longest_text};
-use super::unary::{TensorOperation, UnaryStep};
 use crate::deadline::Deadline;
 use crate::ports;
+use crate::unary::{self, TensorOperation};
 use gpux_core::{BuildError, Builtin, Dim, Group, Metadata, Tensor, TensorKind, element_count};
 
 /// Options of `expand`: at least one of them.
@@ -37,7 +37,7 @@ pub(super) fn builtin() -> Builtin {
         build: |options, _| {
             let expand: Expand = ports::options(options)?;
             expand.check()?;
-            Ok(Box::new(UnaryStep::new(expand, "of any type and shape", "with more axes, or larger ones")))
+            Ok(unary::step(expand, "of any type and shape", "with more axes, or larger ones"))
         },
     }
 }
@@ -142,8 +142,8 @@ impl TensorOperation for Expand {
 mod tests {
     use serde_json::json;
 
-    use super::super::unary::testing;
     use super::*;
+    use crate::unary::testing;
     use gpux_core::ElementType;
 
     fn expand(options: serde_json::Value, tensor: Tensor) -> Result<Tensor, String> {

@@ -20,7 +20,6 @@ mod squeeze;
 mod stack;
 mod text;
 mod transpose;
-mod unary;
 
 use gpux_core::Builtin;
 

@@ -5,9 +5,9 @@ use serde::{Deserialize, Serialize};
 
 use super::element::ElementName;
 use super::shape::{self, MAX_RANK, fits};
-use super::unary::{TensorOperation, UnaryStep};
 use crate::deadline::Deadline;
 use crate::ports;
+use crate::unary::{self, TensorOperation};
 use gpux_core::{
     BuildError, Builtin, Dim, ElementSet, ElementType, Group, Tensor, TensorData, TensorElement, TensorKind,
 };
@@ -53,7 +53,7 @@ pub(super) fn builtin() -> Builtin {
             if one_hot.element.0 == ElementType::String {
                 return Err(BuildError::option("element", "there is no one and no zero among strings"));
             }
-            Ok(Box::new(UnaryStep::new(one_hot, "indices of any shape", "ones and zeros, with an axis more")))
+            Ok(unary::step(one_hot, "indices of any shape", "ones and zeros, with an axis more"))
         },
     }
 }
@@ -157,8 +157,8 @@ impl TensorOperation for OneHot {
 mod tests {
     use serde_json::json;
 
-    use super::super::unary::testing;
     use super::*;
+    use crate::unary::testing;
 
     #[test]
     fn encodes_each_index() {

@@ -5,9 +5,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
 
 use super::shape::{fits, longest_text};
-use super::unary::{TensorOperation, UnaryStep};
 use crate::deadline::Deadline;
 use crate::ports;
+use crate::unary::{self, TensorOperation};
 use gpux_core::with_elements;
 use gpux_core::{
     BuildError, Builtin, Dim, ElementType, Group, Kind, Metadata, Tensor, TensorElement, TensorKind, element_count,
@@ -64,7 +64,7 @@ pub(super) fn builtin() -> Builtin {
             if pad.value.is_array() || pad.value.is_object() {
                 return Err(BuildError::option("value", "the value is one number, bool or text"));
             }
-            Ok(Box::new(UnaryStep::new(pad, "of any type and shape", "the tensor with what was added")))
+            Ok(unary::step(pad, "of any type and shape", "the tensor with what was added"))
         },
     }
 }
@@ -226,8 +226,8 @@ impl Pad {
 mod tests {
     use serde_json::json;
 
-    use super::super::unary::testing;
     use super::*;
+    use crate::unary::testing;
 
     fn pad(options: Json, tensor: Tensor) -> Result<Tensor, String> {
         testing::apply(builtin(), options, tensor)

@@ -2,13 +2,14 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 
 use super::combine::{self, CombinedShape};
 use super::shape::{self, MAX_RANK};
+use crate::deadline::Deadline;
+use crate::operation::{BuiltinStep, Inputs, Operation};
 use crate::ports;
-use gpux_core::{
-    Builtin, Context, Dim, ElementSet, Group, Kind, Mismatch, Signature, Step, StepFailure, TensorKind, Value,
-};
+use gpux_core::{Builtin, Dim, ElementSet, Group, Kind, Mismatch, Signature, StepFailure, TensorKind, Value};
 
 /// Options of `stack`.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
@@ -22,7 +23,6 @@ struct Options {
 /// `in: [a, b]` names them.
 struct Stack {
     options: Options,
-    signature: Signature,
 }
 
 pub(super) fn builtin() -> Builtin {
@@ -34,8 +34,9 @@ pub(super) fn builtin() -> Builtin {
         example: "stack: { axis: 0, in: [first, second] }",
         schema: || schemars::schema_for!(Options),
         build: |options, _| {
+            let options: Options = ports::options(options)?;
             let signature = combine::signature("all of them, along the new axis");
-            Ok(Box::new(Stack { options: ports::options(options)?, signature }))
+            Ok(Box::new(BuiltinStep::new(signature, json!(options), Stack { options })))
         },
     }
 }
@@ -69,21 +70,17 @@ fn agree(one: &[Dim], other: &[Dim]) -> Result<(), String> {
     fits.map_err(|mismatch| format!("all shapes must be the same: {}", mismatch.because.unwrap_or_default()))
 }
 
-impl Step for Stack {
-    fn signature(&self) -> &Signature {
-        &self.signature
-    }
-
-    fn infer(&self, inputs: &[Option<Kind>]) -> Result<Vec<Kind>, Mismatch> {
-        combine::infer(&self.signature, inputs, |kinds, elements| self.kind(kinds, elements))
+impl Operation for Stack {
+    fn infer(&self, signature: &Signature, inputs: &[Option<Kind>]) -> Result<Vec<Kind>, Mismatch> {
+        combine::infer(signature, inputs, |kinds, elements| self.kind(kinds, elements))
     }
 
     fn buffers(&self, inputs: &[Option<Value>]) -> usize {
         combine::buffers(inputs)
     }
 
-    fn run(&self, inputs: Vec<Option<Value>>, context: &mut Context) -> Result<Vec<Value>, StepFailure> {
-        combine::run("stack", inputs, context, |shapes| {
+    fn run(&self, inputs: Inputs<'_>, deadline: &Deadline) -> Result<Vec<Value>, StepFailure> {
+        combine::run("stack", inputs, deadline, |shapes| {
             let shape = shapes.first().copied().unwrap_or_default();
             if let Some(other) = shapes.iter().find(|other| **other != shape) {
                 return Err(format!("all shapes must be the same, but there are {shape:?} and {other:?}"));
@@ -94,20 +91,14 @@ impl Step for Stack {
             Ok(CombinedShape { sizes: vec![shape[axis..].iter().product(); shapes.len()], shape: stacked })
         })
     }
-
-    fn details(&self) -> serde_json::Value {
-        serde_json::to_value(&self.options).unwrap_or_default()
-    }
 }
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 mod tests {
-    use serde_json::json;
-
-    use super::super::unary::testing;
     use super::*;
-    use gpux_core::{ElementType, Tensor};
+    use crate::unary::testing;
+    use gpux_core::{Context, ElementType, StepFailure, Tensor};
 
     fn stack(axis: i64, tensors: Vec<Tensor>) -> Result<Tensor, StepFailure> {
         let step = testing::build(builtin(), json!({ "axis": axis })).unwrap();

@@ -9,8 +9,9 @@ use super::encoder::{self, Encoder, MAX_LENGTH, TruncationRule};
 use super::text_input;
 use super::tokenizer_file::{self, TokenizerFile};
 use crate::deadline::Deadline;
+use crate::operation::{BuiltinStep, Inputs, Operation};
 use crate::ports;
-use gpux_core::{BuildError, Builtin, Context, Group, Kind, Mismatch, Port, Signature, Step, StepFailure, Value};
+use gpux_core::{BuildError, Builtin, Group, Kind, Mismatch, Port, Signature, StepFailure, Value};
 
 /// Options of `tokenize`.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
@@ -150,7 +151,8 @@ struct Tokenize {
     options: Options,
     encoder: Encoder,
     padder: BatchPadder,
-    signature: Signature,
+    /// the number of its outputs
+    outputs: usize,
 }
 
 pub(super) fn builtin() -> Builtin {
@@ -179,7 +181,7 @@ impl Side {
 }
 
 impl Tokenize {
-    fn new(options: Options, file: &TokenizerFile) -> Result<Self, BuildError> {
+    fn new(options: Options, file: &TokenizerFile) -> Result<BuiltinStep<Self>, BuildError> {
         options.check()?;
         let tokenizer = encoder::read(file)?;
         let padder = BatchPadder::new(&options.padding_options(), &tokenizer, file.path.display().to_string())?;
@@ -198,35 +200,27 @@ impl Tokenize {
             ],
             outputs: outputs(&padder.fixed_length(cut.is_some()), extras),
         };
-        Ok(Self { options, encoder, padder, signature })
+        let (details, outputs) = (encoder.details(&options), signature.outputs.len());
+        Ok(BuiltinStep::new(signature, details, Self { options, encoder, padder, outputs }))
     }
 }
 
-impl Step for Tokenize {
-    fn signature(&self) -> &Signature {
-        &self.signature
-    }
-
-    fn infer(&self, inputs: &[Option<Kind>]) -> Result<Vec<Kind>, Mismatch> {
-        let batch = known_batch(&self.signature.inputs, inputs)?;
-        Ok(with_batch(&self.signature.outputs, &batch))
+impl Operation for Tokenize {
+    fn infer(&self, signature: &Signature, inputs: &[Option<Kind>]) -> Result<Vec<Kind>, Mismatch> {
+        let batch = known_batch(&signature.inputs, inputs)?;
+        Ok(with_batch(&signature.outputs, &batch))
     }
 
     fn buffers(&self, inputs: &[Option<Value>]) -> usize {
         let most = self.options.strategy().and(self.options.max_length);
-        let answer = self.padder.answer_bytes(inputs, most, self.signature.outputs.len() + 1);
+        let answer = self.padder.answer_bytes(inputs, most, self.outputs + 1);
         self.encoder.buffers(inputs.iter().flatten().map(Value::byte_len).sum()).saturating_add(answer)
     }
 
-    fn run(&self, inputs: Vec<Option<Value>>, context: &mut Context) -> Result<Vec<Value>, StepFailure> {
+    fn run(&self, inputs: Inputs<'_>, deadline: &Deadline) -> Result<Vec<Value>, StepFailure> {
         let given = self.encoder.read_input(inputs)?;
-        let deadline = &Deadline::from_context(context);
         let encodings = self.encoder.encode(given, deadline, Encoding::len)?;
         self.padder.tensors(&encodings.iter().collect::<Vec<_>>(), self.options.extras(), deadline)
-    }
-
-    fn details(&self) -> serde_json::Value {
-        self.encoder.details(&self.options)
     }
 }
 
@@ -237,19 +231,19 @@ mod tests {
 
     use super::*;
     use crate::reference;
-    use gpux_core::{Dim, ElementType, Tensor, TensorKind};
+    use gpux_core::{Context, Dim, ElementType, Step, Tensor, TensorKind};
 
     fn file(bytes: &[u8]) -> TokenizerFile {
         TokenizerFile { path: "t.json".into(), bytes: bytes.to_vec() }
     }
 
-    fn build(name: &str, options: serde_json::Value) -> Result<Tokenize, BuildError> {
-        let mut options = options;
+    fn build(name: &str, mut options: serde_json::Value) -> Result<BuiltinStep<Tokenize>, BuildError> {
         options["tokenizer"] = json!(name);
+        reference::check_options(builtin(), &options)?;
         Tokenize::new(ports::options(options)?, &file(&reference::read(&format!("tokenize/{name}.json"))))
     }
 
-    fn run(step: &Tokenize, inputs: Vec<Value>) -> Result<Vec<Vec<i64>>, StepFailure> {
+    fn run(step: &dyn Step, inputs: Vec<Value>) -> Result<Vec<Vec<i64>>, StepFailure> {
         let outputs = step.run(inputs.into_iter().map(Some).collect(), &mut Context::default())?;
         Ok(outputs.iter().map(|value| value.as_tensor().unwrap().as_slice::<i64>().unwrap().to_vec()).collect())
     }
@@ -355,7 +349,7 @@ mod tests {
     fn returns_requested_extra_outputs() {
         let all = json!({"offsets": true, "special_tokens_mask": true, "sequence_ids": true, "word_ids": true});
         let step = build("wordpiece", all).unwrap();
-        let names: Vec<_> = step.signature.outputs.iter().skip(3).map(|port| port.name.as_str()).collect();
+        let names: Vec<_> = step.signature().outputs.iter().skip(3).map(|port| port.name.as_str()).collect();
         assert_eq!(names, ["offsets", "special_tokens_mask", "sequence_ids", "word_ids"]);
         let kinds = step.infer(&[Some(Kind::Text), None]).unwrap();
         assert_eq!(kinds[3].to_string(), "tensor int64[1, ?, 2]");

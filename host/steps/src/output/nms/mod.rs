@@ -9,10 +9,11 @@ use self::suppress::{Candidate, Rule};
 use super::label_names::LabelSource;
 use super::ranking::MAX_ANSWER;
 use crate::deadline::Deadline;
+use crate::operation::{self, BuiltinStep, Inputs, Operation};
 use crate::ports;
 use gpux_core::{
-    BuildError, Builtin, Context, Dim, ElementSet, ElementType, Geometry, Group, Kind, Layout, Mismatch, OptionOrigin,
-    Port, Signature, Step, StepFailure, Tensor, TensorKind, Value, float32_to_json,
+    BuildError, Builtin, ElementSet, ElementType, Geometry, Group, Kind, Layout, Mismatch, OptionOrigin, Port,
+    Signature, StepFailure, Tensor, TensorKind, Value, float32_to_json,
 };
 
 mod candidates;
@@ -104,7 +105,6 @@ struct Nms {
     options: Options,
     labels: Option<Vec<String>>,
     longest_label: usize,
-    signature: Signature,
 }
 
 pub(super) fn builtin() -> Builtin {
@@ -128,7 +128,7 @@ struct DetectorShape {
 }
 
 impl Nms {
-    fn new(options: Options, site: &OptionOrigin<'_>) -> Result<Self, BuildError> {
+    fn new(options: Options, site: &OptionOrigin<'_>) -> Result<BuiltinStep<Self>, BuildError> {
         for (name, value) in [("score_threshold", options.score_threshold), ("iou_threshold", options.iou_threshold)] {
             if !(0.0..=1.0).contains(&value) {
                 return Err(BuildError::option(name, format!("`{name}` is {value}, but must be from 0 to 1")));
@@ -142,7 +142,11 @@ impl Nms {
         let labels = options.labels.as_ref().map(|labels| labels.read(site)).transpose()?;
         let longest_label = labels.iter().flatten().map(String::len).max().unwrap_or(0);
         let signature = signature(&options);
-        Ok(Self { options, labels, longest_label, signature })
+        let mut details = json!(options);
+        if let Some(labels) = &labels {
+            details["labels"] = labels.len().into();
+        }
+        Ok(BuiltinStep::new(signature, details, Self { options, labels, longest_label }))
     }
 
     fn is_separate(&self) -> bool {
@@ -337,11 +341,10 @@ struct NmsInputs {
 }
 
 impl NmsInputs {
-    fn take(signature: &Signature, inputs: Vec<Option<Value>>) -> Result<Self, StepFailure> {
+    fn take(inputs: Inputs<'_>) -> Result<Self, StepFailure> {
         let mut taken = Self { first: Tensor::scalar(0_f32), scores: None, classes: None, image: None };
-        let mut inputs = inputs.into_iter();
-        for port in &signature.inputs {
-            let tensor = match inputs.next().flatten() {
+        for (port, value) in inputs {
+            let tensor = match value {
                 None if port.optional => continue,
                 Some(Value::Tensor(tensor)) => tensor,
                 other => {
@@ -404,22 +407,17 @@ impl BoxMapping {
     }
 }
 
-impl Step for Nms {
-    fn signature(&self) -> &Signature {
-        &self.signature
-    }
-
-    fn infer(&self, inputs: &[Option<Kind>]) -> Result<Vec<Kind>, Mismatch> {
-        ports::check(&self.signature, inputs)?;
+impl Operation for Nms {
+    fn infer(&self, signature: &Signature, inputs: &[Option<Kind>]) -> Result<Vec<Kind>, Mismatch> {
         let shape = |index: usize| match inputs.get(index) {
             Some(Some(Kind::Tensor(TensorKind { shape: Some(shape), .. }))) => {
-                Some(shape.iter().map(|dim: &Dim| ports::fixed(dim)).collect::<Vec<_>>())
+                Some(shape.iter().map(ports::fixed).collect::<Vec<_>>())
             }
             _ => None,
         };
-        if let (Some(given), Some(first)) = (ports::known_tensor(inputs), shape(0)) {
+        if let (Some(given), Some(first)) = (operation::known_tensor(inputs), shape(0)) {
             let scores = if self.is_separate() { shape(1) } else { None };
-            self.sizes(&first, scores.as_deref()).map_err(|why| ports::refuse(&self.signature, given, why))?;
+            self.sizes(&first, scores.as_deref()).map_err(|why| operation::mismatch(signature, given, why))?;
         }
         Ok(vec![Kind::Json])
     }
@@ -437,17 +435,9 @@ impl Step for Nms {
         copies.saturating_add(candidates).saturating_add(self.answer_bytes(&given))
     }
 
-    fn run(&self, inputs: Vec<Option<Value>>, context: &mut Context) -> Result<Vec<Value>, StepFailure> {
-        let inputs = NmsInputs::take(&self.signature, inputs)?;
-        Ok(vec![self.detect(&inputs, &Deadline::from_context(context))?.into()])
-    }
-
-    fn details(&self) -> serde_json::Value {
-        let mut details = serde_json::to_value(&self.options).unwrap_or_default();
-        if let (Some(labels), Some(details)) = (&self.labels, details.as_object_mut()) {
-            details.insert("labels".into(), labels.len().into());
-        }
-        details
+    fn run(&self, inputs: Inputs<'_>, deadline: &Deadline) -> Result<Vec<Value>, StepFailure> {
+        let inputs = NmsInputs::take(inputs)?;
+        Ok(vec![self.detect(&inputs, deadline)?.into()])
     }
 }
 

@@ -45,4 +45,4 @@ pub(super) fn all() -> Vec<Builtin> {
 #[cfg(test)]
 mod fuzz;
 #[cfg(test)]
-mod reference;
+mod reference_tests;

@@ -10,14 +10,11 @@ use crate::operation::{BuiltinStep, Inputs, Operation};
 use crate::ports;
 use gpux_core::catch_panic::catch_panic;
 use gpux_core::{
-    BuildError, Builtin, Dim, ElementType, Group, Kind, OptionOrigin, Port, Signature, StepFailure, TensorKind, Value,
+    Builtin, Dim, ElementType, Group, Kind, OptionOrigin, Port, Signature, StepFailure, TensorKind, Value,
 };
 
 /// The most values for a component, whose memory is counted only afterwards: 64 MiB.
 const MAX_VALUES_IN_COMPONENT: usize = 16 << 20;
-
-/// Highest value of the option `max_duration`, in seconds.
-const MAX_DURATION: u32 = 86_400;
 
 /// Options of `decode-audio`.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
@@ -60,17 +57,13 @@ pub(super) fn builtin() -> Builtin {
         schema: || schemars::schema_for!(Options),
         build: |options, site| {
             let max_values = if matches!(site, OptionOrigin::Component) { MAX_VALUES_IN_COMPONENT } else { MAX_VALUES };
-            Ok(Box::new(DecodeAudio::new(ports::options(options)?, max_values)?))
+            Ok(Box::new(DecodeAudio::new(ports::options(options)?, max_values)))
         },
     }
 }
 
 impl DecodeAudio {
-    fn new(options: Options, max_values: usize) -> Result<BuiltinStep<Self>, BuildError> {
-        if !(1..=MAX_DURATION).contains(&options.max_duration) {
-            let message = format!("`max_duration` is {}, not 1 to {MAX_DURATION} seconds", options.max_duration);
-            return Err(BuildError::option("max_duration", message));
-        }
+    fn new(options: Options, max_values: usize) -> BuiltinStep<Self> {
         let axes = if options.mono { vec![Dim::Dynamic] } else { vec![Dim::Dynamic; 2] };
         let shape = if options.mono { "[samples]" } else { "[channels, samples]" };
         let samples = TensorKind::shaped(ElementType::Float32, axes);
@@ -78,7 +71,7 @@ impl DecodeAudio {
             Port { description: "a WAV, FLAC, MP3 or Ogg Vorbis file".into(), ..Port::new("audio", Kind::Bytes) },
             Port { description: format!("its samples, -1 to 1, {shape}"), ..Port::new("audio", Kind::Tensor(samples)) },
         );
-        Ok(BuiltinStep::new(signature, json!(options), Self { options, max_values }))
+        BuiltinStep::new(signature, json!(options), Self { options, max_values })
     }
 }
 
@@ -125,7 +118,7 @@ mod tests {
     use gpux_core::{Context, Step as _, Tensor};
 
     fn decode(options: serde_json::Value, bytes: &[u8]) -> Result<Tensor, StepFailure> {
-        let step = DecodeAudio::new(ports::options(options).unwrap(), MAX_VALUES).unwrap();
+        let step = DecodeAudio::new(ports::options(options).unwrap(), MAX_VALUES);
         let mut values = step.run(vec![Some(bytes.to_vec().into())], &mut Context::default())?;
         Ok(values.remove(0).as_tensor().unwrap().clone())
     }
@@ -182,7 +175,7 @@ mod tests {
         flac[21] &= 0xf0;
         flac[22..26].fill(0);
         assert_eq!(decode(json!({}), &flac).unwrap().shape(), [9000], "it need not say");
-        let step = DecodeAudio::new(Options::default(), 5000).unwrap();
+        let step = DecodeAudio::new(Options::default(), 5000);
         let outcome = step.run(vec![Some(flac.into())], &mut Context::default());
         assert!(outcome.unwrap_err().to_string().contains("at most 0.2 are decoded"));
         // Samples without end at a rate without bounds.
@@ -272,7 +265,7 @@ mod tests {
 
     #[test]
     fn stops_at_the_deadline() {
-        let step = DecodeAudio::new(Options::default(), MAX_VALUES).unwrap();
+        let step = DecodeAudio::new(Options::default(), MAX_VALUES);
         for name in ["s16.wav", "s16.flac", "mono.ogg", "mono.mp3"] {
             let mut context = Context { deadline: Some(Instant::now()), ..Context::default() };
             let outcome = step.run(vec![Some(file(name).into())], &mut context);
@@ -295,7 +288,7 @@ mod tests {
 
     #[test]
     fn estimates_memory_before_decoding() {
-        let step = DecodeAudio::new(Options::default(), MAX_VALUES).unwrap();
+        let step = DecodeAudio::new(Options::default(), MAX_VALUES);
         for (name, values) in [("s16.wav", 700), ("s16.flac", 5000), ("mono.ogg", 6000), ("mono.mp3", 6000)] {
             let bytes = file(name);
             let least = values * 4 + bytes.len();

@@ -68,9 +68,6 @@ pub(super) fn builtin() -> Builtin {
 
 impl Mfcc {
     fn new(options: Options) -> Result<BuiltinStep<Self>, BuildError> {
-        if !(1..=MAX).contains(&options.n_mfcc) {
-            return Err(BuildError::option("n_mfcc", format!("`n_mfcc` is {}, not 1 to {MAX}", options.n_mfcc)));
-        }
         if !(options.lifter >= 0.0 && options.lifter.is_finite()) {
             return Err(BuildError::option("lifter", format!("`lifter` is {}, not 0 or more", options.lifter)));
         }

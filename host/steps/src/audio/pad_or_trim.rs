@@ -1,7 +1,5 @@
 //! `pad-or-trim`: a sound of any length → one of a certain length.
 
-use std::num::NonZeroU32;
-
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -11,14 +9,15 @@ use super::sound::{self, Sound};
 use crate::deadline::{Deadline, DeadlineExceeded, ELEMENTS_PER_CHECK};
 use crate::operation::{BuiltinStep, Inputs, Operation};
 use crate::ports;
-use gpux_core::{BuildError, Builtin, Dim, Group, Kind, Signature, StepFailure, Tensor, TensorKind, Value};
+use gpux_core::{Builtin, Dim, Group, Kind, Signature, StepFailure, Tensor, TensorKind, Value};
 
 /// Options of `pad-or-trim`.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Options {
-    /// Samples that are wanted, such as 480000 for 30 seconds at 16 kHz. Required.
-    length: NonZeroU32,
+    /// Samples that are wanted, such as 480000 for 30 seconds at 16 kHz, at most 134217728. Required.
+    #[schemars(range(min = 1, max = 134_217_728))]
+    length: usize,
 }
 
 /// Cuts a float32 sound, `[samples]` or `[channels, samples]`, to a length, or fills it up with silence
@@ -37,19 +36,16 @@ pub(super) fn builtin() -> Builtin {
         follows: "OpenAI Whisper: pad_or_trim",
         example: "pad-or-trim: { length: 16000 }",
         schema: || schemars::schema_for!(Options),
-        build: |options, _| Ok(Box::new(PadOrTrim::new(&ports::options(options)?)?)),
+        build: |options, _| Ok(Box::new(PadOrTrim::new(&ports::options(options)?))),
     }
 }
 
 impl PadOrTrim {
-    fn new(options: &Options) -> Result<BuiltinStep<Self>, BuildError> {
-        let length = options.length.get() as usize;
-        if length > MAX_VALUES {
-            return Err(BuildError::option("length", format!("`length` is {length}; at most {MAX_VALUES} are given")));
-        }
+    fn new(options: &Options) -> BuiltinStep<Self> {
+        let length = options.length;
         let output = sound::port(&format!("the same, of {length} samples"));
         let signature = Signature::unary(sound::port("a sound"), output);
-        Ok(BuiltinStep::new(signature, json!(options), Self { length }))
+        BuiltinStep::new(signature, json!(options), Self { length })
     }
 }
 

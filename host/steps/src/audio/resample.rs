@@ -4,13 +4,13 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::decode::{MAX_RATE, MAX_VALUES};
+use super::decode::MAX_VALUES;
 use super::filter_bank::{FilterBank, ratio, resampled_len};
 use super::sound::{self, SharedCache, Sound};
 use crate::deadline::Deadline;
 use crate::operation::{BuiltinStep, Inputs, Operation};
 use crate::ports;
-use gpux_core::{BuildError, Builtin, Dim, Group, Kind, Signature, StepFailure, Tensor, TensorKind, Value};
+use gpux_core::{Builtin, Dim, Group, Kind, Signature, StepFailure, Tensor, TensorKind, Value};
 
 /// The largest number that the ratio of two rates may have in lowest terms. It decides how many filters there are,
 /// and their length; two rates that people use have a hundredth of it.
@@ -63,20 +63,15 @@ pub(super) fn builtin() -> Builtin {
         follows: "torchaudio: functional.resample; SciPy: signal.resample_poly",
         example: "resample: { to: 16000 }",
         schema: || schemars::schema_for!(Options),
-        build: |options, _| Ok(Box::new(Resample::new(ports::options(options)?)?)),
+        build: |options, _| Ok(Box::new(Resample::new(ports::options(options)?))),
     }
 }
 
 impl Resample {
-    fn new(options: Options) -> Result<BuiltinStep<Self>, BuildError> {
-        for (name, rate) in [("to", Some(options.to)), ("from", options.from)] {
-            if let Some(rate) = rate.filter(|rate| !(1..=MAX_RATE).contains(rate)) {
-                return Err(BuildError::option(name, format!("`{name}` is {rate}, not 1 to {MAX_RATE} Hz")));
-            }
-        }
+    fn new(options: Options) -> BuiltinStep<Self> {
         let signature =
             Signature::unary(sound::port("a sound"), sound::port(&format!("the same at {} Hz", options.to)));
-        Ok(BuiltinStep::new(signature, json!(options), Self { options }))
+        BuiltinStep::new(signature, json!(options), Self { options })
     }
 
     fn rate(&self, tensor: &Tensor) -> Result<u32, StepFailure> {

@@ -3,13 +3,13 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::dims::{ImageDims, MAX_SIDE};
+use super::dims::ImageDims;
 use super::geometry::{CoordinateChange, update_geometry};
 use super::image_step::{ImageOperation, image_step};
 use super::window::{BorderMode, FillValue, Window, cut};
 use crate::deadline::Deadline;
 use crate::ports;
-use gpux_core::{BuildError, Builtin, Group, Step, StepFailure, Tensor};
+use gpux_core::{Builtin, Group, StepFailure, Tensor};
 
 /// Options of `crop`.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
@@ -42,22 +42,8 @@ pub(super) fn builtin() -> Builtin {
         follows: "torchvision: transforms.v2.functional.crop (Pillow: Image.crop)",
         example: "crop: { top: 10, left: 20, height: 100, width: 100 }",
         schema: || schemars::schema_for!(Crop),
-        build: |options, _| step(ports::options(options)?),
+        build: |options, _| image_step(ports::options::<Crop>(options)?),
     }
-}
-
-fn step(options: Crop) -> Result<Box<dyn Step>, BuildError> {
-    for (name, value) in [("top", options.top), ("left", options.left)] {
-        if value.unsigned_abs() > MAX_SIDE as u64 {
-            return Err(BuildError::option(name, format!("`{name}` is {value}, not -{MAX_SIDE} to {MAX_SIDE}")));
-        }
-    }
-    for (name, value) in [("height", options.height), ("width", options.width)] {
-        if !(1..=MAX_SIDE).contains(&value) {
-            return Err(BuildError::option(name, format!("`{name}` is {value}, not 1 to {MAX_SIDE}")));
-        }
-    }
-    image_step(options)
 }
 
 impl ImageOperation for Crop {

@@ -13,16 +13,13 @@ use crate::operation::{BuiltinStep, Inputs, Operation};
 use crate::ports;
 use gpux_core::catch_panic::catch_panic;
 use gpux_core::{
-    BuildError, Builtin, Color, ElementType, Group, Kind, Layout, Metadata, OptionOrigin, Port, Signature, StepFailure,
-    Tensor, TensorElement, TensorKind, Value,
+    Builtin, Color, ElementType, Group, Kind, Layout, Metadata, OptionOrigin, Port, Signature, StepFailure, Tensor,
+    TensorElement, TensorKind, Value,
 };
 
 /// The most pixels for a component, whose deadline cannot end the decoding: at most 16 MiB, in some
 /// tens of milliseconds.
 const MAX_PIXELS_IN_COMPONENT: u64 = 4 << 20;
-
-/// Highest value of the option `max_pixels`.
-const MAX_PIXELS_CEILING: u64 = 256 << 20;
 
 /// Options of `decode-image`.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
@@ -85,33 +82,25 @@ pub(super) fn builtin() -> Builtin {
         follows: "Pillow: Image.open, ImageOps.exif_transpose, convert",
         example: "decode-image: { channels: rgb }",
         schema: || schemars::schema_for!(Options),
-        build: |options, site| Ok(Box::new(DecodeImage::at(ports::options(options)?, site)?)),
+        build: |options, site| Ok(Box::new(DecodeImage::at(ports::options(options)?, site))),
     }
 }
 
 impl DecodeImage {
     /// A decoder of any picture to upright 8-bit RGB, for another step.
-    pub(super) fn rgb(site: &OptionOrigin<'_>) -> Result<Self, BuildError> {
-        Ok(Self::at(Options::default(), site)?.operation)
+    pub(super) fn rgb(site: &OptionOrigin<'_>) -> Self {
+        Self::at(Options::default(), site).operation
     }
 
-    fn at(mut options: Options, site: &OptionOrigin<'_>) -> Result<BuiltinStep<Self>, BuildError> {
+    fn at(mut options: Options, site: &OptionOrigin<'_>) -> BuiltinStep<Self> {
         if matches!(site, OptionOrigin::Component) {
             options.max_pixels = options.max_pixels.min(MAX_PIXELS_IN_COMPONENT);
         }
         Self::new(options)
     }
 
-    fn new(options: Options) -> Result<BuiltinStep<Self>, BuildError> {
-        if !(1..=MAX_PIXELS_CEILING).contains(&options.max_pixels) {
-            let message = format!("`max_pixels` is {}, not 1 to {MAX_PIXELS_CEILING}", options.max_pixels);
-            return Err(BuildError::option("max_pixels", message));
-        }
-        let element = match options.depth {
-            8 => ElementType::Uint8,
-            16 => ElementType::Uint16,
-            other => return Err(BuildError::option("depth", format!("`depth` is {other}, not 8 or 16"))),
-        };
+    fn new(options: Options) -> BuiltinStep<Self> {
+        let element = if options.depth == 8 { ElementType::Uint8 } else { ElementType::Uint16 };
         let channels = options.channels.color().channels();
         let image = TensorKind::image(element, None, None, Some(channels));
         let most = if options.depth == 8 { 255 } else { 65535 };
@@ -119,7 +108,7 @@ impl DecodeImage {
             Port { description: format!("a {} file", FORMATS.replace("and", "or")), ..Port::new("image", Kind::Bytes) },
             Port { description: format!("its pixels, 0 to {most}"), ..Port::new("image", Kind::Tensor(image)) },
         );
-        Ok(BuiltinStep::new(signature, json!(options), Self(options)))
+        BuiltinStep::new(signature, json!(options), Self(options))
     }
 
     fn decode_file(&self, bytes: &[u8], deadline: &Deadline) -> Result<Tensor, StepFailure> {
@@ -226,7 +215,7 @@ mod tests {
     use gpux_core::{Context, Step as _};
 
     fn decode(options: serde_json::Value, bytes: &[u8]) -> Result<Tensor, StepFailure> {
-        let step = DecodeImage::new(ports::options(options).unwrap()).unwrap();
+        let step = DecodeImage::new(ports::options(options).unwrap());
         let mut values = step.run(vec![Some(bytes.to_vec().into())], &mut Context::default())?;
         Ok(values.remove(0).as_tensor().unwrap().clone())
     }
@@ -321,7 +310,7 @@ mod tests {
 
     #[test]
     fn rejects_inputs_other_than_bytes() {
-        let step = DecodeImage::new(Options::default()).unwrap();
+        let step = DecodeImage::new(Options::default());
         assert!(step.infer(&[Some(Kind::Text)]).is_err());
         let text = vec![Some("seven.png".into())];
         assert!(step.run(text, &mut Context::default()).unwrap_err().to_string().contains("takes bytes"));

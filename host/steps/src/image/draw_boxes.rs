@@ -14,10 +14,7 @@ use super::dims::{ImageDims, takes_channels};
 use crate::deadline::Deadline;
 use crate::operation::{BuiltinStep, Inputs, Operation};
 use crate::ports;
-use gpux_core::{
-    Builtin, Dim, ElementSet, ElementType, Geometry, Group, Kind, Mismatch, OptionOrigin, Port, Signature, StepFailure,
-    Tensor, TensorKind, Value,
-};
+use gpux_core::{Builtin, ElementSet, ElementType, Group, Kind, OptionOrigin, Port, Signature};
 
 /// Colours of the boxes, one after the other for each label: bright, and far from each other.
 const PALETTE: [[u8; 3]; 12] = [
@@ -74,7 +71,7 @@ pub(super) fn builtin() -> Builtin {
         follows: "",
         example: "draw-boxes: { thickness: 3 }",
         schema: || schemars::schema_for!(Options),
-        build: |options, site| Ok(Box::new(DrawBoxes::new(ports::options(options)?, site)?)),
+        build: |options, site| Ok(Box::new(DrawBoxes::new(ports::options(options)?, site))),
     }
 }
 
@@ -83,10 +80,7 @@ fn levels() -> ElementSet {
 }
 
 impl DrawBoxes {
-    fn new(options: Options, site: &OptionOrigin<'_>) -> Result<BuiltinStep<Self>, BuildError> {
-        if options.thickness.is_some_and(|thickness| !(1..=50).contains(&thickness)) {
-            return Err(BuildError::option("thickness", "`thickness` is not 1 to 50"));
-        }
+    fn new(options: Options, site: &OptionOrigin<'_>) -> BuiltinStep<Self> {
         let signature = Signature {
             inputs: vec![
                 Port {
@@ -102,7 +96,7 @@ impl DrawBoxes {
             ],
             outputs: vec![Port { description: "a PNG file".into(), ..Port::new("image", Kind::Bytes) }],
         };
-        Ok(BuiltinStep::new(signature, json!(options), Self { options, decode: DecodeImage::rgb(site)? }))
+        BuiltinStep::new(signature, json!(options), Self { options, decode: DecodeImage::rgb(site) })
     }
 
     /// The picture as RGB, and where its source lies in it.

@@ -95,9 +95,6 @@ pub(super) fn builtin() -> Builtin {
 fn step(options: Options) -> Result<Box<dyn Step>, BuildError> {
     let [height, width] = options.size.height_width();
     fits(height, width).map_err(|message| BuildError::option("size", message))?;
-    if !(1..=65536).contains(&options.stride) {
-        return Err(BuildError::option("stride", format!("`stride` is {}, not 1 to 65536", options.stride)));
-    }
     let sampling = Sampling::new(options.library, options.filter, None)?;
     image_step(Letterbox { options, sampling })
 }

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::dims::{ImageDims, MAX_SIDE, Size};
+use super::dims::{ImageDims, Size};
 use super::geometry::{CoordinateChange, update_geometry};
 use super::image_step::{ImageOperation, image_step};
 use super::window::{BorderMode, FillValue, Window, cut};
@@ -41,9 +41,9 @@ struct Pad {
 #[serde(untagged)]
 #[schemars(inline)]
 enum Padding {
-    All(u32),
-    Pair([u32; 2]),
-    Each([u32; 4]),
+    All(#[schemars(range(max = 1_048_576))] u32),
+    Pair(#[schemars(inner(range(max = 1_048_576)))] [u32; 2]),
+    Each(#[schemars(inner(range(max = 1_048_576)))] [u32; 4]),
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
@@ -85,12 +85,6 @@ fn step(options: Pad) -> Result<Box<dyn Step>, BuildError> {
         let message = "pad needs one of `padding`, `size` and `multiple_of`".into();
         let error = BuildError { option: Vec::new(), message, hint: None };
         return Err(error.with_hint("for example `pad: { size: [640, 640] }` or `pad: { multiple_of: 32 }`"));
-    }
-    if options.padding.as_ref().is_some_and(|padding| padding.sides().iter().any(|side| *side > MAX_SIDE)) {
-        return Err(BuildError::option("padding", format!("`padding` is more than {MAX_SIDE}")));
-    }
-    if options.multiple_of.is_some_and(|number| !(1..=MAX_SIDE).contains(&number)) {
-        return Err(BuildError::option("multiple_of", format!("`multiple_of` is not 1 to {MAX_SIDE}")));
     }
     if options.mode != BorderMode::Constant && options.fill != FillValue::default() {
         return Err(BuildError::option("fill", "`fill` is for `mode: constant` only"));

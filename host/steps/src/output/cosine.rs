@@ -77,9 +77,6 @@ pub(super) fn builtin() -> Builtin {
 
 impl Cosine {
     fn new(options: &Options, site: &OptionOrigin<'_>) -> Result<BuiltinStep<Self>, BuildError> {
-        if options.k == 0 {
-            return Err(BuildError::option("k", "`k` is 0, but at least 1 entry must be kept"));
-        }
         let (mut vectors, count, width) = options.vectors.read(site)?;
         vectors.chunks_exact_mut(width).for_each(normalize);
         let names = RankedLabels::read(options.labels.as_ref(), site)?;

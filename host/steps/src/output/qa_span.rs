@@ -13,10 +13,7 @@ use crate::deadline::{Deadline, DeadlineExceeded};
 use crate::operation::{BuiltinStep, Inputs, Operation};
 use crate::ports;
 use crate::text::text_input;
-use gpux_core::{BuildError, Builtin, Group, Kind, Mismatch, Port, Signature, StepFailure, Value};
-
-/// Most answers, and most tokens of one, that may be asked for.
-const MOST: usize = 1000;
+use gpux_core::{Builtin, Group, Kind, Mismatch, Port, Signature, StepFailure, Value};
 
 /// How many times as long as for a span it takes to prepare a token, or to quote a span, about.
 const ELEMENTS_PER_VALUE: usize = 16;
@@ -67,21 +64,12 @@ pub(super) fn builtin() -> Builtin {
         follows: "transformers 4.57: QuestionAnsweringPipeline.postprocess",
         example: "qa-span: { top_k: 1, max_answer_length: 15 }",
         schema: || schemars::schema_for!(Options),
-        build: |options, _| Ok(Box::new(QaSpan::new(ports::options(options)?)?)),
+        build: |options, _| Ok(Box::new(QaSpan::new(ports::options(options)?))),
     }
 }
 
 impl QaSpan {
-    fn new(options: Options) -> Result<BuiltinStep<Self>, BuildError> {
-        for (name, value) in [("top_k", options.top_k), ("max_answer_length", options.max_answer_length)] {
-            if !(1..=MOST).contains(&value) {
-                return Err(BuildError::option(name, format!("`{name}` is {value}, not 1 to {MOST}")));
-            }
-        }
-        if options.sequence > 1 {
-            let message = format!("`sequence` is {}, but a pair has the texts 0 and 1", options.sequence);
-            return Err(BuildError::option("sequence", message));
-        }
+    fn new(options: Options) -> BuiltinStep<Self> {
         let optional = |port: Port| Port { optional: true, ..port };
         let inputs = vec![
             scores("start_logits", 2, "how well an answer begins at each token, windows × length"),
@@ -96,7 +84,7 @@ impl QaSpan {
         let output =
             Port { description: "{answer, score, start, end}, or a list".into(), ..Port::new("answer", Kind::Json) };
         let signature = Signature { inputs, outputs: vec![output] };
-        Ok(BuiltinStep::new(signature, json!(options), Self { options }))
+        BuiltinStep::new(signature, json!(options), Self { options })
     }
 
     /// The best spans of one window, and the score of no answer.

@@ -58,9 +58,6 @@ pub(super) fn builtin() -> Builtin {
 
 impl TopK {
     fn new(options: Options, site: &OptionOrigin<'_>) -> Result<BuiltinStep<Self>, BuildError> {
-        if options.k == 0 {
-            return Err(BuildError::option("k", "`k` is 0, but at least 1 entry must be kept"));
-        }
         let names = RankedLabels::read(options.labels.as_ref(), site)?;
         let count = names.count().map_or_else(String::new, |count| format!(", {count} on the last axis"));
         let signature = Signature::unary(

@@ -36,30 +36,16 @@ pub(super) fn builtin() -> Builtin {
         schema: || schemars::schema_for!(Expand),
         build: |options, _| {
             let expand: Expand = ports::options(options)?;
-            expand.check()?;
+            if expand.axes.is_none() && expand.broadcast.is_none() {
+                return Err(BuildError::option("axes", "neither `axes` nor `broadcast` says what to do")
+                    .with_hint("`expand: { axes: 0 }` adds a batch axis"));
+            }
             Ok(unary::step(expand, "of any type and shape", "with more axes, or larger ones"))
         },
     }
 }
 
 impl Expand {
-    fn check(&self) -> Result<(), BuildError> {
-        let new = self.axes.as_ref().map_or(0, |axes| axes.list().len());
-        let broadcast = self.broadcast.as_deref().unwrap_or_default();
-        if new > MAX_RANK || broadcast.len() > MAX_RANK {
-            let option = if new > MAX_RANK { "axes" } else { "broadcast" };
-            return Err(BuildError::option(option, format!("at most {MAX_RANK} axes are made")));
-        }
-        if let Some(size) = broadcast.iter().find(|size| **size < -1) {
-            return Err(BuildError::option("broadcast", format!("{size} is not a size")));
-        }
-        if self.axes.is_none() && self.broadcast.is_none() {
-            return Err(BuildError::option("axes", "neither `axes` nor `broadcast` says what to do")
-                .with_hint("`expand: { axes: 0 }` adds a batch axis"));
-        }
-        Ok(())
-    }
-
     /// The shape with the new axes, each of them `one`.
     fn with_axes<T: Clone>(&self, given: &[T], one: &T) -> Result<Vec<T>, String> {
         let Some(new) = &self.axes else { return Ok(given.to_vec()) };

@@ -47,9 +47,6 @@ pub(super) fn builtin() -> Builtin {
         schema: || schemars::schema_for!(OneHot),
         build: |options, _| {
             let one_hot: OneHot = ports::options(options)?;
-            if one_hot.classes == 0 {
-                return Err(BuildError::option("classes", "there are no classes"));
-            }
             if one_hot.element.0 == ElementType::String {
                 return Err(BuildError::option("element", "there is no one and no zero among strings"));
             }

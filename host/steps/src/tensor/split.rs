@@ -13,9 +13,6 @@ use gpux_core::{
     Value,
 };
 
-/// Most tensors that are made.
-const MOST: usize = 64;
-
 /// Options of `split`: `parts` or `sizes`.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
@@ -64,13 +61,9 @@ impl Split {
                 );
             }
         };
-        let option = if options.parts.is_some() { "parts" } else { "sizes" };
-        if count == 0 || count > MOST {
-            return Err(BuildError::option(option, format!("there would be {count} parts; 1 to {MOST} are made")));
-        }
         let sizes = options.sizes.as_deref().unwrap_or_default();
-        if sizes.iter().any(|size| *size < -1) || sizes.iter().filter(|size| **size == -1).count() > 1 {
-            return Err(BuildError::option("sizes", "sizes are numbers from 0, or one -1 for the rest"));
+        if sizes.iter().filter(|size| **size == -1).count() > 1 {
+            return Err(BuildError::option("sizes", "only one size can be -1, which is the rest"));
         }
         let any = || Kind::Tensor(TensorKind::of_elements(ElementSet::ANY));
         let part = |number: usize| Port::new(format!("part-{number}"), any());

@@ -21,9 +21,6 @@ use crate::deadline::{Deadline, Throughput};
 use crate::operation::Inputs;
 use gpux_core::{BuildError, StepFailure};
 
-/// Most tokens that `max_length` may ask for.
-pub(super) const MAX_LENGTH: usize = 1 << 20;
-
 /// The longest text, as the tokenizer's normalizer makes it, in bytes. On each core that there is, a step may be at as
 /// much at a time.
 const MAX_TEXT: usize = 4 << 20;

@@ -19,9 +19,6 @@ use gpux_core::{
 mod candidates;
 mod suppress;
 
-/// Most candidates that may be looked at, and most boxes that may be kept.
-const MOST: usize = 30_000;
-
 /// Bytes of a box in the answer, beside its label: an object of four fields, one of them a list.
 const ENTRY: usize = 1024;
 
@@ -74,7 +71,7 @@ impl Default for Options {
             score_threshold: 0.25,
             iou_threshold: 0.45,
             max_detections: 300,
-            max_candidates: MOST,
+            max_candidates: 30_000,
             class_agnostic: false,
             multi_label: false,
             labels: None,
@@ -129,16 +126,6 @@ struct DetectorShape {
 
 impl Nms {
     fn new(options: Options, site: &OptionOrigin<'_>) -> Result<BuiltinStep<Self>, BuildError> {
-        for (name, value) in [("score_threshold", options.score_threshold), ("iou_threshold", options.iou_threshold)] {
-            if !(0.0..=1.0).contains(&value) {
-                return Err(BuildError::option(name, format!("`{name}` is {value}, but must be from 0 to 1")));
-            }
-        }
-        for (name, value) in [("max_detections", options.max_detections), ("max_candidates", options.max_candidates)] {
-            if !(1..=MOST).contains(&value) {
-                return Err(BuildError::option(name, format!("`{name}` is {value}, but must be from 1 to {MOST}")));
-            }
-        }
         let labels = options.labels.as_ref().map(|labels| labels.read(site)).transpose()?;
         let longest_label = labels.iter().flatten().map(String::len).max().unwrap_or(0);
         let signature = signature(&options);

@@ -4,7 +4,6 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::text::batch_padder::{ExtraOutputs, Padding, Side};
-use crate::text::encoder::MAX_LENGTH;
 use gpux_core::{BuildError, Dim, ElementType, Kind, Port, TensorKind};
 
 /// Options of `chunk`.
@@ -80,10 +79,6 @@ impl Options {
     }
 
     pub(super) fn check(&self) -> Result<(), BuildError> {
-        if !(1..=MAX_LENGTH).contains(&self.max_length) {
-            let message = format!("`max_length` is {}, not 1 to {MAX_LENGTH}", self.max_length);
-            return Err(BuildError::option("max_length", message));
-        }
         if self.stride >= self.max_length {
             let message =
                 format!("`stride` is {}, but a window of {} must begin somewhere else", self.stride, self.max_length);

@@ -1,5 +1,6 @@
 //! `top-k`: scores → the best of them, with their labels.
 
+use half::{bf16, f16};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -9,8 +10,9 @@ use super::ranking::{MAX_ANSWER, RankedLabels, Score, best};
 use crate::deadline::{Deadline, DeadlineExceeded};
 use crate::operation::{BuiltinStep, Inputs, Operation};
 use crate::ports;
+use gpux_core::with_integer_type;
 use gpux_core::{
-    BuildError, Builtin, Dim, ElementSet, Group, Kind, OptionOrigin, Port, Signature, StepFailure, TensorData,
+    BuildError, Builtin, Dim, ElementSet, ElementType, Group, Kind, OptionOrigin, Port, Signature, StepFailure, Tensor,
     TensorKind, Value,
 };
 
@@ -87,10 +89,11 @@ impl TopK {
 
     fn rows<T: Score>(
         &self,
-        scores: &[T],
+        tensor: &Tensor,
         width: usize,
         deadline: &Deadline,
     ) -> Result<serde_json::Value, DeadlineExceeded> {
+        let scores = tensor.as_slice::<T>().unwrap_or_default();
         let list =
             |row: &[T]| self.names.list(best(row, self.options.k, deadline)?, deadline, |index| (index, &row[index]));
         if scores.len() == width { list(scores) } else { scores.chunks_exact(width).map(list).collect() }
@@ -129,23 +132,13 @@ impl Operation for TopK {
             let most = MAX_ANSWER / self.names.answer_bytes(1);
             return invalid(format!("the answer would have {entries} entries, but at most {most} are given"));
         }
-        let top = match tensor.data() {
-            TensorData::Uint8(scores) => self.rows(scores, width, deadline),
-            TensorData::Int8(scores) => self.rows(scores, width, deadline),
-            TensorData::Uint16(scores) => self.rows(scores, width, deadline),
-            TensorData::Int16(scores) => self.rows(scores, width, deadline),
-            TensorData::Uint32(scores) => self.rows(scores, width, deadline),
-            TensorData::Int32(scores) => self.rows(scores, width, deadline),
-            TensorData::Uint64(scores) => self.rows(scores, width, deadline),
-            TensorData::Int64(scores) => self.rows(scores, width, deadline),
-            TensorData::Float16(scores) => self.rows(scores, width, deadline),
-            TensorData::Bfloat16(scores) => self.rows(scores, width, deadline),
-            TensorData::Float32(scores) => self.rows(scores, width, deadline),
-            TensorData::Float64(scores) => self.rows(scores, width, deadline),
-            TensorData::Bool(_) | TensorData::String(_) => {
-                return invalid(format!("top-k takes numbers, but gets {}", tensor.element()));
-            }
-        };
+        let top = with_integer_type!(tensor.element(), T => self.rows::<T>(&tensor, width, deadline),
+            ElementType::Float16 => self.rows::<f16>(&tensor, width, deadline),
+            ElementType::Bfloat16 => self.rows::<bf16>(&tensor, width, deadline),
+            ElementType::Float32 => self.rows::<f32>(&tensor, width, deadline),
+            ElementType::Float64 => self.rows::<f64>(&tensor, width, deadline),
+            other => return invalid(format!("top-k takes numbers, but gets {other}")),
+        );
         Ok(vec![top?.into()])
     }
 }
@@ -153,10 +146,9 @@ impl Operation for TopK {
 #[cfg(test)]
 #[allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 mod tests {
-    use half::f16;
-
     use super::*;
-    use gpux_core::{Context, Step, TensorElement};
+    use gpux_core::TensorElement;
+    use gpux_core::{Context, Step};
 
     fn step(options: serde_json::Value) -> Result<Box<dyn Step>, BuildError> {
         crate::reference::build(builtin(), options)

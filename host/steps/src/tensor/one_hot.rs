@@ -8,9 +8,8 @@ use super::shape::{self, MAX_RANK, fits};
 use crate::deadline::Deadline;
 use crate::ports;
 use crate::unary::{self, TensorOperation};
-use gpux_core::{
-    BuildError, Builtin, Dim, ElementSet, ElementType, Group, Tensor, TensorData, TensorElement, TensorKind,
-};
+use gpux_core::with_integer_type;
+use gpux_core::{BuildError, Builtin, Dim, ElementSet, ElementType, Group, Tensor, TensorElement, TensorKind};
 
 /// Options of `one-hot`.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
@@ -125,17 +124,10 @@ impl TensorOperation for OneHot {
         let inner = shape[axis..].iter().product();
         shape.insert(axis, self.classes);
         fits(self.element.0, &shape, 0)?;
-        let classes = match given.data() {
-            TensorData::Uint8(data) => self.classes(data, deadline),
-            TensorData::Int8(data) => self.classes(data, deadline),
-            TensorData::Uint16(data) => self.classes(data, deadline),
-            TensorData::Int16(data) => self.classes(data, deadline),
-            TensorData::Uint32(data) => self.classes(data, deadline),
-            TensorData::Int32(data) => self.classes(data, deadline),
-            TensorData::Uint64(data) => self.classes(data, deadline),
-            TensorData::Int64(data) => self.classes(data, deadline),
-            _ => Ok(Vec::new()),
-        }?;
+        let classes = with_integer_type!(given.element(),
+            T => self.classes::<T>(given.as_slice().unwrap_or_default(), deadline)?,
+            _ => Vec::new(),
+        );
         match self.element.0 {
             ElementType::Bool => self.encode(&classes, inner, &shape, deadline, true),
             ElementType::Uint8 | ElementType::String => self.encode(&classes, inner, &shape, deadline, 1_u8),

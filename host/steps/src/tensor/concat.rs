@@ -2,29 +2,22 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::json;
 
-use super::combine::{self, CombinedShape};
+use super::combine::{self, Combination, CombinedShape};
 use super::shape;
-use crate::deadline::Deadline;
-use crate::operation::{BuiltinStep, Inputs, Operation};
 use crate::ports;
-use gpux_core::{Builtin, Dim, ElementSet, Group, Kind, Mismatch, Signature, StepFailure, TensorKind, Value};
+use gpux_core::{Builtin, Dim, ElementSet, Group, TensorKind};
 
 /// Options of `concat`.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-struct Options {
+struct Concat {
     /// The axis along which the tensors follow each other; negative ones count from the last. Default: 0.
     axis: i64,
 }
 
 /// Puts 2 to 16 tensors behind each other along an axis they have, as `numpy.concatenate` does. Their
 /// other axes and their element type must be the same. `in: [a, b]` names them.
-struct Concat {
-    options: Options,
-}
-
 pub(super) fn builtin() -> Builtin {
     Builtin {
         name: "concat",
@@ -32,12 +25,8 @@ pub(super) fn builtin() -> Builtin {
         group: Group::Tensor,
         follows: "NumPy: numpy.concatenate",
         example: "concat: { axis: -1, in: [left, right] }",
-        schema: || schemars::schema_for!(Options),
-        build: |options, _| {
-            let options: Options = ports::options(options)?;
-            let signature = combine::signature("all of them, along the axis");
-            Ok(Box::new(BuiltinStep::new(signature, json!(options), Concat { options })))
-        },
+        schema: || schemars::schema_for!(Concat),
+        build: |options, _| Ok(combine::step(ports::options::<Concat>(options)?, "all of them, along the axis")),
     }
 }
 
@@ -51,7 +40,7 @@ impl Concat {
     ) -> Result<(usize, Vec<T>), String> {
         let [first, rest @ ..] = shapes else { return Err("there are no tensors".into()) };
         let rank = first.len();
-        let axis = shape::axis(self.options.axis, rank)?;
+        let axis = shape::axis(self.axis, rank)?;
         let mut joined = first.to_vec();
         for (number, shape) in (2..).zip(rest) {
             if shape.len() != rank {
@@ -67,6 +56,10 @@ impl Concat {
         }
         Ok((axis, joined))
     }
+}
+
+impl Combination for Concat {
+    const NAME: &'static str = "concat";
 
     fn kind(&self, kinds: &[&TensorKind], elements: ElementSet) -> Result<TensorKind, String> {
         let shapes: Option<Vec<_>> = kinds.iter().map(|kind| kind.shape.as_deref()).collect();
@@ -82,29 +75,19 @@ impl Concat {
         let (_, shape) = self.join_shapes(&shapes, differ, sum)?;
         Ok(TensorKind::shaped(elements, shape))
     }
-}
 
-impl Operation for Concat {
-    fn infer(&self, signature: &Signature, inputs: &[Option<Kind>]) -> Result<Vec<Kind>, Mismatch> {
-        combine::infer(signature, inputs, |kinds, elements| self.kind(kinds, elements))
-    }
-
-    fn buffers(&self, inputs: &[Option<Value>]) -> usize {
-        combine::buffers(inputs)
-    }
-
-    fn run(&self, inputs: Inputs<'_>, deadline: &Deadline) -> Result<Vec<Value>, StepFailure> {
-        combine::run("concat", inputs, deadline, |shapes| {
-            let sum = |one: &usize, other: &usize| one.saturating_add(*other);
-            let (axis, shape) = self.join_shapes(shapes, |one, other| one != other, sum)?;
-            Ok(CombinedShape { sizes: shapes.iter().map(|shape| shape[axis..].iter().product()).collect(), shape })
-        })
+    fn shape(&self, shapes: &[&[usize]]) -> Result<CombinedShape, String> {
+        let sum = |one: &usize, other: &usize| one.saturating_add(*other);
+        let (axis, shape) = self.join_shapes(shapes, |one, other| one != other, sum)?;
+        Ok(CombinedShape { sizes: shapes.iter().map(|shape| shape[axis..].iter().product()).collect(), shape })
     }
 }
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 mod tests {
+    use serde_json::json;
+
     use super::*;
     use crate::unary::testing;
     use gpux_core::{Context, ElementType, Kind, StepFailure, Tensor};

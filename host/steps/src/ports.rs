@@ -10,6 +10,11 @@ pub(crate) fn options<T: DeserializeOwned>(options: serde_json::Value) -> Result
     Ok(serde_json::from_value(options)?)
 }
 
+/// The default of an option that is on unless it is switched off.
+pub(crate) const fn default_true() -> bool {
+    true
+}
+
 /// The tensor that a request gives to the first port.
 pub(crate) fn given_tensor(inputs: &[Option<Value>]) -> Option<&Tensor> {
     inputs.first()?.as_ref()?.as_tensor()

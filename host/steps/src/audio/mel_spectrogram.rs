@@ -4,8 +4,8 @@ use serde_json::json;
 
 use super::decode::MAX_VALUES;
 use super::mel::{
-    Decibels, EdgePadding, Filters, FrameLayout, Method, Norm, Options, Reference, Scale, Spectrum, TopDb, Unbounded,
-    to_decibels, to_whisper,
+    DecibelOptions, EdgePadding, Filters, FrameLayout, Method, Norm, Options, Reference, Scale, Spectrum, TopDb,
+    Unbounded, to_decibels, to_whisper,
 };
 use super::sound::{self, SharedCache, Sound};
 use crate::deadline::Deadline;
@@ -59,7 +59,7 @@ impl Power {
 
 /// The precision of the spectra, and the scale of the bands.
 enum PostProcessing {
-    Librosa { spectrum: Spectrum<f64>, power: Power, decibels: Option<Decibels> },
+    Librosa { spectrum: Spectrum<f64>, power: Power, decibels: Option<DecibelOptions> },
     Whisper { spectrum: Spectrum<f32>, samples: usize },
 }
 
@@ -220,7 +220,7 @@ fn after(options: &Options, window: FrameLayout) -> Result<PostProcessing, Build
             }
             TopDb::Unbounded(Unbounded::None) => None,
         };
-        decibels = Some(Decibels { reference, amin: positive("amin", options.amin.unwrap_or(1e-10))?, top_db });
+        decibels = Some(DecibelOptions { reference, amin: positive("amin", options.amin.unwrap_or(1e-10))?, top_db });
     }
     let power = Power::new(options.power.unwrap_or(2.0));
     Ok(PostProcessing::Librosa { spectrum: Spectrum::new(window), power, decibels })

@@ -10,11 +10,14 @@ use super::canvas::{Canvas, LETTER};
 use super::color::to_rgb;
 use super::decode_image::DecodeImage;
 use super::detections::{self, Detection};
-use super::dims::{ImageDims, takes_channels};
+use super::dims::{ImageDims, supports_channels};
 use crate::deadline::Deadline;
 use crate::operation::{BuiltinStep, Inputs, Operation};
 use crate::ports;
-use gpux_core::{Builtin, ElementSet, ElementType, Group, Kind, OptionOrigin, Port, Signature};
+use gpux_core::{
+    Builtin, Dim, ElementSet, ElementType, Geometry, Group, Kind, Mismatch, OptionOrigin, Port, Signature, StepFailure,
+    Tensor, TensorKind, Value,
+};
 
 /// Colours of the boxes, one after the other for each label: bright, and far from each other.
 const PALETTE: [[u8; 3]; 12] = [
@@ -152,7 +155,7 @@ impl Operation for DrawBoxes {
             Some(Some(Kind::Tensor(given))) => {
                 Kind::Tensor(image.clone()).accepts(&Kind::Tensor(given.clone()))?;
                 let channels = given.shape.as_ref().and_then(|shape| shape.get(2)).and_then(ports::fixed);
-                if let Some(channels) = channels.filter(|channels| !takes_channels(*channels)) {
+                if let Some(channels) = channels.filter(|channels| !supports_channels(*channels)) {
                     let because = Some(format!("there are {channels} channels on the last axis, not 1, 3 or 4"));
                     let given = Kind::Tensor(given.clone());
                     return Err(Mismatch { expected: Kind::Tensor(image), given, because });

@@ -3,7 +3,7 @@
 use serde::Serialize;
 use serde_json::json;
 
-use super::dims::{ImageDims, fits, takes_channels};
+use super::dims::{ImageDims, check_limits, supports_channels};
 use crate::deadline::Deadline;
 use crate::operation::{BuiltinStep, Inputs, Operation};
 use crate::ports;
@@ -55,7 +55,7 @@ pub(super) fn image_step<T: ImageOperation>(options: T) -> Result<Box<dyn Step>,
     let error = |message| BuildError { option: Vec::new(), message, hint: None };
     let [height, width] = options.target([None, None]).map_err(error)?;
     if let (Some(height), Some(width)) = (height, width) {
-        fits(height, width).map_err(error)?;
+        check_limits(height, width).map_err(error)?;
     }
     let image = |height, width, channels| Kind::Tensor(TensorKind::image(options.elements(), height, width, channels));
     let signature = Signature::unary(
@@ -74,7 +74,7 @@ impl<T: ImageOperation> Operation for ImageStep<T> {
     fn infer_tensor(&self, given: &TensorKind, outputs: &mut Vec<Kind>) -> Result<(), String> {
         let known = |axis: usize| given.shape.as_ref().and_then(|shape| shape.get(axis)).and_then(ports::fixed);
         let channels = match known(2) {
-            Some(channels) if !takes_channels(channels) => {
+            Some(channels) if !supports_channels(channels) => {
                 return Err(format!("there are {channels} channels on the last axis, not 1, 3 or 4"));
             }
             Some(channels) => Some(self.0.channels(channels)?),
@@ -82,7 +82,7 @@ impl<T: ImageOperation> Operation for ImageStep<T> {
         };
         let [height, width] = self.0.target([known(0), known(1)])?;
         if let (Some(height), Some(width)) = (height, width) {
-            fits(height, width)?;
+            check_limits(height, width)?;
         }
         let elements = given.elements.intersection(self.0.elements());
         outputs[0] = Kind::Tensor(TensorKind::image(elements, height, width, channels));
@@ -112,7 +112,7 @@ impl<T: ImageOperation> ImageStep<T> {
         let channels = self.0.channels(dims.channels)?;
         let [height, width] = self.0.target([Some(dims.height), Some(dims.width)])?;
         let target = ImageDims { height: height.unwrap_or(dims.height), width: width.unwrap_or(dims.width), channels };
-        fits(target.height, target.width)?;
+        check_limits(target.height, target.width)?;
         Ok(target)
     }
 }

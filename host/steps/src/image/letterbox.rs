@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::dims::{ImageDims, Size, fits};
+use super::dims::{ImageDims, Size, check_limits};
 use super::geometry::{CoordinateChange, update_geometry};
 use super::image_step::{ImageOperation, image_step};
 use super::resample::{Filter, Library, Sampling};
@@ -29,10 +29,10 @@ struct Options {
     #[schemars(range(min = 1, max = 65536))]
     stride: usize,
     /// Whether a smaller image is enlarged. Default: true.
-    #[serde(default = "yes")]
+    #[serde(default = "crate::ports::default_true")]
     scaleup: bool,
     /// Whether the image lies in the middle; else at the top left. Default: true.
-    #[serde(default = "yes")]
+    #[serde(default = "crate::ports::default_true")]
     center: bool,
     /// How pixels are weighed: `nearest`, `bilinear` (default), `bicubic`, `lanczos` or `area`.
     #[serde(default)]
@@ -48,10 +48,6 @@ const fn gray() -> FillValue {
 
 const fn stride() -> usize {
     32
-}
-
-const fn yes() -> bool {
-    true
 }
 
 const fn opencv() -> Library {
@@ -94,7 +90,7 @@ pub(super) fn builtin() -> Builtin {
 
 fn step(options: Options) -> Result<Box<dyn Step>, BuildError> {
     let [height, width] = options.size.height_width();
-    fits(height, width).map_err(|message| BuildError::option("size", message))?;
+    check_limits(height, width).map_err(|message| BuildError::option("size", message))?;
     let sampling = Sampling::new(options.library, options.filter, None)?;
     image_step(Letterbox { options, sampling })
 }

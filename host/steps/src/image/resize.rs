@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::dims::{ImageDims, Size, fits};
+use super::dims::{ImageDims, Size, check_limits};
 use super::geometry::{CoordinateChange, update_geometry};
 use super::image_step::{ImageOperation, image_step};
 use super::resample::{Filter, Library, Sampling};
@@ -77,7 +77,7 @@ pub(super) fn builtin() -> Builtin {
 fn step(options: Options) -> Result<Box<dyn Step>, BuildError> {
     let sampling = Sampling::new(options.library, options.filter, options.antialias)?;
     let [height, width] = options.size.height_width();
-    fits(height, width).map_err(|message| BuildError::option("size", message))?;
+    check_limits(height, width).map_err(|message| BuildError::option("size", message))?;
     image_step(Resize { options, sampling })
 }
 

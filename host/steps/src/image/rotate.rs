@@ -24,7 +24,7 @@ struct Rotate {
     degrees: f64,
     /// Whether the result is as large as the whole turned image needs; else it keeps its size and
     /// corners are cut off. Default: true.
-    #[serde(default = "yes")]
+    #[serde(default = "crate::ports::default_true")]
     expand: bool,
     /// How pixels are found at other angles: `nearest` (default), `bilinear` or `bicubic`.
     #[serde(default)]
@@ -32,10 +32,6 @@ struct Rotate {
     /// What the corners are filled with: one number, or one for each channel. Default: 0.
     #[serde(default)]
     fill: FillValue,
-}
-
-const fn yes() -> bool {
-    true
 }
 
 pub(super) fn builtin() -> Builtin {

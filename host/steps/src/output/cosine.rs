@@ -111,8 +111,8 @@ impl Cosine {
     }
 
     /// Bytes that the answer for `rows` vectors takes.
-    fn answer_bytes(&self, rows: usize) -> usize {
-        self.names.answer_bytes(rows.saturating_mul(self.k.min(self.count)))
+    fn output_bytes(&self, rows: usize) -> usize {
+        self.names.output_bytes(rows.saturating_mul(self.k.min(self.count)))
     }
 
     fn wrong_width(&self, width: usize) -> String {
@@ -171,7 +171,7 @@ impl Operation for Cosine {
         // The rows in float32, the scores of one and their order, and the answer.
         let rows = tensor.len() / self.width;
         let scores = self.count.saturating_mul(size_of::<f32>() + size_of::<usize>());
-        tensor.len().saturating_mul(4).saturating_add(scores).saturating_add(self.answer_bytes(rows))
+        tensor.len().saturating_mul(4).saturating_add(scores).saturating_add(self.output_bytes(rows))
     }
 
     fn run(&self, mut inputs: Inputs<'_>, deadline: &Deadline) -> Result<Vec<Value>, StepFailure> {
@@ -190,7 +190,7 @@ impl Operation for Cosine {
             return invalid("there are no vectors to compare".into());
         }
         let rows = tensor.len() / width;
-        if self.answer_bytes(rows) > MAX_ANSWER {
+        if self.output_bytes(rows) > MAX_ANSWER {
             return invalid(format!(
                 "the answer for {rows} vectors would be too large; send less, or ask for a smaller `k`"
             ));

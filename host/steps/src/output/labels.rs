@@ -101,7 +101,7 @@ impl NameClasses {
     }
 
     /// Bytes that the names of such a tensor take, with the lists that they lie in.
-    fn answer_bytes(&self, tensor: &Tensor) -> usize {
+    fn output_bytes(&self, tensor: &Tensor) -> usize {
         let longest = self.labels.iter().chain(&self.unknown).map(String::len).max().unwrap_or(0);
         json_values(tensor.shape()).saturating_mul(ENTRY).saturating_add(tensor.len().saturating_mul(longest))
     }
@@ -109,7 +109,7 @@ impl NameClasses {
 
 impl Operation for NameClasses {
     fn buffers(&self, inputs: &[Option<Value>]) -> usize {
-        ports::given_tensor(inputs).map_or(0, |tensor| self.answer_bytes(tensor).saturating_mul(2))
+        ports::given_tensor(inputs).map_or(0, |tensor| self.output_bytes(tensor).saturating_mul(2))
     }
 
     fn run(&self, mut inputs: Inputs<'_>, deadline: &Deadline) -> Result<Vec<Value>, StepFailure> {
@@ -118,7 +118,7 @@ impl Operation for NameClasses {
             let message = format!("labels takes whole numbers, but gets {}", tensor.element());
             return Err(StepFailure::InvalidInput(message));
         }
-        if self.answer_bytes(&tensor) > MAX_ANSWER {
+        if self.output_bytes(&tensor) > MAX_ANSWER {
             let message = format!("the answer would have {} names, which is too much at once", tensor.len());
             return Err(StepFailure::InvalidInput(message));
         }

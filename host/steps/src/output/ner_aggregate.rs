@@ -391,7 +391,7 @@ impl Operation for NerAggregate {
             return Err(operation::mismatch(signature, given, self.wrong_width(*width)));
         }
         if let Some(Some(text)) = inputs.get(4) {
-            text_input::known_count(&signature.inputs[4], text)?;
+            text_input::inferred_count(&signature.inputs[4], text)?;
         }
         Ok(vec![Kind::Json])
     }

@@ -267,7 +267,7 @@ fn shares(logits: &[f32], allowed: &[bool]) -> Vec<f32> {
 impl Operation for QaSpan {
     fn infer(&self, signature: &Signature, inputs: &[Option<Kind>]) -> Result<Vec<Kind>, Mismatch> {
         if let Some(Some(context)) = inputs.get(4) {
-            text_input::known_count(&signature.inputs[4], context)?;
+            text_input::inferred_count(&signature.inputs[4], context)?;
         }
         Ok(vec![Kind::Json])
     }

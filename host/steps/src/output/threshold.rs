@@ -114,9 +114,9 @@ impl Threshold {
         }
     }
 
-    fn answer_bytes(&self, scores: usize) -> usize {
+    fn output_bytes(&self, scores: usize) -> usize {
         match self.options.gives {
-            OutputKind::List => self.names.answer_bytes(scores),
+            OutputKind::List => self.names.output_bytes(scores),
             OutputKind::Mask => 0,
         }
     }
@@ -146,7 +146,7 @@ impl Threshold {
         for row in rows.clone() {
             compare(row, &bounds, deadline, |above| kept += usize::from(above))?;
         }
-        if self.answer_bytes(kept.saturating_add(lists)) > MAX_ANSWER {
+        if self.output_bytes(kept.saturating_add(lists)) > MAX_ANSWER {
             return invalid(format!("{kept} scores are above the threshold, more than can be listed"));
         }
         let only = scores.len() == width;
@@ -203,7 +203,7 @@ impl Operation for Threshold {
         let Some(tensor) = ports::given_tensor(inputs) else { return 0 };
         // The bounds, the order of a row, and the answer if everything is kept.
         let bounds = tensor.shape().last().map_or(0, |width| width.saturating_mul(size_of::<f64>()));
-        self.answer_bytes(tensor.len()).saturating_add(tensor.len() * 16).saturating_add(bounds)
+        self.output_bytes(tensor.len()).saturating_add(tensor.len() * 16).saturating_add(bounds)
     }
 
     fn run(&self, mut inputs: Inputs<'_>, deadline: &Deadline) -> Result<Vec<Value>, StepFailure> {

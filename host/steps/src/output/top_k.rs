@@ -83,8 +83,8 @@ impl TopK {
     }
 
     /// Bytes that the answer for `rows` rows of `width` scores takes.
-    fn answer_bytes(&self, rows: usize, width: usize) -> usize {
-        self.names.answer_bytes(rows.saturating_mul(self.options.k.min(width)))
+    fn output_bytes(&self, rows: usize, width: usize) -> usize {
+        self.names.output_bytes(rows.saturating_mul(self.options.k.min(width)))
     }
 
     fn rows<T: Score>(
@@ -113,7 +113,7 @@ impl Operation for TopK {
         let Some(tensor) = ports::given_tensor(inputs) else { return 0 };
         let width = tensor.shape().last().map_or(1, |width| (*width).max(1));
         // The order of one row, and the answer.
-        width.saturating_mul(size_of::<usize>()).saturating_add(self.answer_bytes(tensor.len() / width, width))
+        width.saturating_mul(size_of::<usize>()).saturating_add(self.output_bytes(tensor.len() / width, width))
     }
 
     fn run(&self, mut inputs: Inputs<'_>, deadline: &Deadline) -> Result<Vec<Value>, StepFailure> {
@@ -127,9 +127,9 @@ impl Operation for TopK {
         }
         self.check_labels(width).map_err(StepFailure::InvalidInput)?;
         let rows = tensor.len() / width;
-        if self.answer_bytes(rows, width) > MAX_ANSWER {
+        if self.output_bytes(rows, width) > MAX_ANSWER {
             let entries = rows.saturating_mul(self.options.k.min(width));
-            let most = MAX_ANSWER / self.names.answer_bytes(1);
+            let most = MAX_ANSWER / self.names.output_bytes(1);
             return invalid(format!("the answer would have {entries} entries, but at most {most} are given"));
         }
         let top = with_integer_type!(tensor.element(), T => self.rows::<T>(&tensor, width, deadline),
@@ -147,8 +147,7 @@ impl Operation for TopK {
 #[allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 mod tests {
     use super::*;
-    use gpux_core::TensorElement;
-    use gpux_core::{Context, Step};
+    use gpux_core::{Context, Step, TensorElement};
 
     fn step(options: serde_json::Value) -> Result<Box<dyn Step>, BuildError> {
         crate::reference::build(builtin(), options)

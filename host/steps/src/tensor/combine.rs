@@ -11,7 +11,7 @@ use gpux_core::{
     TensorKind, Value, element_count,
 };
 
-use super::shape::{MAX_BYTES, fits};
+use super::shape::{MAX_BYTES, check_size};
 
 /// Elements that are copied at a stretch, at most.
 const PART: usize = 1 << 20;
@@ -170,7 +170,7 @@ fn side_by_side<T: TensorElement>(
 
 /// Rejects a result that would be too large; its text is no longer than that of the inputs.
 fn check(element: ElementType, tensors: &[Tensor], shape: &[usize]) -> Result<(), String> {
-    fits(element, shape, 0)?;
+    check_size(element, shape, 0)?;
     let text = tensors.iter().fold(0_usize, |sum, tensor| match tensor.data() {
         TensorData::String(_) => sum.saturating_add(tensor.byte_len()),
         _ => sum,

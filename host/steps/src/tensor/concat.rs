@@ -40,7 +40,7 @@ impl Concat {
     ) -> Result<(usize, Vec<T>), String> {
         let [first, rest @ ..] = shapes else { return Err("there are no tensors".into()) };
         let rank = first.len();
-        let axis = shape::axis(self.axis, rank)?;
+        let axis = shape::normalize_axis(self.axis, rank)?;
         let mut joined = first.to_vec();
         for (number, shape) in (2..).zip(rest) {
             if shape.len() != rank {

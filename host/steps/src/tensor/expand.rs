@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::axes_option::Axes;
-use super::shape::{self, MAX_RANK, fits, longest_text};
+use super::shape::{self, MAX_RANK, check_size, longest_text};
 use crate::deadline::Deadline;
 use crate::ports;
 use crate::unary::{self, TensorOperation};
@@ -53,7 +53,7 @@ impl Expand {
         if rank > MAX_RANK {
             return Err(format!("the result would have {rank} axes, but at most {MAX_RANK} are made"));
         }
-        let places = shape::axes(new.list(), rank)?;
+        let places = shape::normalize_axes(new.list(), rank)?;
         let mut old = given.iter();
         let dim = |axis| if places.contains(&axis) { Some(one) } else { old.next() };
         Ok((0..rank).map_while(dim).cloned().collect())
@@ -111,7 +111,7 @@ impl TensorOperation for Expand {
         if repeated == given.shape() {
             return Ok(given);
         }
-        fits(given.element(), &repeated, longest_text(&given))?;
+        check_size(given.element(), &repeated, longest_text(&given))?;
         let added = repeated.len() - given.rank();
         let strides = given.strides();
         let axis = |(axis, size): (usize, usize)| match axis.checked_sub(added) {

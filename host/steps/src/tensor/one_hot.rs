@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::element::ElementName;
-use super::shape::{self, MAX_RANK, fits};
+use super::shape::{self, MAX_RANK, check_size};
 use crate::deadline::Deadline;
 use crate::ports;
 use crate::unary::{self, TensorOperation};
@@ -59,7 +59,7 @@ impl OneHot {
         if rank >= MAX_RANK {
             return Err(format!("the result would have {} axes, but at most {MAX_RANK} are made", rank + 1));
         }
-        shape::axis(self.axis, rank + 1)
+        shape::normalize_axis(self.axis, rank + 1)
     }
 
     fn class(&self, index: i128) -> Result<usize, String> {
@@ -123,7 +123,7 @@ impl TensorOperation for OneHot {
         let mut shape = given.shape().to_vec();
         let inner = shape[axis..].iter().product();
         shape.insert(axis, self.classes);
-        fits(self.element.0, &shape, 0)?;
+        check_size(self.element.0, &shape, 0)?;
         let classes = with_integer_type!(given.element(),
             T => self.classes::<T>(given.as_slice().unwrap_or_default(), deadline)?,
             _ => Vec::new(),

@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
 
-use super::shape::{fits, longest_text};
+use super::shape::{check_size, longest_text};
 use crate::deadline::Deadline;
 use crate::ports;
 use crate::unary::{self, TensorOperation};
@@ -200,7 +200,7 @@ impl TensorOperation for Pad {
         if shape == given.shape() {
             return Ok(given);
         }
-        fits(given.element(), &shape, self.longest(&given))?;
+        check_size(given.element(), &shape, self.longest(&given))?;
         let metadata = Metadata { layout: None, geometry: None, ..given.metadata };
         let padded = with_elements!(given.data(), data => self.pad_elements(data, &given, shape, deadline))?;
         Ok(padded.with_metadata(metadata))

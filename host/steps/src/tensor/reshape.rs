@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::shape::{MAX_RANK, fixed};
+use super::shape::{MAX_RANK, static_shape};
 use crate::deadline::Deadline;
 use crate::ports;
 use crate::unary::{self, TensorOperation};
@@ -94,7 +94,7 @@ impl TensorOperation for Reshape {
         let dims = match &given.shape {
             None => open().collect::<Vec<_>>(),
             Some(dims) => {
-                if let Some(sizes) = fixed(dims) {
+                if let Some(sizes) = static_shape(dims) {
                     self.shape(&sizes)?.into_iter().map(Dim::Fixed).collect()
                 } else {
                     self.sizes(dims)?;

@@ -96,7 +96,7 @@ impl Split {
 
     fn kinds(&self, given: &TensorKind, parts: usize) -> Result<Vec<TensorKind>, String> {
         let Some(dims) = &given.shape else { return Ok(vec![TensorKind::of_elements(given.elements); parts]) };
-        let axis = shape::axis(self.options.axis, dims.len())?;
+        let axis = shape::normalize_axis(self.options.axis, dims.len())?;
         let sizes: Vec<_> = match (ports::fixed(&dims[axis]), &self.options.sizes) {
             (Some(size), _) => self.sizes(size)?.into_iter().map(Dim::Fixed).collect(),
             (None, Some(sizes)) => {
@@ -113,7 +113,7 @@ impl Split {
     }
 
     fn cut(&self, given: &Tensor, deadline: &Deadline) -> Result<Vec<Value>, String> {
-        let axis = shape::axis(self.options.axis, given.rank())?;
+        let axis = shape::normalize_axis(self.options.axis, given.rank())?;
         let strides = given.strides();
         let whole: Vec<_> = given.shape().iter().copied().zip(strides.iter().copied()).collect();
         let metadata = Metadata { layout: None, geometry: None, ..given.metadata };

@@ -43,7 +43,7 @@ impl Squeeze {
             let all = sizes.iter().all(Option::is_some);
             return Ok(all.then(|| (0..sizes.len()).filter(|axis| sizes[*axis] == Some(1)).collect()));
         };
-        let axes = shape::axes(axes.list(), sizes.len())?;
+        let axes = shape::normalize_axes(axes.list(), sizes.len())?;
         match axes.iter().find_map(|axis| sizes[*axis].filter(|size| *size != 1).map(|size| (axis, size))) {
             Some((axis, size)) => Err(format!("axis {axis} has size {size}, but only axes of size 1 can go")),
             None => Ok(Some(axes)),

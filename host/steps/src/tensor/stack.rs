@@ -36,7 +36,7 @@ impl Stack {
         if rank >= MAX_RANK {
             return Err(format!("the result would have {} axes, but at most {MAX_RANK} are made", rank + 1));
         }
-        shape::axis(self.axis, rank + 1)
+        shape::normalize_axis(self.axis, rank + 1)
     }
 }
 

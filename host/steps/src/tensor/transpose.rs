@@ -45,7 +45,7 @@ impl Transpose {
         if axes.len() != rank {
             return Err(format!("{} axes are named, but there are {rank}", axes.len()));
         }
-        super::shape::axes(axes, rank)?;
+        super::shape::normalize_axes(axes, rank)?;
         Ok(axes.iter().filter_map(|axis| ports::axis(*axis, rank)).collect())
     }
 }

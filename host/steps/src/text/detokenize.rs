@@ -47,16 +47,12 @@ struct Options {
     /// Hugging Face cache, and last, with a warning, as `./tokenizer.json`. Required.
     tokenizer: String,
     /// Whether tokens such as `[SEP]`, `</s>` and padding are left out. Default: true.
-    #[serde(default = "yes")]
+    #[serde(default = "crate::ports::default_true")]
     skip_special_tokens: bool,
     /// Whether the spaces before punctuation and English contractions are taken away, as
     /// `clean_up_tokenization_spaces` of transformers does. Default: false.
     #[serde(default)]
     clean_up: bool,
-}
-
-const fn yes() -> bool {
-    true
 }
 
 /// Puts tokens together to text as a Hugging Face `tokenizer.json` says.

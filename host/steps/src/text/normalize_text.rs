@@ -273,14 +273,14 @@ fn space_around_chinese(char: char) -> impl Iterator<Item = char> {
 impl Operation for NormalizeText {
     fn infer(&self, signature: &Signature, inputs: &[Option<Kind>]) -> Result<Vec<Kind>, Mismatch> {
         let Some(Some(given)) = inputs.first() else { return Ok(vec![Kind::Any]) };
-        text_input::known_count(&signature.inputs[0], given)?;
+        text_input::inferred_count(&signature.inputs[0], given)?;
         Ok(vec![given.clone()])
     }
 
     fn buffers(&self, inputs: &[Option<Value>]) -> usize {
         // The text before and after a pass, which can be longer, and a few texts for each of a list.
         let size = |value: &Value| {
-            let texts = text_input::extent(value).0.saturating_mul(4 * size_of::<serde_json::Value>());
+            let texts = text_input::count_and_bytes(value).0.saturating_mul(4 * size_of::<serde_json::Value>());
             let bytes = value.byte_len();
             let grown = if text_input::is_ascii(value) { bytes } else { bytes.saturating_mul(self.growth()) };
             // Longer ones are refused.

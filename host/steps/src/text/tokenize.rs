@@ -4,7 +4,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tokenizers::{Encoding, TruncationDirection, TruncationStrategy};
 
-use super::batch_padder::{BatchPadder, ExtraOutputs, Padding, PaddingOptions, Side, known_batch, outputs, with_batch};
+use super::batch_padder::{
+    BatchPadder, ExtraOutputs, Padding, PaddingOptions, TextSide, inferred_batch, outputs, with_batch,
+};
 use super::encoder::{self, Encoder, TruncationRule};
 use super::text_input;
 use super::tokenizer_file::{self, TokenizerFile};
@@ -32,14 +34,14 @@ struct Options {
     truncation: Option<Truncation>,
     /// The end that is cut off: `left` or `right`. Default: what the tokenizer's file says, else `right`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    truncation_side: Option<Side>,
+    truncation_side: Option<TextSide>,
     /// Whether shorter texts are filled up: `none`, `longest` (default: to the longest of the batch)
     /// or `max_length`.
     #[serde(default)]
     padding: Padding,
     /// The end that is filled up: `left` or `right`. Default: what the tokenizer's file says, else `right`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    padding_side: Option<Side>,
+    padding_side: Option<TextSide>,
     /// Round the padded length up to a multiple of this many tokens, 1 to 1048576. Default: 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 1_048_576))]
@@ -49,7 +51,7 @@ struct Options {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pad_token: Option<String>,
     /// Whether the tokens that mark start, end and separation are added. Default: true.
-    #[serde(default = "yes")]
+    #[serde(default = "crate::ports::default_true")]
     add_special_tokens: bool,
     /// Whether to give `offsets` too, batch × length × 2: the first character of each token in its text,
     /// and one past its last, counted in Unicode characters as Python does. Default: false.
@@ -66,10 +68,6 @@ struct Options {
     /// false.
     #[serde(default)]
     word_ids: bool,
-}
-
-const fn yes() -> bool {
-    true
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
@@ -166,7 +164,7 @@ pub(super) fn builtin() -> Builtin {
     }
 }
 
-impl Side {
+impl TextSide {
     pub(super) const fn direction(self) -> TruncationDirection {
         match self {
             Self::Left => TruncationDirection::Left,
@@ -182,7 +180,7 @@ impl Tokenize {
         let padder = BatchPadder::new(&options.padding_options(), &tokenizer, file.path.display().to_string())?;
         let cut = options.strategy().zip(options.max_length).map(|(strategy, max_length)| TruncationRule {
             max_length,
-            side: options.truncation_side.map(Side::direction),
+            side: options.truncation_side.map(TextSide::direction),
             strategy,
             stride: None,
         });
@@ -202,13 +200,13 @@ impl Tokenize {
 
 impl Operation for Tokenize {
     fn infer(&self, signature: &Signature, inputs: &[Option<Kind>]) -> Result<Vec<Kind>, Mismatch> {
-        let batch = known_batch(&signature.inputs, inputs)?;
+        let batch = inferred_batch(&signature.inputs, inputs)?;
         Ok(with_batch(&signature.outputs, &batch))
     }
 
     fn buffers(&self, inputs: &[Option<Value>]) -> usize {
         let most = self.options.strategy().and(self.options.max_length);
-        let answer = self.padder.answer_bytes(inputs, most, self.outputs + 1);
+        let answer = self.padder.output_bytes(inputs, most, self.outputs + 1);
         self.encoder.buffers(inputs.iter().flatten().map(Value::byte_len).sum()).saturating_add(answer)
     }
 

@@ -191,7 +191,7 @@ impl Nms {
     }
 
     /// Bytes that the answer takes at most.
-    fn answer_bytes(&self, given: &DetectorShape) -> usize {
+    fn output_bytes(&self, given: &DetectorShape) -> usize {
         let boxes = self.most_candidates(given).min(self.options.max_detections);
         boxes.saturating_add(1).saturating_mul(given.batch).saturating_mul(ENTRY + self.longest_label)
     }
@@ -210,7 +210,7 @@ impl Nms {
     fn detect(&self, inputs: &NmsInputs, deadline: &Deadline) -> Result<serde_json::Value, StepFailure> {
         let invalid = |why: String| StepFailure::InvalidInput(format!("nms: {why}"));
         let given = self.detector_shape(&inputs.first, inputs.scores.as_ref()).map_err(invalid)?;
-        if self.answer_bytes(&given) > MAX_ANSWER {
+        if self.output_bytes(&given) > MAX_ANSWER {
             let why =
                 format!("there are {} pictures of {} boxes, more than can be answered", given.batch, given.anchors);
             return Err(invalid(why));
@@ -419,7 +419,7 @@ impl Operation for Nms {
         });
         let each = 2 * size_of::<Candidate>() + 3 * size_of::<usize>();
         let candidates = self.most_candidates(&given).saturating_mul(each).saturating_add(given.anchors * 8);
-        copies.saturating_add(candidates).saturating_add(self.answer_bytes(&given))
+        copies.saturating_add(candidates).saturating_add(self.output_bytes(&given))
     }
 
     fn run(&self, inputs: Inputs<'_>, deadline: &Deadline) -> Result<Vec<Value>, StepFailure> {

@@ -59,7 +59,7 @@ impl ChunkText {
 
 impl Operation for ChunkText {
     fn infer(&self, signature: &Signature, inputs: &[Option<Kind>]) -> Result<Vec<Kind>, Mismatch> {
-        batch_padder::known_batch(&signature.inputs, inputs)?;
+        batch_padder::inferred_batch(&signature.inputs, inputs)?;
         Ok(operation::output_kinds(signature))
     }
 
@@ -70,7 +70,7 @@ impl Operation for ChunkText {
         let tokens = bytes.saturating_mul(repeated).min(MAX_TOKENS);
         let held = if repeated > 1 { BYTES_PER_TOKEN } else { 0 };
         let answer = tokens.saturating_mul(NUMBERS_PER_TOKEN * size_of::<i64>() + held);
-        let shortest = self.padder.answer_bytes(inputs, Some(self.options.max_length), NUMBERS_PER_TOKEN);
+        let shortest = self.padder.output_bytes(inputs, Some(self.options.max_length), NUMBERS_PER_TOKEN);
         self.encoder.buffers(bytes).saturating_add(answer).saturating_add(shortest)
     }
 

@@ -83,7 +83,7 @@ impl State {
         step: &dyn Step,
         lent: Vec<types::NamedLentValue>,
     ) -> Result<Result<NativeCall, String>, StopReason> {
-        let values = match guest_output::lent(self, lent)? {
+        let values = match guest_output::lent_values(self, lent)? {
             Ok(values) => values,
             Err(why) => return Ok(Err(why)),
         };
@@ -103,9 +103,9 @@ impl State {
     }
 
     /// Counts what one call copies into the guest.
-    fn check_crossing_with(&self, copied: &mut usize, size: usize) -> Result<(), StopReason> {
+    fn check_total_copy_size(&self, copied: &mut usize, size: usize) -> Result<(), StopReason> {
         *copied = copied.saturating_add(size);
-        self.check_crossing(*copied)
+        self.check_copy_size(*copied)
     }
 
     fn give(&mut self, signature: &Signature, outcome: Result<Vec<Value>, StepFailure>) -> Answer {
@@ -121,17 +121,17 @@ impl State {
             let value = match value {
                 Value::Tensor(tensor) => types::Value::Tensor(self.insert_tensor(tensor)?),
                 Value::Text(text) => {
-                    self.check_crossing_with(&mut copied, text.len())?;
+                    self.check_total_copy_size(&mut copied, text.len())?;
                     types::Value::Text(text.as_ref().to_owned())
                 }
                 Value::Bytes(bytes) => {
-                    self.check_crossing_with(&mut copied, bytes.len())?;
+                    self.check_total_copy_size(&mut copied, bytes.len())?;
                     types::Value::Bytes(bytes.to_vec())
                 }
                 Value::Json(json) => {
                     // Only the text itself says how long it is.
                     let text = json.to_string();
-                    self.check_crossing_with(&mut copied, text.len())?;
+                    self.check_total_copy_size(&mut copied, text.len())?;
                     types::Value::Json(text)
                 }
             };

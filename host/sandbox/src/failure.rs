@@ -33,7 +33,7 @@ pub(super) fn failure_from_error(error: &wasmtime::Error, limits: &Limits, log: 
     let reason = error.root_cause().to_string();
     // wasmtime keeps the type of this one to itself; a test holds its text.
     if reason.contains("fuel allocated for hostcalls") {
-        return StepFailure::Limit(limits.crossed());
+        return StepFailure::Limit(limits.copy_exceeded());
     }
     StepFailure::Failed(format!("it broke the contract with its host: {reason}"))
 }

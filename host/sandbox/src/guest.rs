@@ -74,7 +74,7 @@ impl Guest {
         // A trapped instance is dead, and a failed one is not reused. An instance
         // that keeps an input would hold uncounted memory.
         if let (Ok(_), Some(idle)) = (&guest_result.outcome, &self.idle)
-            && !instance.store.data().handles.hold_an_input()
+            && !instance.store.data().handles.has_input()
         {
             // A slot that it got for a model call also serves to wait for a request.
             drop(model_context);
@@ -112,7 +112,7 @@ impl Guest {
         let mut store = self.linked.store(phase, time_budget);
         match self.fresh(&mut store) {
             Ok(Ok(process)) => Ok(GuestInstance { store, process, _slot: slot }),
-            Ok(Err(refusal)) => Err((guest_output::unconfigured(&refusal), store, slot)),
+            Ok(Err(refusal)) => Err((guest_output::configure_error(&refusal), store, slot)),
             Err(error) => {
                 Err((failure_from_error(&error, &self.linked.capabilities.limits, &store.data().log), store, slot))
             }

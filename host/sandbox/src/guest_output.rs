@@ -23,7 +23,7 @@ fn fail(what: &str) -> StepFailure {
 }
 
 /// The values lent to a native step. The inner error is the guest's to handle.
-pub(super) fn lent(
+pub(super) fn lent_values(
     state: &State,
     lent: Vec<types::NamedLentValue>,
 ) -> Result<Result<Vec<(String, Value)>, String>, StopReason> {
@@ -122,7 +122,7 @@ pub(super) fn failure(error: &types::Error) -> StepFailure {
 
 /// The guest's error when it is configured again for a request: the request is not at
 /// fault, even if the guest says so.
-pub(super) fn unconfigured(error: &types::Error) -> StepFailure {
+pub(super) fn configure_error(error: &types::Error) -> StepFailure {
     let (types::Error::InvalidInput(why) | types::Error::Failed(why)) = error;
     StepFailure::Failed(format!("its `configure`, which succeeded at first, failed: {}", sanitize(why, TEXT)))
 }

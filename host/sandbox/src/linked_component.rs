@@ -65,7 +65,7 @@ impl LinkedComponent {
 
     /// The resource counters at the beginning of a call.
     pub(super) fn arm(&self, store: &mut Store<State>) {
-        store.set_hostcall_fuel(self.capabilities.limits.crossing().1);
+        store.set_hostcall_fuel(self.capabilities.limits.copy_limit().1);
         store.set_epoch_deadline(1);
     }
 

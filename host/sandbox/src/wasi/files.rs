@@ -17,7 +17,7 @@ use wasmtime_wasi::runtime::poll_noop;
 use super::super::failure::StopReason;
 use super::super::state::State;
 #[cfg(unix)]
-use super::open::{OpenRequest, beneath};
+use super::open::{OpenRequest, open_beneath};
 use super::streams::{InputStream, OutputStream, PIECE};
 use gpux_core::StepFailure;
 
@@ -101,7 +101,7 @@ impl State {
             Descriptor::Dir(folder) => folder.clone(),
             Descriptor::File(_) => return Err(ErrorCode::NotDirectory.into()),
         };
-        let opened = self.files(async |_| beneath(&folder, &path, &request))?;
+        let opened = self.files(async |_| open_beneath(&folder, &path, &request))?;
         Ok(self.wasi().table.push(opened)?)
     }
 

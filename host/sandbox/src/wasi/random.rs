@@ -19,7 +19,7 @@ impl State {
         let size = usize::try_from(len).unwrap_or(usize::MAX);
         self.meter.check_fits(size)?;
         self.time_budget.admit(size)?;
-        self.check_crossing(size)?;
+        self.check_copy_size(size)?;
         let mut drawn = Vec::with_capacity(size);
         let mut left = len;
         while left > 0 {

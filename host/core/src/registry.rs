@@ -50,7 +50,7 @@ pub struct Builtin {
     pub example: &'static str,
     /// the JSON Schema of its options; the options in gpux.yml are checked against it first
     pub schema: fn() -> schemars::Schema,
-    /// makes the step; `options` fits the schema
+    /// makes the step. The caller has checked `options` against the schema: ranges and lengths are not checked again
     pub build: Build,
 }
 

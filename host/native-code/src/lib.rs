@@ -13,7 +13,7 @@ use std::path::Path;
 use wasmtime::component::Component;
 use wasmtime::{Engine, Result};
 
-/// What is looked at for zeros at a time.
+/// Bytes that are compared with zeros at a time.
 const BLOCK: usize = 64 << 10;
 
 /// Loads a component from native code that `write` writes: whole, as `Engine::precompile_component` gave it.
@@ -45,7 +45,7 @@ pub fn load<P: AsRef<Path>>(
 /// The same from a file in `folder` that nobody else can open.
 fn load_file(engine: &Engine, folder: &Path, write: &impl Fn(&mut dyn Write) -> io::Result<()>) -> Result<Component> {
     let fill = |file| {
-        let mut sparse = Sparse(file);
+        let mut sparse = SparseFile(file);
         write(&mut sparse)?;
         sparse.finish()
     };
@@ -82,9 +82,9 @@ fn load_file(engine: &Engine, folder: &Path, write: &impl Fn(&mut dyn Write) -> 
 }
 
 /// A file that takes no room for zeros.
-struct Sparse(File);
+struct SparseFile(File);
 
-impl Sparse {
+impl SparseFile {
     /// The file at its whole length.
     fn finish(mut self) -> io::Result<File> {
         let length = self.0.stream_position()?;
@@ -93,7 +93,7 @@ impl Sparse {
     }
 }
 
-impl Write for Sparse {
+impl Write for SparseFile {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         static ZEROS: [u8; BLOCK] = [0; BLOCK];
         let block = &bytes[..bytes.len().min(BLOCK)];
@@ -150,7 +150,7 @@ mod tests {
     fn zeros_take_no_room() {
         let mut bytes = vec![0; 40 * BLOCK + 7];
         bytes[3 * BLOCK + 1] = 1;
-        let mut sparse = Sparse(tempfile::tempfile().unwrap());
+        let mut sparse = SparseFile(tempfile::tempfile().unwrap());
         for part in bytes.chunks(BLOCK + 1000) {
             sparse.write_all(part).unwrap();
         }

@@ -5,7 +5,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use super::limits::json_error;
 use super::log::sanitize;
-use super::schema;
+use super::options_schema;
 use gpux_core::{BoundedJsonTree, OptionOrigin, Registry, Step, closest};
 
 /// Built-in steps that a component has used, ready to run: checking and reading options costs
@@ -47,9 +47,9 @@ impl BuiltinCache {
         let parse = || BoundedJsonTree::parse(options, depth, MAX_OPTIONS_MEMORY).map(|(json, _)| json);
         let parsed = if options.is_empty() { empty() } else { parse() };
         let parsed = parsed.map_err(|error| format!("the options of `{name}` are {}", json_error(&error)))?;
-        let validator = schema::validator((builtin.schema)().as_value())?;
-        if let Some(fault) = schema::faults(&validator, &parsed).first() {
-            return Err(format!("the options of `{name}` do not fit: {}", fault.message));
+        let validator = options_schema::validator((builtin.schema)().as_value())?;
+        if let Some(violation) = options_schema::violations(&validator, &parsed).first() {
+            return Err(format!("the options of `{name}` do not fit: {}", violation.message));
         }
         let step: Arc<dyn Step> = (builtin.build)(parsed, &OptionOrigin::Component)
             .map_err(|error| format!("the options of `{name}` cannot work: {error}"))?

@@ -18,7 +18,7 @@ impl builtins::Host for State {
         self.count_call()?;
         let capabilities = self.capabilities.clone();
         // Reading options and checking them takes time in proportion to their text.
-        self.clock.admit(options.len())?;
+        self.time_budget.admit(options.len())?;
         let step =
             match capabilities.builtins.get(&capabilities.registry, &name, &options, capabilities.limits.json_depth) {
                 Ok(step) => step,
@@ -28,12 +28,12 @@ impl builtins::Host for State {
             Ok(call) => call,
             Err(why) => return Ok(Err(types::Error::InvalidInput(format!("`{name}`: {why}")))),
         };
-        self.clock.admit(call.bytes)?;
-        let deadline = Some(self.clock.end());
-        // A stranger's arguments must not bring the process down, whatever they find.
+        self.time_budget.admit(call.bytes)?;
+        let deadline = Some(self.time_budget.end());
+        // Untrusted arguments must not end the process, whatever bug they find.
         let outcome = catch_panic(|| step.run(call.inputs, &mut Context { deadline, ..Context::default() }));
         let outcome = outcome.unwrap_or_else(|why| Err(StepFailure::Failed(format!("`{name}` broke down: {why}"))));
-        self.clock.check()?;
+        self.time_budget.check()?;
         self.give(step.signature(), outcome)
     }
 }
@@ -60,10 +60,10 @@ impl models::Host for State {
             Err(why) => return Ok(Err(types::Error::InvalidInput(format!("`{model}`: {why}")))),
         };
         let begin = Instant::now();
-        let deadline = self.clock.request();
+        let deadline = self.time_budget.request();
         let outcome = step.run(call.inputs, &mut Context { deadline, ..self.model_context.context() });
-        self.clock.uncount(begin);
-        self.clock.check()?;
+        self.time_budget.uncount(begin);
+        self.time_budget.check()?;
         self.give(step.signature(), outcome)
     }
 }
@@ -83,7 +83,7 @@ impl State {
         step: &dyn Step,
         lent: Vec<types::NamedLentValue>,
     ) -> Result<Result<NativeCall, String>, StopReason> {
-        let values = match guest_output::lent(self, lent)? {
+        let values = match guest_output::lent_values(self, lent)? {
             Ok(values) => values,
             Err(why) => return Ok(Err(why)),
         };
@@ -103,9 +103,9 @@ impl State {
     }
 
     /// Counts what one call copies into the guest.
-    fn check_crossing_with(&self, copied: &mut usize, size: usize) -> Result<(), StopReason> {
+    fn check_total_copy_size(&self, copied: &mut usize, size: usize) -> Result<(), StopReason> {
         *copied = copied.saturating_add(size);
-        self.check_crossing(*copied)
+        self.check_copy_size(*copied)
     }
 
     fn give(&mut self, signature: &Signature, outcome: Result<Vec<Value>, StepFailure>) -> Answer {
@@ -121,17 +121,17 @@ impl State {
             let value = match value {
                 Value::Tensor(tensor) => types::Value::Tensor(self.insert_tensor(tensor)?),
                 Value::Text(text) => {
-                    self.check_crossing_with(&mut copied, text.len())?;
+                    self.check_total_copy_size(&mut copied, text.len())?;
                     types::Value::Text(text.as_ref().to_owned())
                 }
                 Value::Bytes(bytes) => {
-                    self.check_crossing_with(&mut copied, bytes.len())?;
+                    self.check_total_copy_size(&mut copied, bytes.len())?;
                     types::Value::Bytes(bytes.to_vec())
                 }
                 Value::Json(json) => {
                     // Only the text itself says how long it is.
                     let text = json.to_string();
-                    self.check_crossing_with(&mut copied, text.len())?;
+                    self.check_total_copy_size(&mut copied, text.len())?;
                     types::Value::Json(text)
                 }
             };

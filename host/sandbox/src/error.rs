@@ -36,7 +36,7 @@ pub enum SandboxError {
     /// a component, but not a step
     #[error(
         "this component is no pipeline step: it does not export `{expected}`; it exports {}",
-        Listed(.exports)
+        NameList(.exports)
     )]
     OtherWorld {
         /// the interface that a step exports
@@ -64,7 +64,7 @@ pub enum SandboxError {
         why: String,
     },
     /// a grant names a model that the pipeline does not have
-    #[error("`grant: {{ models: [{name}] }}` names no model of this pipeline; it has {}", Listed(.models))]
+    #[error("`grant: {{ models: [{name}] }}` names no model of this pipeline; it has {}", NameList(.models))]
     UnknownModel {
         /// the name granted
         name: String,
@@ -90,10 +90,10 @@ pub enum SandboxError {
         what: String,
     },
     /// the options do not fit the component's schema
-    #[error("{}", Faults(.faults))]
+    #[error("{}", Violations(.faults))]
     Options {
         /// each option that does not fit
-        faults: Vec<OptionFault>,
+        faults: Vec<OptionViolation>,
         /// the component's schema, sanitized for terminals
         schema: serde_json::Value,
     },
@@ -108,23 +108,23 @@ impl SandboxError {
 
 /// One option that does not fit the component's schema.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct OptionFault {
+pub struct OptionViolation {
     /// where, as a path of keys; empty for the options as a whole
     pub path: Vec<String>,
     /// the reason
     pub message: String,
 }
 
-struct Faults<'a>(&'a [OptionFault]);
+struct Violations<'a>(&'a [OptionViolation]);
 
-impl fmt::Display for Faults<'_> {
+impl fmt::Display for Violations<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("the options do not fit the component's schema: ")?;
-        for (index, fault) in self.0.iter().enumerate() {
+        for (index, violation) in self.0.iter().enumerate() {
             let separator = if index == 0 { "" } else { "; " };
-            write!(f, "{separator}{}", fault.message)?;
-            if !fault.path.is_empty() {
-                write!(f, " (at `{}`)", fault.path.join("."))?;
+            write!(f, "{separator}{}", violation.message)?;
+            if !violation.path.is_empty() {
+                write!(f, " (at `{}`)", violation.path.join("."))?;
             }
         }
         Ok(())
@@ -145,9 +145,9 @@ impl fmt::Display for Refusals<'_> {
     }
 }
 
-struct Listed<'a>(&'a [String]);
+struct NameList<'a>(&'a [String]);
 
-impl fmt::Display for Listed<'_> {
+impl fmt::Display for NameList<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.0.is_empty() { f.write_str("none") } else { write!(f, "`{}`", self.0.join("`, `")) }
     }

@@ -18,14 +18,14 @@ impl StopReason {
     }
 }
 
-/// Why a call into the guest came back with `error`.
-pub(super) fn failure(error: &wasmtime::Error, limits: &Limits, log: &LogTail) -> StepFailure {
+/// The failure of a call into the guest that returned `error`.
+pub(super) fn failure_from_error(error: &wasmtime::Error, limits: &Limits, log: &LogTail) -> StepFailure {
     if let Some(StopReason(failure)) = error.downcast_ref::<StopReason>() {
         return failure.clone();
     }
     if let Some(trap) = error.downcast_ref::<Trap>() {
         let last = log.newest().map(|line| format!("; the last line it logged: {line}")).unwrap_or_default();
-        return StepFailure::Failed(format!("{}{last}", words(*trap)));
+        return StepFailure::Failed(format!("{}{last}", trap_message(*trap)));
     }
     if error.is::<PoolConcurrencyLimitError>() {
         return StepFailure::Failed("the pool has no room for another sandbox".to_owned());
@@ -33,12 +33,12 @@ pub(super) fn failure(error: &wasmtime::Error, limits: &Limits, log: &LogTail) -
     let reason = error.root_cause().to_string();
     // wasmtime keeps the type of this one to itself; a test holds its text.
     if reason.contains("fuel allocated for hostcalls") {
-        return StepFailure::Limit(limits.crossed());
+        return StepFailure::Limit(limits.copy_exceeded());
     }
     StepFailure::Failed(format!("it broke the contract with its host: {reason}"))
 }
 
-fn words(trap: Trap) -> String {
+fn trap_message(trap: Trap) -> String {
     match trap {
         Trap::UnreachableCodeReached => "it gave up (it reached unreachable code: a panic or an abort)".to_owned(),
         Trap::StackOverflow => "its stack overflowed (a recursion without end?)".to_owned(),

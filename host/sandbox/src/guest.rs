@@ -5,7 +5,7 @@ use wasmtime::Store;
 
 use super::bindings::{InputValue, NamedInput, types};
 use super::engine::{IdlePermit, SlotPermit};
-use super::failure::{StopReason, failure};
+use super::failure::{StopReason, failure_from_error};
 use super::guest_output;
 use super::limits::{bytes, exceeded};
 use super::linked_component::{LinkedComponent, Process};
@@ -19,13 +19,13 @@ use gpux_core::{Context, Signature, StepFailure, Tensor, Value, encoded_size};
 pub(super) struct Guest {
     pub(super) linked: LinkedComponent,
     pub(super) signature: Signature,
-    /// the options that each new instance is configured with; `None` for a snapshot, which is
+    /// the options that each new instance is configured with; `None` for a snapshot: it is already configured
     pub(super) options: Option<String>,
     /// instances that wait for their next request, where they serve more than one
     idle: Option<ArrayQueue<(GuestInstance, IdlePermit)>>,
 }
 
-/// What `process` came to, with the sandbox's last words.
+/// The outcome of `process`, with the sandbox's peak memory and its log.
 pub(super) struct GuestResult {
     pub(super) outcome: Result<Vec<Value>, StepFailure>,
     pub(super) memory_peak: u64,
@@ -59,12 +59,12 @@ impl Guest {
         let Some(found) = self.find(context) else {
             return GuestResult { outcome: Err(StepFailure::Timeout), memory_peak: 0, log: Vec::new() };
         };
-        // No wait for a slot is the guest's time.
-        let clock = TimeBudget::start("time", limits.time, context.deadline);
+        // Waiting for a slot does not count against the guest's time.
+        let time_budget = TimeBudget::start("time", limits.time, context.deadline);
         let _running = self.linked.running();
         // Dropped behind the instance, which keeps its slot until then.
         let model_context = self.linked.model_context(context);
-        let mut instance = match self.instance(found, clock) {
+        let mut instance = match self.instance(found, time_budget) {
             Ok(instance) => instance,
             Err((outcome, state, _slot)) => return guest_result(Err(outcome), &mut state.into_data()),
         };
@@ -74,7 +74,7 @@ impl Guest {
         // A trapped instance is dead, and a failed one is not reused. An instance
         // that keeps an input would hold uncounted memory.
         if let (Ok(_), Some(idle)) = (&guest_result.outcome, &self.idle)
-            && !instance.store.data().handles.hold_an_input()
+            && !instance.store.data().handles.has_input()
         {
             // A slot that it got for a model call also serves to wait for a request.
             drop(model_context);
@@ -97,23 +97,25 @@ impl Guest {
     fn instance(
         &self,
         found: InstanceSource,
-        clock: TimeBudget,
+        time_budget: TimeBudget,
     ) -> Result<GuestInstance, (StepFailure, Store<State>, SlotPermit)> {
         let slot = match found {
             InstanceSource::Idle(mut instance) => {
-                instance.store.data_mut().renew(clock);
+                instance.store.data_mut().renew(time_budget);
                 self.linked.arm(&mut instance.store);
                 return Ok(instance);
             }
             InstanceSource::Free(slot) => slot,
         };
-        // What still configures itself is not yet in its request: it runs no model.
+        // During `configure` the phase is still Setup, so models cannot be called.
         let phase = if self.options.is_some() { Phase::Setup } else { Phase::Request };
-        let mut store = self.linked.store(phase, clock);
+        let mut store = self.linked.store(phase, time_budget);
         match self.fresh(&mut store) {
             Ok(Ok(process)) => Ok(GuestInstance { store, process, _slot: slot }),
-            Ok(Err(refusal)) => Err((guest_output::unconfigured(&refusal), store, slot)),
-            Err(error) => Err((failure(&error, &self.linked.capabilities.limits, &store.data().log), store, slot)),
+            Ok(Err(refusal)) => Err((guest_output::configure_error(&refusal), store, slot)),
+            Err(error) => {
+                Err((failure_from_error(&error, &self.linked.capabilities.limits, &store.data().log), store, slot))
+            }
         }
     }
 
@@ -140,7 +142,7 @@ impl Guest {
         match called {
             Ok((Ok(given),)) => guest_output::results(instance.store.data_mut(), &self.signature, given),
             Ok((Err(error),)) => Err(guest_output::failure(&error)),
-            Err(error) => Err(failure(&error, limits, &instance.store.data().log)),
+            Err(error) => Err(failure_from_error(&error, limits, &instance.store.data().log)),
         }
     }
 }

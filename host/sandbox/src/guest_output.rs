@@ -23,7 +23,7 @@ fn fail(what: &str) -> StepFailure {
 }
 
 /// The values lent to a native step. The inner error is the guest's to handle.
-pub(super) fn lent(
+pub(super) fn lent_values(
     state: &State,
     lent: Vec<types::NamedLentValue>,
 ) -> Result<Result<Vec<(String, Value)>, String>, StopReason> {
@@ -103,7 +103,7 @@ fn count(total: &mut usize, value: &Value, limits: &Limits) -> Result<(), StopRe
 /// Parses a JSON document, which must fit into `room` bytes and the time left; subtracts its memory from `room`.
 /// The inner error is the guest's to handle.
 fn document(state: &State, text: &str, room: &mut usize) -> Result<Result<Value, String>, StopReason> {
-    state.clock.admit(json_decoded_size::tree_bytes(text.as_bytes()).min(*room))?;
+    state.time_budget.admit(json_decoded_size::tree_bytes(text.as_bytes()).min(*room))?;
     // A growing list may have twice the capacity of its values.
     let parsed = BoundedJsonTree::parse(text, state.capabilities.limits.json_depth, *room / 2);
     Ok(parsed.map_err(|error| json_error(&error)).map(|(json, memory)| {
@@ -122,7 +122,7 @@ pub(super) fn failure(error: &types::Error) -> StepFailure {
 
 /// The guest's error when it is configured again for a request: the request is not at
 /// fault, even if the guest says so.
-pub(super) fn unconfigured(error: &types::Error) -> StepFailure {
+pub(super) fn configure_error(error: &types::Error) -> StepFailure {
     let (types::Error::InvalidInput(why) | types::Error::Failed(why)) = error;
     StepFailure::Failed(format!("its `configure`, which succeeded at first, failed: {}", sanitize(why, TEXT)))
 }
@@ -217,14 +217,14 @@ mod tests {
     /// The result of lending `tensor` this many times in one call, under the default limits.
     fn lend(tensor: Tensor, times: usize) -> Option<String> {
         let capabilities = Capabilities::new(&ComponentConfig::default(), Arc::default()).unwrap();
-        let clock = TimeBudget::start("time", Duration::from_mins(1), None);
-        let mut state = State::new(Arc::new(capabilities), Phase::Request, clock);
+        let time_budget = TimeBudget::start("time", Duration::from_mins(1), None);
+        let mut state = State::new(Arc::new(capabilities), Phase::Request, time_budget);
         let handle = state.lend(tensor).unwrap().rep();
         let value = |name: usize| types::NamedLentValue {
             name: name.to_string(),
             value: types::LentValue::Tensor(Resource::new_borrow(handle)),
         };
-        match lent(&state, (0..times).map(value).collect()) {
+        match lent_values(&state, (0..times).map(value).collect()) {
             Err(StopReason(StepFailure::Limit(limit))) => Some(limit.limit.into_owned()),
             other => {
                 assert_eq!(other.unwrap().unwrap().len(), times);

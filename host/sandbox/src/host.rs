@@ -12,7 +12,7 @@ use gpux_core::{ElementType, StepFailure, Tensor, TensorError, element_count};
 type Answer<T> = wasmtime::Result<Result<T, String>>;
 
 impl State {
-    fn made(&mut self, made: Result<Tensor, TensorError>) -> Answer<Resource<Tensor>> {
+    fn insert_result(&mut self, made: Result<Tensor, TensorError>) -> Answer<Resource<Tensor>> {
         Ok(match made {
             Ok(tensor) => Ok(self.insert_tensor(tensor)?),
             Err(error) => Err(error.to_string()),
@@ -39,14 +39,14 @@ impl types::HostTensor for State {
         match element {
             types::ElementType::Text => Ok(Err("a tensor of text has no bytes; use `create-text`".to_owned())),
             // The bytes become the tensor: no second copy.
-            types::ElementType::Uint8 => self.made(Tensor::new(shape, data)),
-            other => self.made(Tensor::from_bytes(other.into(), shape, &data)),
+            types::ElementType::Uint8 => self.insert_result(Tensor::new(shape, data)),
+            other => self.insert_result(Tensor::from_bytes(other.into(), shape, &data)),
         }
     }
 
     fn create_text(&mut self, shape: Vec<u32>, data: Vec<String>) -> Answer<Resource<Tensor>> {
         match dims(&shape) {
-            Ok(shape) => self.made(Tensor::new(shape, data)),
+            Ok(shape) => self.insert_result(Tensor::new(shape, data)),
             Err(why) => Ok(Err(why)),
         }
     }
@@ -62,7 +62,7 @@ impl types::HostTensor for State {
         if let Some(size) = size {
             self.meter.check_fits(size)?;
         }
-        self.made(Tensor::zeros(element, shape))
+        self.insert_result(Tensor::zeros(element, shape))
     }
 
     fn element(&mut self, tensor: Resource<Tensor>) -> wasmtime::Result<types::ElementType> {
@@ -82,7 +82,7 @@ impl types::HostTensor for State {
             StopReason(StepFailure::Failed("it asked for the bytes of a tensor of text; `texts` has them".to_owned()))
         };
         let bytes = self.tensor(&tensor)?.bytes().ok_or_else(texts)?;
-        self.check_crossing(bytes.len())?;
+        self.check_copy_size(bytes.len())?;
         Ok(bytes.to_vec())
     }
 
@@ -92,7 +92,7 @@ impl types::HostTensor for State {
         };
         let (offset, end) = (offset as usize, (offset as usize).saturating_add(len as usize));
         let range = bytes.get(offset..end);
-        self.check_crossing(range.map_or(0, <[u8]>::len))?;
+        self.check_copy_size(range.map_or(0, <[u8]>::len))?;
         Ok(range.map(<[u8]>::to_vec).ok_or_else(|| TensorError::Range { offset, end, len: bytes.len() }.to_string()))
     }
 
@@ -103,7 +103,7 @@ impl types::HostTensor for State {
 
     fn texts(&mut self, tensor: Resource<Tensor>) -> Answer<Vec<String>> {
         let tensor = self.tensor(&tensor)?;
-        self.check_crossing(cost(tensor))?;
+        self.check_copy_size(cost(tensor))?;
         let texts = tensor.as_slice::<String>().map(<[String]>::to_vec);
         Ok(texts.ok_or_else(|| format!("a tensor of {} holds no texts", tensor.element())))
     }

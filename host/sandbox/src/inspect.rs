@@ -95,7 +95,7 @@ pub struct Need {
     pub imports: Vec<String>,
 }
 
-fn asks(imports: &[Import], capability: Capability) -> impl Iterator<Item = &Import> {
+fn imports_for(imports: &[Import], capability: Capability) -> impl Iterator<Item = &Import> {
     imports
         .iter()
         .filter(move |import| import.called && Interface::from_name(&import.name).capability() == Some(capability))
@@ -110,7 +110,7 @@ fn needs(imports: &[Import]) -> Vec<Need> {
         grant: capability.grant(),
         allow: capability.allow(),
         required: required(capability),
-        imports: asks(imports, capability).map(|import| import.name.clone()).collect(),
+        imports: imports_for(imports, capability).map(|import| import.name.clone()).collect(),
     };
     Capability::ALL.into_iter().map(need).filter(|need| need.required || !need.imports.is_empty()).collect()
 }
@@ -133,7 +133,7 @@ pub(super) fn granted(imports: &[Import], grants: &Grants) -> Vec<String> {
         other => grants.allows(other),
     };
     for capability in Capability::ALL {
-        if !holds(capability) || asks(imports, capability).next().is_none() {
+        if !holds(capability) || imports_for(imports, capability).next().is_none() {
             continue;
         }
         match capability {
@@ -153,7 +153,7 @@ pub(super) fn granted(imports: &[Import], grants: &Grants) -> Vec<String> {
 }
 
 /// What no component can do, or only this one cannot: nothing in it asks for it.
-fn cannot(needs: &[Need]) -> Vec<&'static str> {
+fn lacking(needs: &[Need]) -> Vec<&'static str> {
     let shown = [
         Some(Capability::Files),
         None,
@@ -188,7 +188,7 @@ impl ComponentInfo {
             size,
             kind,
             can: free(&imports),
-            cannot: cannot(&needs),
+            cannot: lacking(&needs),
             needs,
             imports: imports.into_iter().map(|import| import.name).collect(),
             exports,
@@ -265,9 +265,9 @@ mod tests {
     #[test]
     fn lists_unavailable_capabilities() {
         let all = ["read files", "use the network", "read the clock", "draw random numbers", "see the environment"];
-        assert_eq!(cannot(&needs(&imports(&["gpux:pipeline/models"]))), all);
+        assert_eq!(lacking(&needs(&imports(&["gpux:pipeline/models"]))), all);
         let wasi = imports(&["filesystem/types", "clocks/wall-clock", "random/random", "cli/environment"]);
-        assert_eq!(cannot(&needs(&wasi)), ["use the network", "run models"]);
+        assert_eq!(lacking(&needs(&wasi)), ["use the network", "run models"]);
     }
 
     #[test]

@@ -1,8 +1,8 @@
-//! Component steps: strangers' WebAssembly, in a fresh sandbox for each request.
+//! Component steps: untrusted WebAssembly, in a fresh sandbox for each request.
 //!
-//! The only room that names wasmtime. bytes → `prepare` (described, configured, a snapshot taken,
-//! in a child process) → `component` (compiled, cached) → `linked_component` → `step` (one `guest` for each
-//! request). [`Limits`] bounds its resources and [`Grants`] its capabilities; its host functions are in `host`,
+//! This crate and `native-code` are the only libraries that use wasmtime. bytes → `prepare` (described, configured, a
+//! snapshot taken, in a child process) → `component` (compiled, cached) → `linked_component` → `step` (one `guest` for
+//! each request). [`Limits`] bounds its resources and [`Grants`] its capabilities; its host functions are in `host`,
 //! `builtins` and `wasi`; `guest_output` alone converts its results.
 
 #![forbid(unsafe_code)]
@@ -28,10 +28,10 @@ mod log;
 mod model_context;
 mod model_wait;
 mod native_code;
+mod options_schema;
 mod prepare;
 mod refusal;
 mod resource_meter;
-mod schema;
 mod shared;
 mod slot_pool;
 mod state;
@@ -46,7 +46,7 @@ mod zero_copy;
 
 pub use component::{ComponentKind, componentize};
 pub use config::ComponentConfig;
-pub use error::{OptionFault, SandboxError};
+pub use error::{OptionViolation, SandboxError};
 pub use grants::{Capability, EnvGrant, FolderGrant, Grants, OpenFolder};
 pub use inspect::{ComponentInfo, Need, PortInfo, SignatureInfo};
 pub use limits::Limits;

@@ -117,13 +117,13 @@ impl Limits {
 
 impl Limits {
     /// Bytes that may cross in one call, and the name of the limit that says so.
-    pub(super) fn crossing(&self) -> (&'static str, usize) {
+    pub(super) fn copy_limit(&self) -> (&'static str, usize) {
         if self.result < self.copy { ("result", self.result) } else { ("copy", self.copy) }
     }
 
     /// More would cross in one call than may.
-    pub(super) fn crossed(&self) -> LimitExceeded {
-        let (name, size) = self.crossing();
+    pub(super) fn copy_exceeded(&self) -> LimitExceeded {
+        let (name, size) = self.copy_limit();
         exceeded(name, bytes(size))
     }
 }

@@ -51,12 +51,12 @@ impl LinkedComponent {
         self.engine.slot(deadline)
     }
 
-    /// Creates an empty sandbox whose guest must finish by `clock`. It holds a slot as long as it exists.
-    pub(super) fn store(&self, phase: Phase, clock: TimeBudget) -> Store<State> {
-        let mut store = Store::new(&self.engine.wasmtime, State::new(self.capabilities.clone(), phase, clock));
+    /// Creates an empty sandbox whose guest must finish within `time_budget`. It holds a slot as long as it exists.
+    pub(super) fn store(&self, phase: Phase, time_budget: TimeBudget) -> Store<State> {
+        let mut store = Store::new(&self.engine.wasmtime, State::new(self.capabilities.clone(), phase, time_budget));
         store.limiter(|state| &mut state.meter);
         store.epoch_deadline_callback(|store| {
-            store.data().clock.check()?;
+            store.data().time_budget.check()?;
             Ok(UpdateDeadline::Continue(1))
         });
         self.arm(&mut store);
@@ -65,7 +65,7 @@ impl LinkedComponent {
 
     /// The resource counters at the beginning of a call.
     pub(super) fn arm(&self, store: &mut Store<State>) {
-        store.set_hostcall_fuel(self.capabilities.limits.crossing().1);
+        store.set_hostcall_fuel(self.capabilities.limits.copy_limit().1);
         store.set_epoch_deadline(1);
     }
 

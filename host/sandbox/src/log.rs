@@ -37,20 +37,20 @@ impl LogTail {
     /// Adds text that a guest writes to the stream `name`, line by line.
     pub(super) fn write(&mut self, name: &'static str, mut data: &[u8]) {
         while let Some(end) = data.iter().position(|byte| *byte == b'\n') {
-            let mut line = self.rest(name);
+            let mut line = self.take_rest(name);
             extend(&mut line, &data[..end]);
             self.push(name, &String::from_utf8_lossy(&line));
             data = &data[end + 1..];
         }
         if !data.is_empty() {
-            let mut line = self.rest(name);
+            let mut line = self.take_rest(name);
             extend(&mut line, data);
             self.partial.push((name, line));
         }
     }
 
     /// Adds the unfinished last line of the stream `name`.
-    fn rest(&mut self, name: &str) -> Vec<u8> {
+    fn take_rest(&mut self, name: &str) -> Vec<u8> {
         let place = self.partial.iter().position(|(stream, _)| *stream == name);
         place.map(|place| self.partial.swap_remove(place).1).unwrap_or_default()
     }

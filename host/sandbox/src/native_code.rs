@@ -18,7 +18,7 @@ pub(super) struct NativeCode(Vec<u8>);
 impl NativeCode {
     /// Compiles a component (no core module).
     pub(super) fn compile(engine: &Engine, component: &[u8]) -> Result<Self, SandboxError> {
-        let code = engine.precompile_component(component).map_err(|error| uncompiled(&error))?;
+        let code = engine.precompile_component(component).map_err(|error| compile_error(&error))?;
         let info = FrameInfo::new().block_size(BlockSize::Max256KB);
         let mut encoder = FrameEncoder::with_frame_info(info, Vec::new());
         let compressed = encoder.write_all(&code).map_err(Into::into).and_then(|()| encoder.finish());
@@ -36,7 +36,7 @@ impl NativeCode {
 
     /// The component, whose pages lie in a file without a name in the first of `folders` that takes it.
     pub(super) fn load(&self, engine: &Engine, folders: &[PathBuf]) -> Result<Component, SandboxError> {
-        gpux_native_code::load(engine, folders, |into| self.write(into)).map_err(|error| uncompiled(&error))
+        gpux_native_code::load(engine, folders, |into| self.write(into)).map_err(|error| compile_error(&error))
     }
 
     fn write(&self, into: &mut dyn Write) -> io::Result<()> {
@@ -53,7 +53,7 @@ impl NativeCode {
     }
 }
 
-fn uncompiled(error: &wasmtime::Error) -> SandboxError {
+fn compile_error(error: &wasmtime::Error) -> SandboxError {
     SandboxError::Compile(sanitize(&format!("{error:#}"), 2000))
 }
 

@@ -68,7 +68,7 @@ impl ResourceMeter {
     }
 
     /// Starts the count of the most bytes again.
-    pub(super) fn forget_peak(&mut self) {
+    pub(super) fn reset_peak(&mut self) {
         self.peak = self.used;
     }
 

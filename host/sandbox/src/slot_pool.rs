@@ -3,7 +3,7 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// The free slots. Acquiring a free slot and releasing it take no lock.
 pub(super) struct SlotPool {
@@ -41,26 +41,16 @@ impl SlotPool {
     #[cold]
     fn wait(&self, deadline: Option<Instant>) -> bool {
         self.waiting.fetch_add(1, Ordering::SeqCst);
-        let mut lock = self.lock.lock().unwrap_or_else(PoisonError::into_inner);
-        let taken = loop {
-            if self.take_free() {
-                break true;
-            }
-            lock = match deadline.map(|deadline| deadline.saturating_duration_since(Instant::now())) {
-                None => self.freed.wait(lock).unwrap_or_else(PoisonError::into_inner),
-                Some(left) if left.is_zero() => break false,
-                Some(left) => self.freed.wait_timeout(lock, left).unwrap_or_else(PoisonError::into_inner).0,
-            };
-        };
+        let lock = self.lock.lock().unwrap_or_else(PoisonError::into_inner);
+        let left = deadline.map_or(Duration::MAX, |deadline| deadline.saturating_duration_since(Instant::now()));
+        let waited = self.freed.wait_timeout_while(lock, left, |()| !self.take_free());
         self.waiting.fetch_sub(1, Ordering::SeqCst);
-        taken
+        !waited.unwrap_or_else(PoisonError::into_inner).1.timed_out()
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
 
     #[test]

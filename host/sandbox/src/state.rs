@@ -54,7 +54,7 @@ pub(super) struct State {
     pub(super) capabilities: Arc<Capabilities>,
     pub(super) phase: Phase,
     pub(super) meter: ResourceMeter,
-    pub(super) clock: TimeBudget,
+    pub(super) time_budget: TimeBudget,
     pub(super) model_context: ModelContext,
     pub(super) handles: TensorTable,
     pub(super) log: LogTail,
@@ -65,7 +65,7 @@ pub(super) struct State {
 }
 
 impl State {
-    pub(super) fn new(capabilities: Arc<Capabilities>, phase: Phase, clock: TimeBudget) -> Self {
+    pub(super) fn new(capabilities: Arc<Capabilities>, phase: Phase, time_budget: TimeBudget) -> Self {
         Self {
             meter: ResourceMeter::new(&capabilities.limits),
             log: LogTail::new(capabilities.limits.log),
@@ -74,17 +74,17 @@ impl State {
             calls: 0,
             model_context: ModelContext::default(),
             phase,
-            clock,
+            time_budget,
             capabilities,
         }
     }
 
     /// For the next request of the same instance.
-    pub(super) fn renew(&mut self, clock: TimeBudget) {
-        self.clock = clock;
+    pub(super) fn renew(&mut self, time_budget: TimeBudget) {
+        self.time_budget = time_budget;
         self.calls = 0;
         self.log = LogTail::new(self.capabilities.limits.log);
-        self.meter.forget_peak();
+        self.meter.reset_peak();
         if let Some(wasi) = &mut self.wasi {
             wasi.renew();
         }
@@ -128,18 +128,18 @@ impl State {
     }
 
     /// Whether `size` bytes may go into the guest in one call.
-    pub(super) fn check_crossing(&self, size: usize) -> Result<(), StopReason> {
+    pub(super) fn check_copy_size(&self, size: usize) -> Result<(), StopReason> {
         let limits = &self.capabilities.limits;
         if size > limits.copy { Err(StopReason::limit(exceeded("copy", bytes(limits.copy)))) } else { Ok(()) }
     }
 
     pub(super) fn tensor(&self, handle: &Resource<Tensor>) -> Result<&Tensor, StopReason> {
-        self.handles.get(handle).map(|held| &held.tensor).ok_or_else(dead)
+        self.handles.get(handle).map(|held| &held.tensor).ok_or_else(invalid_handle)
     }
 
     /// A tensor to change; the copy that this may make is counted.
     pub(super) fn tensor_mut(&mut self, handle: &Resource<Tensor>) -> Result<&mut Tensor, StopReason> {
-        let held = self.handles.get_mut(handle).ok_or_else(dead)?;
+        let held = self.handles.get_mut(handle).ok_or_else(invalid_handle)?;
         if held.charged == 0 {
             let size = cost(&held.tensor);
             self.meter.charge(size)?;
@@ -150,17 +150,17 @@ impl State {
 
     /// A tensor whose metadata changes: nothing is copied.
     pub(super) fn metadata_mut(&mut self, handle: &Resource<Tensor>) -> Result<&mut Tensor, StopReason> {
-        self.handles.get_mut(handle).map(|held| &mut held.tensor).ok_or_else(dead)
+        self.handles.get_mut(handle).map(|held| &mut held.tensor).ok_or_else(invalid_handle)
     }
 
     /// Takes a tensor out; its handle is dead.
     pub(super) fn take(&mut self, handle: &Resource<Tensor>) -> Result<Tensor, StopReason> {
-        let TensorEntry { tensor, charged } = self.handles.remove(handle).ok_or_else(dead)?;
+        let TensorEntry { tensor, charged } = self.handles.remove(handle).ok_or_else(invalid_handle)?;
         self.meter.release(charged);
         Ok(tensor)
     }
 }
 
-fn dead() -> StopReason {
+fn invalid_handle() -> StopReason {
     StopReason(StepFailure::Failed("it used a tensor that it no longer holds".to_owned()))
 }

@@ -26,7 +26,7 @@ impl TensorTable {
     }
 
     /// Whether an input is among them: nothing is counted for it.
-    pub(super) fn hold_an_input(&self) -> bool {
+    pub(super) fn has_input(&self) -> bool {
         self.slots.iter().flatten().any(|held| held.charged == 0)
     }
 
@@ -99,8 +99,8 @@ mod tests {
         let mut handles = TensorTable::default();
         let input = handles.insert(Tensor::scalar(1_u8), 0);
         handles.insert(Tensor::scalar(2_u8), 7);
-        assert!(handles.hold_an_input());
+        assert!(handles.has_input());
         handles.remove(&input);
-        assert!(!handles.hold_an_input());
+        assert!(!handles.has_input());
     }
 }

@@ -1,4 +1,7 @@
 //! Deadlines: a thread that ticks, and the time that each sandbox has left.
+//!
+//! Guest code: a tick, then `check`. A native call: `admit` before, `end()` as its deadline, `check` after. A model:
+//! the request's deadline only, then `uncount`.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -15,7 +18,7 @@ use gpux_core::StepFailure;
 const TICK: Duration = Duration::from_millis(1);
 /// Ticks without any guest after which the ticking pauses: an idle server uses no CPU, a busy one
 /// never pays for waking the thread.
-const PATIENCE: u32 = 500;
+const IDLE_TICKS_BEFORE_PAUSE: u32 = 500;
 
 /// Moves an engine's epoch on while guests run.
 pub(super) struct EpochTicker {
@@ -65,7 +68,7 @@ fn tick(engine: &Engine, shared: &Shared) {
         } else {
             idle += 1;
         }
-        if idle < PATIENCE {
+        if idle < IDLE_TICKS_BEFORE_PAUSE {
             std::thread::park_timeout(TICK);
             engine.increment_epoch();
             continue;
@@ -107,7 +110,7 @@ const NANOSECONDS_PER_BYTE: u64 = 2;
 
 /// The time that one sandbox has.
 ///
-/// Ticks only say "look at the clock": counted alone they drift on a loaded machine.
+/// A tick only triggers a look at the clock. Counting ticks would be inaccurate under load.
 pub(super) struct TimeBudget {
     name: &'static str,
     limit: Duration,
@@ -151,7 +154,7 @@ impl TimeBudget {
         )
     }
 
-    /// Gives back the time since `begin`, which a model took; the request's own deadline stays.
+    /// Extends `end` by the time a model took, since `begin`. The request's deadline does not move.
     pub(super) fn uncount(&mut self, begin: Instant) {
         self.end = self.end.checked_add(begin.elapsed()).unwrap_or(self.end);
     }
@@ -182,19 +185,19 @@ mod tests {
     #[test]
     fn model_time_does_not_count_against_the_step() {
         let begin = Instant::now();
-        let mut clock = TimeBudget::start("time", Duration::ZERO, None);
-        assert_eq!(limit(clock.check()).as_deref(), Some("time"));
-        clock.uncount(begin.checked_sub(Duration::from_mins(1)).unwrap_or(begin));
-        clock.request = Some(Instant::now());
-        assert_eq!(limit(clock.check()).as_deref(), Some("request"));
+        let mut budget = TimeBudget::start("time", Duration::ZERO, None);
+        assert_eq!(limit(budget.check()).as_deref(), Some("time"));
+        budget.uncount(begin.checked_sub(Duration::from_mins(1)).unwrap_or(begin));
+        budget.request = Some(Instant::now());
+        assert_eq!(limit(budget.check()).as_deref(), Some("request"));
     }
 
     #[test]
     fn rejects_native_calls_that_exceed_the_deadline() {
-        let clock = TimeBudget::start("time", Duration::from_secs(1), None);
-        assert_eq!(limit(clock.admit(1 << 20)), None);
-        assert_eq!(limit(clock.admit(1 << 40)).as_deref(), Some("time"));
-        assert_eq!(limit(clock.admit(usize::MAX)).as_deref(), Some("time"));
+        let budget = TimeBudget::start("time", Duration::from_secs(1), None);
+        assert_eq!(limit(budget.admit(1 << 20)), None);
+        assert_eq!(limit(budget.admit(1 << 40)).as_deref(), Some("time"));
+        assert_eq!(limit(budget.admit(usize::MAX)).as_deref(), Some("time"));
     }
 
     #[test]

@@ -14,11 +14,13 @@ mod audio;
 mod audio;
 mod deadline;
 mod image;
+mod operation;
 mod output;
 mod ports;
 mod simd;
 mod tensor;
 mod text;
+mod unary;
 
 pub use image::preview;
 

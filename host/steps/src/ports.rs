@@ -2,7 +2,7 @@
 
 use serde::de::DeserializeOwned;
 
-use gpux_core::{BuildError, Dim, Kind, Mismatch, Signature, StepFailure, Tensor, TensorKind, Value};
+use gpux_core::{BuildError, Dim, Tensor, Value};
 
 /// Reads a step's options; a step written without any has an empty set.
 pub(crate) fn options<T: DeserializeOwned>(options: serde_json::Value) -> Result<T, BuildError> {
@@ -10,20 +10,9 @@ pub(crate) fn options<T: DeserializeOwned>(options: serde_json::Value) -> Result
     Ok(serde_json::from_value(options)?)
 }
 
-/// Checks each given kind against its port.
-pub(crate) fn check(signature: &Signature, inputs: &[Option<Kind>]) -> Result<(), Mismatch> {
-    signature.inputs.iter().zip(inputs).try_for_each(|(port, given)| match given {
-        Some(given) => port.kind.accepts(given),
-        None => Ok(()),
-    })
-}
-
-/// The tensor that the plan knows will arrive at the first port.
-pub(crate) fn known_tensor(inputs: &[Option<Kind>]) -> Option<&TensorKind> {
-    match inputs.first() {
-        Some(Some(Kind::Tensor(tensor))) => Some(tensor),
-        _ => None,
-    }
+/// The default of an option that is on unless it is switched off.
+pub(crate) const fn default_true() -> bool {
+    true
 }
 
 /// The tensor that a request gives to the first port.
@@ -34,29 +23,6 @@ pub(crate) fn given_tensor(inputs: &[Option<Value>]) -> Option<&Tensor> {
 /// The number behind a dimension, where the plan knows it.
 pub(crate) fn fixed(dim: &Dim) -> Option<usize> {
     if let Dim::Fixed(size) = dim { Some(*size) } else { None }
-}
-
-/// The first port does not fit, for this reason.
-pub(crate) fn refuse(signature: &Signature, given: &TensorKind, because: impl Into<String>) -> Mismatch {
-    Mismatch {
-        expected: signature.inputs.first().map_or(Kind::Any, |port| port.kind.clone()),
-        given: Kind::Tensor(given.clone()),
-        because: Some(because.into()),
-    }
-}
-
-/// The value at the first port, which is required.
-pub(crate) fn first(inputs: Vec<Option<Value>>, name: &str) -> Result<Value, StepFailure> {
-    let value = inputs.into_iter().next().flatten();
-    value.ok_or_else(|| StepFailure::InvalidInput(format!("the input `{name}` is missing")))
-}
-
-/// The tensor at the first port.
-pub(crate) fn first_tensor(inputs: Vec<Option<Value>>, name: &str) -> Result<Tensor, StepFailure> {
-    match first(inputs, name)? {
-        Value::Tensor(tensor) => Ok(tensor),
-        other => Err(StepFailure::InvalidInput(format!("`{name}` takes a tensor, but gets {}", other.kind()))),
-    }
 }
 
 /// The axis that `axis` names in a tensor of `rank` axes; negative ones count from the last.

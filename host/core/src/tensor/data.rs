@@ -50,6 +50,25 @@ macro_rules! with_elements {
     };
 }
 
+/// Runs `$body` with `$type` as the integer type that `$element` names; other arms of the match follow.
+#[macro_export]
+#[doc(hidden)]
+macro_rules! with_integer_type {
+    ($element:expr, $type:ident => $body:expr, $($others:tt)*) => {
+        $crate::with_integer_type!(@match $element, $type, $body, {$($others)*}
+            Uint8 u8, Int8 i8, Uint16 u16, Int16 i16, Uint32 u32, Int32 i32, Uint64 u64, Int64 i64)
+    };
+    (@match $element:expr, $type:ident, $body:expr, {$($others:tt)*} $($variant:ident $int:ty),+) => {
+        match $element {
+            $($crate::ElementType::$variant => {
+                type $type = $int;
+                $body
+            })+
+            $($others)*
+        }
+    };
+}
+
 /// A Rust type with its place in [`TensorData`].
 pub trait TensorElement: Element {
     /// Wraps elements of this type.

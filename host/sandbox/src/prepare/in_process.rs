@@ -9,12 +9,12 @@ use wasmtime::{Engine, Store};
 use super::super::component::{CompiledComponent, ComponentKind, componentize};
 use super::super::engine::SandboxEngine;
 use super::super::error::SandboxError;
-use super::super::failure::failure;
+use super::super::failure::failure_from_error;
 use super::super::guest_output;
 use super::super::limits::exceeded;
 use super::super::linked_component::LinkedComponent;
 use super::super::native_code::NativeCode;
-use super::super::schema;
+use super::super::options_schema;
 use super::super::state::{Capabilities, Phase, State};
 use super::super::time_budget::TimeBudget;
 use super::processor_timer::ProcessorTimer;
@@ -107,10 +107,10 @@ fn setup(
     let linked = LinkedComponent::new(engine.clone(), compiled.clone(), capabilities)?;
     let description = describe(&linked)?;
     // A schema can be work without end, too.
-    let options_schema = timer.measure(|| schema::parse(&description.options_schema))?;
+    let options_schema = timer.measure(|| options_schema::parse(&description.options_schema))?;
     let ComponentDescription { options_schema, .. } =
         described.insert(ComponentDescription { summary: guest_output::summary(&description.summary), options_schema });
-    timer.measure(|| schema::check(options_schema, &request.config.options))?;
+    timer.measure(|| options_schema::check(options_schema, &request.config.options))?;
     configure(&linked, &request.config.options.to_string(), instrumented, timer)
 }
 
@@ -133,7 +133,7 @@ fn store(linked: &LinkedComponent) -> Store<State> {
 
 fn failed(call: &'static str, error: &wasmtime::Error, store: Store<State>) -> SandboxError {
     let State { log, capabilities, .. } = store.into_data();
-    let failure = failure(error, &capabilities.limits, &log);
+    let failure = failure_from_error(error, &capabilities.limits, &log);
     SandboxError::Setup { call: call.into(), failure, log: log.into_lines() }
 }
 
@@ -193,6 +193,6 @@ fn take(instrumented: &InstrumentResult<'_>, mut store: Store<State>, instance: 
         return Err("`configure` kept a tensor, which no snapshot can hold".to_owned());
     }
     let limit = store.data().capabilities.limits.setup_time;
-    store.data_mut().clock = TimeBudget::start("setup_time", limit, None);
+    store.data_mut().time_budget = TimeBudget::start("setup_time", limit, None);
     instrumented.take(&mut store, instance)
 }

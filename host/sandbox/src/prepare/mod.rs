@@ -2,7 +2,7 @@
 //! it is configured and, where possible, a snapshot is taken, from which every
 //! request starts.
 //!
-//! All of this is a stranger's work, compiling included, so it happens in a child process within
+//! All of this works on untrusted bytes, compiling included, so it happens in a child process within
 //! bounds (`child`), and what came of it is remembered (`snapshot_cache`).
 
 mod child;

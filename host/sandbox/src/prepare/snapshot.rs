@@ -63,7 +63,7 @@ impl<'a> Instrumented<'a> {
             let snapshot = snapshot?.ok_or("the snapshotter waits")?;
             taken.push(snapshot.map_err(|error| sanitize(&format!("{error:#}"), REASON))?);
         }
-        Ok(self.tree.rebuilt(&taken))
+        Ok(self.tree.rebuild(&taken))
     }
 }
 

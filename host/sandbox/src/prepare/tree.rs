@@ -109,7 +109,7 @@ impl<'a> Tree<'a> {
     }
 
     /// The whole component with other leaves, in the order of [`leaves`](Self::leaves).
-    pub(super) fn rebuilt(&self, leaves: &[Vec<u8>]) -> Vec<u8> {
+    pub(super) fn rebuild(&self, leaves: &[Vec<u8>]) -> Vec<u8> {
         self.build(&mut leaves.iter().enumerate(), false).0
     }
 
@@ -315,7 +315,7 @@ mod tests {
         assert_eq!(leaves.len(), 2);
         let same: Vec<_> = leaves.iter().map(|leaf| leaf.component.to_vec()).collect();
         assert_eq!(same, [leaf(), leaf()]);
-        assert_eq!(tree.rebuilt(&same), nest);
+        assert_eq!(tree.rebuild(&same), nest);
 
         let exporting: Vec<_> = same.iter().map(|leaf| exporting(leaf)).collect();
         let instrumented = tree.instrumented(&exporting);
@@ -330,7 +330,7 @@ mod tests {
         let leaf = leaf();
         let tree = Tree::read(&leaf).unwrap();
         assert_eq!(tree.leaves()[0].access, ACCESS);
-        assert_eq!(tree.rebuilt(std::slice::from_ref(&leaf)), leaf);
+        assert_eq!(tree.rebuild(std::slice::from_ref(&leaf)), leaf);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use super::super::bindings::step;
-use super::super::{guest_output, schema};
+use super::super::{guest_output, options_schema};
 use super::*;
 use gpux_core::BoundedJsonTree;
 
@@ -27,14 +27,14 @@ fn fuzzed_schemas_never_panic() {
     let (mut refused, mut fitting, mut unfitting) = (0, 0, 0);
     Runs::of(1500).each(|dice| {
         let text = schema_of(dice, 4).to_string();
-        let parsed = in_time(|| schema::parse(&text));
+        let parsed = in_time(|| options_schema::parse(&text));
         let Ok(parsed) = parsed else {
             refused += 1;
             return;
         };
         for _ in 0..3 {
             let options = value(dice, 3);
-            match in_time(|| schema::check(&parsed, &options)) {
+            match in_time(|| options_schema::check(&parsed, &options)) {
                 Ok(()) => fitting += 1,
                 Err(SandboxError::Options { faults, .. }) => {
                     assert!(!faults.is_empty() && faults.len() <= 20);
@@ -51,7 +51,7 @@ fn fuzzed_schemas_never_panic() {
 fn rejects_excessive_patterns() {
     let many: serde_json::Map<_, _> = (0..2000).map(|number| (format!("\\w{{9}}{number}"), json!({}))).collect();
     let text = json!({ "patternProperties": many }).to_string();
-    let error = schema::parse(&text).unwrap_err().to_string();
+    let error = options_schema::parse(&text).unwrap_err().to_string();
     assert!(error.contains("more than 100 patterns"), "{error}");
 }
 

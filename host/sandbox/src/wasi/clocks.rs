@@ -44,7 +44,7 @@ impl State {
     fn wait(&mut self, wakes: &[Pollable]) -> Result<(), StopReason> {
         let now = Instant::now();
         if wakes.iter().any(|wake| wake.is_ready(now)) {
-            return self.clock.check();
+            return self.time_budget.check();
         }
         let moment = |wake: &Pollable| if let Pollable::At(moment) = wake { Some(*moment) } else { None };
         self.sleep_until(wakes.iter().filter_map(moment).min())
@@ -89,7 +89,7 @@ impl poll::Host for State {
                 StopReason(StepFailure::Failed("it waits for nothing: `poll` of an empty list".to_owned())).into()
             );
         }
-        self.clock.admit(pollables.len().saturating_mul(size_of::<Pollable>()))?;
+        self.time_budget.admit(pollables.len().saturating_mul(size_of::<Pollable>()))?;
         let wakes: Vec<Pollable> =
             pollables.iter().map(|pollable| self.resource_mut(pollable).copied()).collect::<Result<_, StopReason>>()?;
         self.wait(&wakes)?;

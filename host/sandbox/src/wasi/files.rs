@@ -17,7 +17,7 @@ use wasmtime_wasi::runtime::poll_noop;
 use super::super::failure::StopReason;
 use super::super::state::State;
 #[cfg(unix)]
-use super::open::{OpenRequest, beneath};
+use super::open::{OpenRequest, open_beneath};
 use super::streams::{InputStream, OutputStream, PIECE};
 use gpux_core::StepFailure;
 
@@ -33,13 +33,13 @@ type View<'a> = WasiFilesystemCtxView<'a>;
 impl State {
     /// Runs a call of wasmtime-wasi. Its futures are ready immediately: file operations run on this thread.
     pub(super) fn files<T>(&mut self, call: impl AsyncFnOnce(&mut View<'_>) -> FsResult<T>) -> FsResult<T> {
-        self.clock.check().map_err(FsError::trap)?;
+        self.time_budget.check().map_err(FsError::trap)?;
         let mut view = self.wasi().files();
         let done = poll_noop(pin!(call(&mut view)));
         let waits =
             || FsError::trap(StopReason(StepFailure::Failed("a file operation waits for another thread".to_owned())));
         let done = done.ok_or_else(waits)?;
-        self.clock.check().map_err(FsError::trap)?;
+        self.time_budget.check().map_err(FsError::trap)?;
         done
     }
 
@@ -101,7 +101,7 @@ impl State {
             Descriptor::Dir(folder) => folder.clone(),
             Descriptor::File(_) => return Err(ErrorCode::NotDirectory.into()),
         };
-        let opened = self.files(async |_| beneath(&folder, &path, &request))?;
+        let opened = self.files(async |_| open_beneath(&folder, &path, &request))?;
         Ok(self.wasi().table.push(opened)?)
     }
 
@@ -225,7 +225,7 @@ impl types::HostDescriptor for State {
     /// disk when the system flushes it.
     fn sync(&mut self, file: Handle) -> FsResult<()> {
         self.resource_mut::<Descriptor, _>(&file).map_err(FsError::trap)?;
-        self.clock.check().map_err(FsError::trap)
+        self.time_budget.check().map_err(FsError::trap)
     }
 
     fn create_directory_at(&mut self, folder: Handle, path: String) -> FsResult<()> {
@@ -309,7 +309,7 @@ impl types::HostDescriptor for State {
     }
 
     fn is_same_object(&mut self, one: Handle, other: Handle) -> wasmtime::Result<bool> {
-        self.clock.check()?;
+        self.time_budget.check()?;
         let mut view = self.wasi().files();
         let same = poll_noop(pin!(Inner::is_same_object(&mut view, one, other)));
         same.unwrap_or(Ok(false))

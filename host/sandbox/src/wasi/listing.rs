@@ -47,7 +47,7 @@ impl State {
 
     #[cfg(target_os = "linux")]
     fn next_entry(&mut self, listing: &Resource<DirectoryEntryStream>) -> FsResult<Option<DirectoryEntry>> {
-        self.clock.check().map_err(FsError::trap)?;
+        self.time_budget.check().map_err(FsError::trap)?;
         let listing = self.resource_mut::<Listing, _>(listing).map_err(FsError::trap)?;
         for entry in listing {
             let entry = entry.map_err(std::io::Error::from)?;

@@ -101,18 +101,18 @@ impl State {
     ) -> Result<Resource<Handle>, StopReason> {
         self.check_handle_limit()?;
         let wasi = self.wasi();
-        let key = wasi.table.push(entry).map_err(dead)?;
+        let key = wasi.table.push(entry).map_err(invalid_handle)?;
         wasi.held += 1;
         Ok(Resource::new_own(key.rep()))
     }
 
     fn resource_mut<T: 'static, Handle: 'static>(&mut self, handle: &Resource<Handle>) -> Result<&mut T, StopReason> {
-        self.wasi().table.get_mut(&key(handle)).map_err(dead)
+        self.wasi().table.get_mut(&key(handle)).map_err(invalid_handle)
     }
 
     fn remove_resource<T: 'static, Handle: 'static>(&mut self, handle: &Resource<Handle>) -> Result<T, StopReason> {
         let wasi = self.wasi();
-        let entry = wasi.table.delete(key(handle)).map_err(dead)?;
+        let entry = wasi.table.delete(key(handle)).map_err(invalid_handle)?;
         wasi.held -= 1;
         Ok(entry)
     }
@@ -152,9 +152,9 @@ impl State {
 
     /// Sleeps until `wake`, or stops the guest at its deadline if that is earlier.
     fn sleep_until(&self, wake: Option<Instant>) -> Result<(), StopReason> {
-        let end = self.clock.end();
+        let end = self.time_budget.end();
         loop {
-            self.clock.check()?;
+            self.time_budget.check()?;
             let now = Instant::now();
             if wake.is_some_and(|wake| now >= wake) {
                 return Ok(());
@@ -170,6 +170,6 @@ fn key<T: 'static, Handle: 'static>(handle: &Resource<Handle>) -> Resource<T> {
     Resource::new_own(handle.rep())
 }
 
-fn dead(_: ResourceTableError) -> StopReason {
+fn invalid_handle(_: ResourceTableError) -> StopReason {
     StopReason(StepFailure::Failed("it used a WASI handle that it no longer holds".to_owned()))
 }

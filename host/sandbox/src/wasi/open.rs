@@ -19,7 +19,7 @@ pub(super) struct OpenRequest {
 
 /// Opens the file or folder at `path` beneath `folder`. The call does not block on other types,
 /// and the type is checked through the opened descriptor.
-pub(super) fn beneath(folder: &Dir, path: &str, request: &OpenRequest) -> FsResult<Descriptor> {
+pub(super) fn open_beneath(folder: &Dir, path: &str, request: &OpenRequest) -> FsResult<Descriptor> {
     let (options, mode) = options(request)?;
     if folder.perms.write_not_permitted() && mode.contains(OpenMode::WRITE) {
         return Err(ErrorCode::NotPermitted.into());
@@ -84,7 +84,7 @@ mod tests {
         let file = std::fs::File::open(folder).unwrap();
         let folder = Dir::new(file, FsPerms::ReadWrite, OpenMode::READ, true);
         let request = OpenRequest { follow: PathFlags::SYMLINK_FOLLOW, open, flags };
-        let opened = beneath(&folder, path, &request).map_err(|error| error.downcast().unwrap())?;
+        let opened = open_beneath(&folder, path, &request).map_err(|error| error.downcast().unwrap())?;
         Ok(matches!(opened, Descriptor::Dir(_)))
     }
 

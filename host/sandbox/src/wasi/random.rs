@@ -18,14 +18,14 @@ impl State {
     ) -> wasmtime::Result<Vec<u8>> {
         let size = usize::try_from(len).unwrap_or(usize::MAX);
         self.meter.check_fits(size)?;
-        self.clock.admit(size)?;
-        self.check_crossing(size)?;
+        self.time_budget.admit(size)?;
+        self.check_copy_size(size)?;
         let mut drawn = Vec::with_capacity(size);
         let mut left = len;
         while left > 0 {
             let piece = left.min(PIECE);
             drawn.extend(draw(self.wasi().random(), piece)?);
-            self.clock.check()?;
+            self.time_budget.check()?;
             left -= piece;
         }
         Ok(drawn)

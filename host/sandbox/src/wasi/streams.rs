@@ -68,7 +68,7 @@ impl State {
                 let name = *name;
                 // A megabyte of line ends is a million lines.
                 for piece in data.chunks(LOG_PIECE) {
-                    self.clock.check().map_err(stop)?;
+                    self.time_budget.check().map_err(stop)?;
                     self.log.write(name, piece);
                 }
                 return Ok(());

@@ -2,20 +2,19 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 
 use super::decode::{self, DecodeLimits, MAX_VALUES, SAMPLES_PER_BYTE};
+use crate::deadline::Deadline;
+use crate::operation::{BuiltinStep, Inputs, Operation};
 use crate::ports;
 use gpux_core::catch_panic::catch_panic;
 use gpux_core::{
-    BuildError, Builtin, Context, Dim, ElementType, Group, Kind, OptionOrigin, Port, Signature, Step, StepFailure,
-    TensorKind, Value,
+    Builtin, Dim, ElementType, Group, Kind, OptionOrigin, Port, Signature, StepFailure, TensorKind, Value,
 };
 
 /// The most values for a component, whose memory is counted only afterwards: 64 MiB.
 const MAX_VALUES_IN_COMPONENT: usize = 16 << 20;
-
-/// Highest value of the option `max_duration`, in seconds.
-const MAX_DURATION: u32 = 86_400;
 
 /// Options of `decode-audio`.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
@@ -46,7 +45,6 @@ impl Default for Options {
 struct DecodeAudio {
     options: Options,
     max_values: usize,
-    signature: Signature,
 }
 
 pub(super) fn builtin() -> Builtin {
@@ -59,17 +57,13 @@ pub(super) fn builtin() -> Builtin {
         schema: || schemars::schema_for!(Options),
         build: |options, site| {
             let max_values = if matches!(site, OptionOrigin::Component) { MAX_VALUES_IN_COMPONENT } else { MAX_VALUES };
-            Ok(Box::new(DecodeAudio::new(ports::options(options)?, max_values)?))
+            Ok(Box::new(DecodeAudio::new(ports::options(options)?, max_values)))
         },
     }
 }
 
 impl DecodeAudio {
-    fn new(options: Options, max_values: usize) -> Result<Self, BuildError> {
-        if !(1..=MAX_DURATION).contains(&options.max_duration) {
-            let message = format!("`max_duration` is {}, not 1 to {MAX_DURATION} seconds", options.max_duration);
-            return Err(BuildError::option("max_duration", message));
-        }
+    fn new(options: Options, max_values: usize) -> BuiltinStep<Self> {
         let axes = if options.mono { vec![Dim::Dynamic] } else { vec![Dim::Dynamic; 2] };
         let shape = if options.mono { "[samples]" } else { "[channels, samples]" };
         let samples = TensorKind::shaped(ElementType::Float32, axes);
@@ -77,15 +71,11 @@ impl DecodeAudio {
             Port { description: "a WAV, FLAC, MP3 or Ogg Vorbis file".into(), ..Port::new("audio", Kind::Bytes) },
             Port { description: format!("its samples, -1 to 1, {shape}"), ..Port::new("audio", Kind::Tensor(samples)) },
         );
-        Ok(Self { options, max_values, signature })
+        BuiltinStep::new(signature, json!(options), Self { options, max_values })
     }
 }
 
-impl Step for DecodeAudio {
-    fn signature(&self) -> &Signature {
-        &self.signature
-    }
-
+impl Operation for DecodeAudio {
     fn buffers(&self, inputs: &[Option<Value>]) -> usize {
         let Some(Some(Value::Bytes(bytes))) = inputs.first() else { return 0 };
         // As in `run`: the reader may give up.
@@ -101,15 +91,12 @@ impl Step for DecodeAudio {
         values.saturating_mul(4 * copies).saturating_add(bytes.len()).saturating_add(tables)
     }
 
-    fn run(&self, inputs: Vec<Option<Value>>, context: &mut Context) -> Result<Vec<Value>, StepFailure> {
-        let bytes = match ports::first(inputs, "audio")? {
-            Value::Bytes(bytes) => bytes,
-            other => return Err(StepFailure::InvalidInput(format!("`audio` takes bytes, but gets {}", other.kind()))),
-        };
+    fn run(&self, mut inputs: Inputs<'_>, deadline: &Deadline) -> Result<Vec<Value>, StepFailure> {
+        let bytes = inputs.bytes()?;
         let limits = DecodeLimits {
             max_duration: self.options.max_duration,
             max_values: self.max_values,
-            deadline: context.deadline,
+            deadline: deadline.instant(),
         };
         // The decoders hold asserts about their input that a hostile file may find.
         let decoded = catch_panic(|| decode::decode(&bytes, self.options.mono, limits));
@@ -119,10 +106,6 @@ impl Step for DecodeAudio {
         })?;
         Ok(vec![tensor.into()])
     }
-
-    fn details(&self) -> serde_json::Value {
-        serde_json::to_value(&self.options).unwrap_or_default()
-    }
 }
 
 #[cfg(test)]
@@ -130,14 +113,12 @@ impl Step for DecodeAudio {
 mod tests {
     use std::time::Instant;
 
-    use serde_json::json;
-
     use super::*;
     use crate::reference;
-    use gpux_core::Tensor;
+    use gpux_core::{Context, Step as _, Tensor};
 
     fn decode(options: serde_json::Value, bytes: &[u8]) -> Result<Tensor, StepFailure> {
-        let step = DecodeAudio::new(ports::options(options).unwrap(), MAX_VALUES).unwrap();
+        let step = DecodeAudio::new(ports::options(options).unwrap(), MAX_VALUES);
         let mut values = step.run(vec![Some(bytes.to_vec().into())], &mut Context::default())?;
         Ok(values.remove(0).as_tensor().unwrap().clone())
     }
@@ -194,15 +175,15 @@ mod tests {
         flac[21] &= 0xf0;
         flac[22..26].fill(0);
         assert_eq!(decode(json!({}), &flac).unwrap().shape(), [9000], "it need not say");
-        let step = DecodeAudio::new(Options::default(), 5000).unwrap();
+        let step = DecodeAudio::new(Options::default(), 5000);
         let outcome = step.run(vec![Some(flac.into())], &mut Context::default());
         assert!(outcome.unwrap_err().to_string().contains("at most 0.2 are decoded"));
         // Samples without end at a rate without bounds.
         let mut wav = file("u8.wav");
         wav[24..28].fill(0xff);
         assert!(refusal(&wav).contains("sample rate is 4294967295 Hz"));
-        assert!(DecodeAudio::new(Options { max_duration: 0, ..Options::default() }, 1).is_err());
-        assert!(DecodeAudio::new(Options { max_duration: u32::MAX, ..Options::default() }, 1).is_err());
+        assert!(reference::build(builtin(), json!({"max_duration": 0})).is_err());
+        assert!(reference::build(builtin(), json!({"max_duration": u32::MAX})).is_err());
     }
 
     /// Silence is packed tightly: a file could hold much more than it says, which was counted.
@@ -284,7 +265,7 @@ mod tests {
 
     #[test]
     fn stops_at_the_deadline() {
-        let step = DecodeAudio::new(Options::default(), MAX_VALUES).unwrap();
+        let step = DecodeAudio::new(Options::default(), MAX_VALUES);
         for name in ["s16.wav", "s16.flac", "mono.ogg", "mono.mp3"] {
             let mut context = Context { deadline: Some(Instant::now()), ..Context::default() };
             let outcome = step.run(vec![Some(file(name).into())], &mut context);
@@ -297,7 +278,7 @@ mod tests {
     fn components_cannot_decode_long_audio() {
         let long: Value = endless_wav(MAX_VALUES_IN_COMPONENT + 1).into();
         let run = |site: &OptionOrigin<'_>| {
-            let step = (builtin().build)(json!({"max_duration": 86_400}), site).unwrap();
+            let step = reference::build_at(builtin(), json!({"max_duration": 86_400}), site).unwrap();
             step.run(vec![Some(long.clone())], &mut Context::default())
         };
         let files = gpux_core::ProjectFiles::new(".", false);
@@ -307,7 +288,7 @@ mod tests {
 
     #[test]
     fn estimates_memory_before_decoding() {
-        let step = DecodeAudio::new(Options::default(), MAX_VALUES).unwrap();
+        let step = DecodeAudio::new(Options::default(), MAX_VALUES);
         for (name, values) in [("s16.wav", 700), ("s16.flac", 5000), ("mono.ogg", 6000), ("mono.mp3", 6000)] {
             let bytes = file(name);
             let least = values * 4 + bytes.len();

@@ -3,7 +3,7 @@
 use std::f32::consts::PI;
 
 use super::sound::{LANES, dot};
-use gpux_core::StepFailure;
+use crate::deadline::{Deadline, DeadlineExceeded};
 
 /// `method: sinc`: zero crossings of the sinc on each side, and where it begins to cut, of half the
 /// lower rate (torchaudio's defaults).
@@ -63,7 +63,7 @@ impl FilterBank {
 
     /// `torchaudio.functional.resample`: a sinc under a Hann window. Its inputs that are farther away than
     /// the window is wide weigh 1e-33 there, nothing here.
-    pub(super) fn sinc(from: u32, to: u32, in_time: impl Fn() -> Result<(), StepFailure>) -> Result<Self, StepFailure> {
+    pub(super) fn sinc(from: u32, to: u32, deadline: &Deadline) -> Result<Self, DeadlineExceeded> {
         let (up, down) = ratio(from, to);
         let cut = up.min(down) as f64 * ROLLOFF;
         let width = (f64::from(CROSSINGS) * down as f64 / cut).ceil() as isize;
@@ -80,26 +80,22 @@ impl FilterBank {
             sinc * (window * scale)
         };
         let first = (0..up).map(|phase| (phase * down / up) as isize - width).collect();
-        Self::new((up, down), first, 2 * width as usize + 2, weight, in_time)
+        Self::new((up, down), first, 2 * width as usize + 2, weight, deadline)
     }
 
     /// `scipy.signal.resample_poly`: a sinc of 10 crossings of the lower rate under a Kaiser window.
-    pub(super) fn polyphase(
-        from: u32,
-        to: u32,
-        in_time: impl Fn() -> Result<(), StepFailure>,
-    ) -> Result<Self, StepFailure> {
+    pub(super) fn polyphase(from: u32, to: u32, deadline: &Deadline) -> Result<Self, DeadlineExceeded> {
         let (up, down) = ratio(from, to);
         let rate = up.max(down);
         let half = 10 * rate;
-        let prototype = prototype(half, 1.0 / rate as f64, up as f32, &in_time)?;
+        let prototype = prototype(half, 1.0 / rate as f64, up as f32, deadline)?;
         let (step, reach) = (up as isize, half as isize);
         let weight = |phase: usize, input: isize| {
             let place = (phase * down) as isize - input * step + reach;
             usize::try_from(place).ok().and_then(|place| prototype.get(place)).copied().unwrap_or(0.0)
         };
         let first = (0..up).map(|phase| -((reach - (phase * down) as isize).div_euclid(step))).collect();
-        Self::new((up, down), first, 2 * half / up + 1, weight, in_time)
+        Self::new((up, down), first, 2 * half / up + 1, weight, deadline)
     }
 
     fn new(
@@ -107,15 +103,15 @@ impl FilterBank {
         first: Vec<isize>,
         length: usize,
         weight: impl Fn(usize, isize) -> f32,
-        in_time: impl Fn() -> Result<(), StepFailure>,
-    ) -> Result<Self, StepFailure> {
+        deadline: &Deadline,
+    ) -> Result<Self, DeadlineExceeded> {
         // Filters of whole lanes; what is added weighs nothing.
         let length = length.next_multiple_of(LANES);
         let mut taps = Vec::with_capacity(first.len() * length);
         let mut asked_at = 0;
         for (phase, first) in first.iter().enumerate() {
             if asked_at <= taps.len() {
-                in_time()?;
+                deadline.check()?;
                 asked_at = taps.len() + TAPS_BETWEEN_LOOKS;
             }
             taps.extend((0..length as isize).map(|tap| weight(phase, first + tap)));
@@ -124,13 +120,12 @@ impl FilterBank {
     }
 
     /// Adds what becomes of `input` to `output`: all of it, `ceil(input × up / down)` samples.
-    /// Now and then asks `in_time` whether to go on.
     pub(super) fn resample(
         &self,
         input: &[f32],
         output: &mut Vec<f32>,
-        in_time: impl Fn() -> Result<(), StepFailure>,
-    ) -> Result<(), StepFailure> {
+        deadline: &Deadline,
+    ) -> Result<(), DeadlineExceeded> {
         let count = resampled_len(input.len(), self.up, self.down).unwrap_or(0);
         let filters = || self.first.iter().zip(self.taps.chunks_exact(self.length));
         let end = output.len() + count;
@@ -141,7 +136,7 @@ impl FilterBank {
                 break;
             }
             if asked_at <= output.len() {
-                in_time()?;
+                deadline.check()?;
                 asked_at = output.len() + (BETWEEN_LOOKS / self.length).max(1);
             }
             output.extend(filters().take(left).map(|(first, taps)| weigh(input, turn + first, taps)));
@@ -164,12 +159,7 @@ fn weigh(input: &[f32], start: isize, taps: &[f32]) -> f32 {
 }
 
 /// `scipy.signal.firwin(2 × half + 1, cut, window=("kaiser", 5.0))` in float32, times `gain`.
-fn prototype(
-    half: usize,
-    cut: f64,
-    gain: f32,
-    in_time: impl Fn() -> Result<(), StepFailure>,
-) -> Result<Vec<f32>, StepFailure> {
+fn prototype(half: usize, cut: f64, gain: f32, deadline: &Deadline) -> Result<Vec<f32>, DeadlineExceeded> {
     let whole = bessel(KAISER);
     let tap = |place: isize| {
         let time = cut * place as f64 * std::f64::consts::PI;
@@ -180,7 +170,7 @@ fn prototype(
     // It is the same on both sides.
     let mut side = Vec::with_capacity(half + 1);
     for start in (0..=half).step_by(TAPS_BETWEEN_LOOKS) {
-        in_time()?;
+        deadline.check()?;
         let end = half.min(start + TAPS_BETWEEN_LOOKS - 1);
         side.extend((start..=end).map(|place| tap(place as isize)));
     }

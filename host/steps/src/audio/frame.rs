@@ -4,14 +4,14 @@ use std::num::NonZeroU32;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 
 use super::decode::MAX_VALUES;
 use super::sound::{self, Sound};
 use crate::deadline::Deadline;
+use crate::operation::{BuiltinStep, Inputs, Operation};
 use crate::ports;
-use gpux_core::{
-    Builtin, Context, Dim, ElementType, Group, Kind, Mismatch, Signature, Step, StepFailure, Tensor, TensorKind, Value,
-};
+use gpux_core::{Builtin, Dim, ElementType, Group, Kind, Signature, StepFailure, Tensor, TensorKind, Value};
 
 /// Options of `frame`.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
@@ -42,7 +42,6 @@ enum Axis {
 /// Follows `librosa.util.frame`.
 struct Frame {
     options: Options,
-    signature: Signature,
 }
 
 pub(super) fn builtin() -> Builtin {
@@ -54,8 +53,9 @@ pub(super) fn builtin() -> Builtin {
         example: "frame: { frame_length: 400, hop_length: 160 }",
         schema: || schemars::schema_for!(Options),
         build: |options, _| {
+            let options: Options = ports::options(options)?;
             let signature = Signature::unary(sound::port("a sound"), sound::port("its frames"));
-            Ok(Box::new(Frame { options: ports::options(options)?, signature }))
+            Ok(Box::new(BuiltinStep::new(signature, json!(options), Frame { options })))
         },
     }
 }
@@ -78,30 +78,21 @@ impl Frame {
     }
 }
 
-impl Step for Frame {
-    fn signature(&self) -> &Signature {
-        &self.signature
-    }
-
-    fn infer(&self, inputs: &[Option<Kind>]) -> Result<Vec<Kind>, Mismatch> {
-        let Some(shape) = sound::known(&self.signature, inputs)? else {
-            return Ok(vec![self.signature.outputs[0].kind.clone()]);
-        };
-        let frames = match shape.last().and_then(ports::fixed).map(|samples| self.count(samples)) {
-            Some(Ok(frames)) => Dim::Fixed(frames),
-            Some(Err(why)) => {
-                let given = ports::known_tensor(inputs);
-                return given.map_or(Ok(vec![]), |given| Err(ports::refuse(&self.signature, given, why)));
-            }
+impl Operation for Frame {
+    fn infer_tensor(&self, given: &TensorKind, outputs: &mut Vec<Kind>) -> Result<(), String> {
+        let Some(shape) = sound::known_shape(given)? else { return Ok(()) };
+        let frames = match shape.last().and_then(ports::fixed) {
+            Some(samples) => Dim::Fixed(self.count(samples)?),
             None => Dim::Dynamic,
         };
         let mut dims = shape[..shape.len() - 1].to_vec();
         dims.extend(self.arrange(Dim::Fixed(self.options.frame_length.get() as usize), frames));
-        Ok(vec![Kind::Tensor(TensorKind::shaped(ElementType::Float32, dims))])
+        outputs[0] = Kind::Tensor(TensorKind::shaped(ElementType::Float32, dims));
+        Ok(())
     }
 
-    fn run(&self, inputs: Vec<Option<Value>>, context: &mut Context) -> Result<Vec<Value>, StepFailure> {
-        let tensor = ports::first_tensor(inputs, "audio")?;
+    fn run(&self, mut inputs: Inputs<'_>, deadline: &Deadline) -> Result<Vec<Value>, StepFailure> {
+        let tensor = inputs.tensor()?;
         let sound = Sound::new(&tensor, "frame")?;
         let frames = self.count(sound.frames).map_err(StepFailure::InvalidInput)?;
         let (length, hop) = (self.options.frame_length.get() as usize, self.options.hop_length.get() as usize);
@@ -110,8 +101,6 @@ impl Step for Frame {
             let message = format!("frame gives at most {MAX_VALUES} values, but {frames} frames of {length} are more");
             return Err(StepFailure::InvalidInput(message));
         };
-        let deadline = Deadline::from_context(context);
-        deadline.check()?;
         let mut output = Vec::with_capacity(values);
         for channel in sound.channels() {
             match self.options.frames {
@@ -132,19 +121,14 @@ impl Step for Frame {
         let shape = sound.shape_with(&self.arrange(length, frames));
         Ok(vec![Tensor::new(shape, output)?.with_metadata(tensor.metadata).into()])
     }
-
-    fn details(&self) -> serde_json::Value {
-        serde_json::to_value(&self.options).unwrap_or_default()
-    }
 }
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 mod tests {
-    use serde_json::json;
-
     use super::*;
     use crate::reference::step;
+    use gpux_core::Context;
 
     #[test]
     fn rejects_unframable_inputs() {
@@ -164,10 +148,7 @@ mod tests {
         );
         assert!(run(json!({"frame_length": u32::MAX, "hop_length": u32::MAX}), &[10]).is_err());
         assert!(run(json!({"frame_length": 2, "hop_length": 1}), &[0, 5]).is_ok());
-        assert!(
-            (builtin().build)(json!({"frame_length": 0, "hop_length": 1}), &gpux_core::OptionOrigin::Component)
-                .is_err()
-        );
+        assert!(crate::reference::build(builtin(), json!({"frame_length": 0, "hop_length": 1})).is_err());
         let known = |samples| {
             let kind = Kind::Tensor(TensorKind::shaped(ElementType::Float32, [Dim::Fixed(samples)]));
             step("frame", json!({"frame_length": 4, "hop_length": 2, "frames": "first"})).infer(&[Some(kind)])

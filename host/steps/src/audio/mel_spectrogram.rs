@@ -1,15 +1,18 @@
 //! `mel-spectrogram`: a sound → how strong its mel bands are over time.
 
+use serde_json::json;
+
 use super::decode::MAX_VALUES;
 use super::mel::{
-    Decibels, EdgePadding, Filters, FrameLayout, Method, Norm, Options, Reference, Scale, Spectrum, TopDb, Unbounded,
-    to_decibels, to_whisper,
+    DecibelOptions, EdgePadding, Filters, FrameLayout, Method, Norm, Options, Reference, Scale, Spectrum, TopDb,
+    Unbounded, to_decibels, to_whisper,
 };
 use super::sound::{self, SharedCache, Sound};
+use crate::deadline::Deadline;
+use crate::operation::{BuiltinStep, Inputs, Operation};
 use crate::ports;
 use gpux_core::{
-    BuildError, Builtin, Context, Dim, ElementType, Group, Kind, Mismatch, Signature, Step, StepFailure, Tensor,
-    TensorKind, Value,
+    BuildError, Builtin, Dim, ElementType, Group, Kind, Signature, StepFailure, Tensor, TensorKind, Value,
 };
 
 /// Computes the mel spectrogram of a float32 sound: `[samples]` becomes `[n_mels, frames]`, `[channels, samples]`
@@ -19,7 +22,6 @@ use gpux_core::{
 /// `method: whisper`, transformers' `WhisperFeatureExtractor`, whose result for one sound is `[n_mels, 3000]`.
 struct MelSpectrogram {
     options: Options,
-    signature: Signature,
     scale: Scale,
     window: FrameLayout,
     after: PostProcessing,
@@ -57,7 +59,7 @@ impl Power {
 
 /// The precision of the spectra, and the scale of the bands.
 enum PostProcessing {
-    Librosa { spectrum: Spectrum<f64>, power: Power, decibels: Option<Decibels> },
+    Librosa { spectrum: Spectrum<f64>, power: Power, decibels: Option<DecibelOptions> },
     Whisper { spectrum: Spectrum<f32>, samples: usize },
 }
 
@@ -77,7 +79,7 @@ pub(super) fn builtin() -> Builtin {
 const WHISPER_RATE: u32 = 16_000;
 
 impl MelSpectrogram {
-    fn new(mut options: Options) -> Result<Self, BuildError> {
+    fn new(mut options: Options) -> Result<BuiltinStep<Self>, BuildError> {
         options.check()?;
         let whisper = options.method == Method::Whisper;
         if whisper {
@@ -110,7 +112,7 @@ impl MelSpectrogram {
         let bands = sound::port("the bands, [n_mels, frames]");
         let bands = gpux_core::Port { name: "mel".to_owned(), ..bands };
         let signature = Signature::unary(sound::port("a sound"), bands);
-        Ok(Self { options, signature, scale, window, after })
+        Ok(BuiltinStep::new(signature, json!(options), Self { options, scale, window, after }))
     }
 
     /// Frames of a sound of this many samples.
@@ -144,7 +146,7 @@ impl MelSpectrogram {
         channel: &[f32],
         filters: &Filters,
         output: &mut [f32],
-        context: &Context,
+        deadline: &Deadline,
     ) -> Result<(), StepFailure> {
         let frames = output.len() / self.scale.n_mels;
         match &self.after {
@@ -152,14 +154,14 @@ impl MelSpectrogram {
                 let channel = &channel[..channel.len().min(*samples)];
                 spectrum.each(channel, *samples, frames, |first, energies| {
                     put(filters, energies, first, output, frames);
-                    in_time(context, first)
+                    in_time(deadline, first)
                 })
             }
             PostProcessing::Librosa { spectrum, power, .. } => {
                 spectrum.each(channel, channel.len(), frames, |first, energies| {
                     power.raise(energies.as_flattened_mut());
                     put(filters, energies, first, output, frames);
-                    in_time(context, first)
+                    in_time(deadline, first)
                 })
             }
         }
@@ -182,9 +184,9 @@ fn put<const L: usize>(filters: &Filters, energies: &[[f32; L]], first: usize, o
     );
 }
 
-fn in_time(context: &Context, frame: usize) -> Result<(), StepFailure> {
+fn in_time(deadline: &Deadline, frame: usize) -> Result<(), StepFailure> {
     // A deadline check costs as much as a short frame.
-    if frame.is_multiple_of(64) { context.in_time() } else { Ok(()) }
+    if frame.is_multiple_of(64) { Ok(deadline.check()?) } else { Ok(()) }
 }
 
 fn after(options: &Options, window: FrameLayout) -> Result<PostProcessing, BuildError> {
@@ -218,35 +220,23 @@ fn after(options: &Options, window: FrameLayout) -> Result<PostProcessing, Build
             }
             TopDb::Unbounded(Unbounded::None) => None,
         };
-        decibels = Some(Decibels { reference, amin: positive("amin", options.amin.unwrap_or(1e-10))?, top_db });
+        decibels = Some(DecibelOptions { reference, amin: positive("amin", options.amin.unwrap_or(1e-10))?, top_db });
     }
     let power = Power::new(options.power.unwrap_or(2.0));
     Ok(PostProcessing::Librosa { spectrum: Spectrum::new(window), power, decibels })
 }
 
-impl Step for MelSpectrogram {
-    fn signature(&self) -> &Signature {
-        &self.signature
-    }
-
-    fn infer(&self, inputs: &[Option<Kind>]) -> Result<Vec<Kind>, Mismatch> {
-        let Some(shape) = sound::known(&self.signature, inputs)? else {
-            return Ok(vec![self.signature.outputs[0].kind.clone()]);
-        };
-        let samples = shape.last().and_then(ports::fixed);
-        let frames = match (samples, &self.after) {
+impl Operation for MelSpectrogram {
+    fn infer_tensor(&self, given: &TensorKind, outputs: &mut Vec<Kind>) -> Result<(), String> {
+        let Some(shape) = sound::known_shape(given)? else { return Ok(()) };
+        let frames = match (shape.last().and_then(ports::fixed), &self.after) {
             (None, PostProcessing::Librosa { .. }) => Dim::Dynamic,
-            (samples, _) => match self.frames(samples.unwrap_or(0)) {
-                Ok(frames) => Dim::Fixed(frames),
-                Err(why) => {
-                    let given = ports::known_tensor(inputs);
-                    return given.map_or(Ok(vec![]), |given| Err(ports::refuse(&self.signature, given, why)));
-                }
-            },
+            (samples, _) => Dim::Fixed(self.frames(samples.unwrap_or(0))?),
         };
         let mut dims = shape[..shape.len() - 1].to_vec();
         dims.extend([Dim::Fixed(self.scale.n_mels), frames]);
-        Ok(vec![Kind::Tensor(TensorKind::shaped(ElementType::Float32, dims))])
+        outputs[0] = Kind::Tensor(TensorKind::shaped(ElementType::Float32, dims));
+        Ok(())
     }
 
     fn buffers(&self, _: &[Option<Value>]) -> usize {
@@ -254,8 +244,8 @@ impl Step for MelSpectrogram {
         self.window.n_fft * 128 + self.scale.n_mels * self.window.n_fft * 2
     }
 
-    fn run(&self, inputs: Vec<Option<Value>>, context: &mut Context) -> Result<Vec<Value>, StepFailure> {
-        let tensor = ports::first_tensor(inputs, "audio")?;
+    fn run(&self, mut inputs: Inputs<'_>, deadline: &Deadline) -> Result<Vec<Value>, StepFailure> {
+        let tensor = inputs.tensor()?;
         let sound = Sound::new(&tensor, "mel-spectrogram")?;
         let rate = self.rate(&tensor)?;
         sound.check_finite("mel-spectrogram")?;
@@ -275,7 +265,7 @@ impl Step for MelSpectrogram {
         let filters = FILTERS.get_or_try((self.scale, rate), make, Filters::bytes)?;
         let mut output = vec![0.0; values];
         for (channel, bands) in sound.channels().zip(output.chunks_exact_mut(size)) {
-            self.bands(channel, &filters, bands, context)?;
+            self.bands(channel, &filters, bands, deadline)?;
             if matches!(self.after, PostProcessing::Whisper { .. }) {
                 to_whisper(bands);
             }
@@ -286,10 +276,6 @@ impl Step for MelSpectrogram {
         let shape = sound.shape_with(&[n_mels, frames]);
         Ok(vec![Tensor::new(shape, output)?.with_metadata(tensor.metadata).into()])
     }
-
-    fn details(&self) -> serde_json::Value {
-        serde_json::to_value(&self.options).unwrap_or_default()
-    }
 }
 
 #[cfg(test)]
@@ -297,12 +283,11 @@ impl Step for MelSpectrogram {
 mod tests {
     use std::time::Instant;
 
-    use serde_json::json;
-
     use super::*;
+    use gpux_core::{Context, Step};
 
-    fn build(options: serde_json::Value) -> Result<MelSpectrogram, BuildError> {
-        MelSpectrogram::new(ports::options(options)?)
+    fn build(options: serde_json::Value) -> Result<Box<dyn Step>, BuildError> {
+        crate::reference::build(builtin(), options)
     }
 
     fn run(options: serde_json::Value, tensor: Tensor) -> Result<Tensor, StepFailure> {

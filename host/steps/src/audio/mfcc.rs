@@ -2,13 +2,14 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 
 use crate::deadline::{Deadline, DeadlineExceeded};
+use crate::operation::{BuiltinStep, Inputs, Operation};
 use crate::ports;
 use crate::simd::vectorize;
 use gpux_core::{
-    BuildError, Builtin, Context, Dim, ElementType, Group, Kind, Mismatch, Port, Signature, Step, StepFailure, Tensor,
-    TensorKind, Value,
+    BuildError, Builtin, Dim, ElementType, Group, Kind, Port, Signature, StepFailure, Tensor, TensorKind, Value,
 };
 
 /// Frames that are weighed at a time.
@@ -51,7 +52,6 @@ enum Norm {
 /// it is `librosa.feature.mfcc(y=…)`.
 struct Mfcc {
     options: Options,
-    signature: Signature,
 }
 
 pub(super) fn builtin() -> Builtin {
@@ -67,10 +67,7 @@ pub(super) fn builtin() -> Builtin {
 }
 
 impl Mfcc {
-    fn new(options: Options) -> Result<Self, BuildError> {
-        if !(1..=MAX).contains(&options.n_mfcc) {
-            return Err(BuildError::option("n_mfcc", format!("`n_mfcc` is {}, not 1 to {MAX}", options.n_mfcc)));
-        }
+    fn new(options: Options) -> Result<BuiltinStep<Self>, BuildError> {
         if !(options.lifter >= 0.0 && options.lifter.is_finite()) {
             return Err(BuildError::option("lifter", format!("`lifter` is {}, not 0 or more", options.lifter)));
         }
@@ -82,21 +79,20 @@ impl Mfcc {
             port("mel", "mel bands in decibels, [n_mels, frames]"),
             port("mfcc", "the coefficients, [n_mfcc, frames]"),
         );
-        Ok(Self { options, signature })
+        Ok(BuiltinStep::new(signature, json!(options), Self { options }))
     }
 
-    /// Why bands of this shape cannot be taken, as far as the shape is known.
-    fn fault(&self, shape: &[Option<usize>]) -> Option<String> {
-        if !matches!(shape.len(), 2 | 3) {
-            return Some(format!(
-                "bands are [n_mels, frames] or [channels, n_mels, frames], not of {} axes",
-                shape.len()
-            ));
-        }
-        let bands = shape[shape.len() - 2]?;
+    /// Rejects bands that cannot be taken, as far as their shape is known.
+    fn check_shape(&self, shape: &[Option<usize>]) -> Result<(), String> {
+        let [.., bands, _] = *shape else { return Err(wrong_rank(shape.len())) };
         let wanted = self.options.n_mfcc;
-        (!(wanted..=MAX).contains(&bands))
-            .then(|| format!("{wanted} coefficients need {wanted} to {MAX} bands, not {bands}"))
+        match bands {
+            _ if shape.len() > 3 => Err(wrong_rank(shape.len())),
+            Some(bands) if !(wanted..=MAX).contains(&bands) => {
+                Err(format!("{wanted} coefficients need {wanted} to {MAX} bands, not {bands}"))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// The weight of each band in each coefficient, coefficient after coefficient.
@@ -144,50 +140,39 @@ impl Mfcc {
     }
 }
 
-impl Step for Mfcc {
-    fn signature(&self) -> &Signature {
-        &self.signature
-    }
+fn wrong_rank(rank: usize) -> String {
+    format!("bands are [n_mels, frames] or [channels, n_mels, frames], not of {rank} axes")
+}
 
-    fn infer(&self, inputs: &[Option<Kind>]) -> Result<Vec<Kind>, Mismatch> {
-        ports::check(&self.signature, inputs)?;
-        let known = ports::known_tensor(inputs).and_then(|given| Some((given, given.shape.clone()?)));
-        let Some((given, mut shape)) = known else { return Ok(vec![self.signature.outputs[0].kind.clone()]) };
+impl Operation for Mfcc {
+    fn infer_tensor(&self, given: &TensorKind, outputs: &mut Vec<Kind>) -> Result<(), String> {
+        let Some(mut shape) = given.shape.clone() else { return Ok(()) };
         let sizes: Vec<_> = shape.iter().map(ports::fixed).collect();
-        if let Some(why) = self.fault(&sizes) {
-            return Err(ports::refuse(&self.signature, given, why));
-        }
+        self.check_shape(&sizes)?;
         let bands = shape.len() - 2;
         shape[bands] = Dim::Fixed(self.options.n_mfcc);
-        Ok(vec![Kind::Tensor(TensorKind::shaped(ElementType::Float32, shape))])
+        outputs[0] = Kind::Tensor(TensorKind::shaped(ElementType::Float32, shape));
+        Ok(())
     }
 
     fn buffers(&self, _: &[Option<Value>]) -> usize {
         self.options.n_mfcc * MAX * size_of::<f32>()
     }
 
-    fn run(&self, inputs: Vec<Option<Value>>, context: &mut Context) -> Result<Vec<Value>, StepFailure> {
-        let tensor = ports::first_tensor(inputs, "mel")?;
+    fn run(&self, mut inputs: Inputs<'_>, deadline: &Deadline) -> Result<Vec<Value>, StepFailure> {
+        let tensor = inputs.tensor()?;
         let Some(given) = tensor.as_slice::<f32>() else {
             let message = format!("mfcc takes float32, but gets {}; cast it first", tensor.element());
             return Err(StepFailure::InvalidInput(message));
         };
         let sizes: Vec<_> = tensor.shape().iter().copied().map(Some).collect();
-        if let Some(why) = self.fault(&sizes) {
-            return Err(StepFailure::InvalidInput(format!("mfcc: {why}")));
-        }
-        let deadline = &Deadline::from_context(context);
-        deadline.check()?;
+        self.check_shape(&sizes).map_err(|why| StepFailure::InvalidInput(format!("mfcc: {why}")))?;
         let mut shape = tensor.shape().to_vec();
         let (bands, frames) = (shape[shape.len() - 2], shape[shape.len() - 1]);
         let place = shape.len() - 2;
         shape[place] = self.options.n_mfcc;
         let output = self.weighted_sums(given, bands, frames, deadline)?;
         Ok(vec![Tensor::new(shape, output)?.with_metadata(tensor.metadata).into()])
-    }
-
-    fn details(&self) -> serde_json::Value {
-        serde_json::to_value(&self.options).unwrap_or_default()
     }
 }
 
@@ -226,11 +211,9 @@ fn weigh(given: &[f32], frames: usize, from: usize, weights: &[f32], output: &mu
 #[cfg(test)]
 #[allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 mod tests {
-    use serde_json::json;
-
     use super::*;
     use crate::reference::step;
-    use gpux_core::OptionOrigin;
+    use gpux_core::Context;
 
     #[test]
     fn handles_empty_and_invalid_inputs() {
@@ -246,7 +229,7 @@ mod tests {
         assert!(run(&[5000, 1]).is_err());
         assert!(run(&[40]).unwrap_err().to_string().contains("not of 1 axes"));
         for options in [json!({"n_mfcc": 0}), json!({"n_mfcc": 5000}), json!({"lifter": -1}), json!({"norm": "l2"})] {
-            assert!((builtin().build)(options, &OptionOrigin::Component).is_err());
+            assert!(crate::reference::build(builtin(), options).is_err());
         }
     }
 
@@ -255,8 +238,14 @@ mod tests {
         let step = Mfcc::new(ports::options(json!({"n_mfcc": 32})).unwrap()).unwrap();
         let (bands, frames) = (32, LANES << 10);
         let mel = vec![0.0; bands * frames];
-        assert_eq!(step.weighted_sums(&mel, bands, frames, &Deadline::exceeded_after(0)), Err(DeadlineExceeded));
-        assert_eq!(step.weighted_sums(&mel, bands, frames, &Deadline::exceeded_after(9)).unwrap().len(), 32 * frames);
+        assert_eq!(
+            step.operation.weighted_sums(&mel, bands, frames, &Deadline::exceeded_after(0)),
+            Err(DeadlineExceeded)
+        );
+        assert_eq!(
+            step.operation.weighted_sums(&mel, bands, frames, &Deadline::exceeded_after(9)).unwrap().len(),
+            32 * frames
+        );
     }
 
     #[test]

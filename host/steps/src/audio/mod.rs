@@ -29,4 +29,4 @@ pub(super) fn all() -> Vec<Builtin> {
 }
 
 #[cfg(test)]
-mod reference;
+mod reference_tests;

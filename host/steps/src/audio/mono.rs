@@ -2,13 +2,13 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 
 use super::sound::{self, Sound};
 use crate::deadline::{Deadline, DeadlineExceeded, ELEMENTS_PER_CHECK};
+use crate::operation::{self, BuiltinStep, Inputs, Operation};
 use crate::ports;
-use gpux_core::{
-    Builtin, Context, ElementType, Group, Kind, Mismatch, Signature, Step, StepFailure, Tensor, TensorKind, Value,
-};
+use gpux_core::{Builtin, Dim, ElementType, Group, Kind, Mismatch, Signature, StepFailure, Tensor, TensorKind, Value};
 
 /// `mono` takes no options.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
@@ -19,9 +19,7 @@ struct Options {}
 /// without an axis of channels passes as it is.
 ///
 /// Follows `librosa.to_mono`.
-struct Mono {
-    signature: Signature,
-}
+struct Mono;
 
 pub(super) fn builtin() -> Builtin {
     Builtin {
@@ -33,24 +31,23 @@ pub(super) fn builtin() -> Builtin {
         schema: || schemars::schema_for!(Options),
         build: |options, _| {
             let Options {} = ports::options(options)?;
-            Ok(Box::new(Mono { signature: Signature::unary(sound::port("a sound"), sound::port("[samples]")) }))
+            let signature = Signature::unary(sound::port("a sound"), sound::port("[samples]"));
+            Ok(Box::new(BuiltinStep::new(signature, json!({}), Mono)))
         },
     }
 }
 
-impl Step for Mono {
-    fn signature(&self) -> &Signature {
-        &self.signature
+impl Operation for Mono {
+    fn infer(&self, signature: &Signature, inputs: &[Option<Kind>]) -> Result<Vec<Kind>, Mismatch> {
+        let given = operation::known_tensor(inputs);
+        let shape =
+            given.map(|given| sound::known_shape(given).map_err(|why| operation::mismatch(signature, given, why)));
+        let samples = shape.transpose()?.flatten().and_then(<[_]>::last).cloned().unwrap_or(Dim::Dynamic);
+        Ok(vec![Kind::Tensor(TensorKind::shaped(ElementType::Float32, vec![samples]))])
     }
 
-    fn infer(&self, inputs: &[Option<Kind>]) -> Result<Vec<Kind>, Mismatch> {
-        let shape = sound::known(&self.signature, inputs)?.and_then(<[_]>::last).cloned();
-        let shape = shape.unwrap_or(gpux_core::Dim::Dynamic);
-        Ok(vec![Kind::Tensor(TensorKind::shaped(ElementType::Float32, vec![shape]))])
-    }
-
-    fn run(&self, inputs: Vec<Option<Value>>, context: &mut Context) -> Result<Vec<Value>, StepFailure> {
-        let tensor = ports::first_tensor(inputs, "audio")?;
+    fn run(&self, mut inputs: Inputs<'_>, deadline: &Deadline) -> Result<Vec<Value>, StepFailure> {
+        let tensor = inputs.tensor()?;
         let sound = Sound::new(&tensor, "mono")?;
         let count = match sound.channels {
             None => return Ok(vec![tensor.into()]),
@@ -58,7 +55,7 @@ impl Step for Mono {
             Some(1) => return Ok(vec![tensor.clone().reshape([sound.frames])?.into()]),
             Some(count) => count,
         };
-        let mean = mean(sound, count, &Deadline::from_context(context))?;
+        let mean = mean(sound, count, deadline)?;
         Ok(vec![Tensor::new([sound.frames], mean)?.with_metadata(tensor.metadata).into()])
     }
 }

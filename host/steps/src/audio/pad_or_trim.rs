@@ -1,24 +1,23 @@
 //! `pad-or-trim`: a sound of any length → one of a certain length.
 
-use std::num::NonZeroU32;
-
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 
 use super::decode::MAX_VALUES;
 use super::sound::{self, Sound};
 use crate::deadline::{Deadline, DeadlineExceeded, ELEMENTS_PER_CHECK};
+use crate::operation::{BuiltinStep, Inputs, Operation};
 use crate::ports;
-use gpux_core::{
-    BuildError, Builtin, Context, Dim, Group, Kind, Mismatch, Signature, Step, StepFailure, Tensor, Value,
-};
+use gpux_core::{Builtin, Dim, Group, Kind, Signature, StepFailure, Tensor, TensorKind, Value};
 
 /// Options of `pad-or-trim`.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Options {
-    /// Samples that are wanted, such as 480000 for 30 seconds at 16 kHz. Required.
-    length: NonZeroU32,
+    /// Samples that are wanted, such as 480000 for 30 seconds at 16 kHz, at most 134217728. Required.
+    #[schemars(range(min = 1, max = 134_217_728))]
+    length: usize,
 }
 
 /// Cuts a float32 sound, `[samples]` or `[channels, samples]`, to a length, or fills it up with silence
@@ -27,7 +26,6 @@ struct Options {
 /// Follows OpenAI Whisper's `pad_or_trim`.
 struct PadOrTrim {
     length: usize,
-    signature: Signature,
 }
 
 pub(super) fn builtin() -> Builtin {
@@ -38,32 +36,26 @@ pub(super) fn builtin() -> Builtin {
         follows: "OpenAI Whisper: pad_or_trim",
         example: "pad-or-trim: { length: 16000 }",
         schema: || schemars::schema_for!(Options),
-        build: |options, _| Ok(Box::new(PadOrTrim::new(&ports::options(options)?)?)),
+        build: |options, _| Ok(Box::new(PadOrTrim::new(&ports::options(options)?))),
     }
 }
 
 impl PadOrTrim {
-    fn new(options: &Options) -> Result<Self, BuildError> {
-        let length = options.length.get() as usize;
-        if length > MAX_VALUES {
-            return Err(BuildError::option("length", format!("`length` is {length}; at most {MAX_VALUES} are given")));
-        }
+    fn new(options: &Options) -> BuiltinStep<Self> {
+        let length = options.length;
         let output = sound::port(&format!("the same, of {length} samples"));
-        Ok(Self { length, signature: Signature::unary(sound::port("a sound"), output) })
+        let signature = Signature::unary(sound::port("a sound"), output);
+        BuiltinStep::new(signature, json!(options), Self { length })
     }
 }
 
-impl Step for PadOrTrim {
-    fn signature(&self) -> &Signature {
-        &self.signature
+impl Operation for PadOrTrim {
+    fn infer_tensor(&self, given: &TensorKind, outputs: &mut Vec<Kind>) -> Result<(), String> {
+        sound::set_length(given, Dim::Fixed(self.length), outputs)
     }
 
-    fn infer(&self, inputs: &[Option<Kind>]) -> Result<Vec<Kind>, Mismatch> {
-        sound::with_length(&self.signature, inputs, Dim::Fixed(self.length))
-    }
-
-    fn run(&self, inputs: Vec<Option<Value>>, context: &mut Context) -> Result<Vec<Value>, StepFailure> {
-        let tensor = ports::first_tensor(inputs, "audio")?;
+    fn run(&self, mut inputs: Inputs<'_>, deadline: &Deadline) -> Result<Vec<Value>, StepFailure> {
+        let tensor = inputs.tensor()?;
         let sound = Sound::new(&tensor, "pad-or-trim")?;
         if sound.frames == self.length {
             return Ok(vec![tensor.into()]);
@@ -73,13 +65,9 @@ impl Step for PadOrTrim {
             let message = format!("pad-or-trim gives at most {MAX_VALUES} values; there are too many channels");
             return Err(StepFailure::InvalidInput(message));
         };
-        let output = pad_or_trim_to(sound, self.length, values, &Deadline::from_context(context))?;
+        let output = pad_or_trim_to(sound, self.length, values, deadline)?;
         let shape = sound.shape_with(&[self.length]);
         Ok(vec![Tensor::new(shape, output)?.with_metadata(tensor.metadata).into()])
-    }
-
-    fn details(&self) -> serde_json::Value {
-        serde_json::json!({ "length": self.length })
     }
 }
 

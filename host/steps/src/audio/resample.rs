@@ -2,14 +2,15 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 
-use super::decode::{MAX_RATE, MAX_VALUES};
+use super::decode::MAX_VALUES;
 use super::filter_bank::{FilterBank, ratio, resampled_len};
 use super::sound::{self, SharedCache, Sound};
+use crate::deadline::Deadline;
+use crate::operation::{BuiltinStep, Inputs, Operation};
 use crate::ports;
-use gpux_core::{
-    BuildError, Builtin, Context, Dim, Group, Kind, Mismatch, Signature, Step, StepFailure, Tensor, Value,
-};
+use gpux_core::{Builtin, Dim, Group, Kind, Signature, StepFailure, Tensor, TensorKind, Value};
 
 /// The largest number that the ratio of two rates may have in lowest terms. It decides how many filters there are,
 /// and their length; two rates that people use have a hundredth of it.
@@ -49,7 +50,6 @@ enum Method {
 /// calls, transformers' speech pipelines included; or `scipy.signal.resample_poly(x, to, from)`.
 struct Resample {
     options: Options,
-    signature: Signature,
 }
 
 /// The filters of the ratios (up, down) that arrived last, for every step: a service sees few. The largest take 9.6 MB.
@@ -63,20 +63,15 @@ pub(super) fn builtin() -> Builtin {
         follows: "torchaudio: functional.resample; SciPy: signal.resample_poly",
         example: "resample: { to: 16000 }",
         schema: || schemars::schema_for!(Options),
-        build: |options, _| Ok(Box::new(Resample::new(ports::options(options)?)?)),
+        build: |options, _| Ok(Box::new(Resample::new(ports::options(options)?))),
     }
 }
 
 impl Resample {
-    fn new(options: Options) -> Result<Self, BuildError> {
-        for (name, rate) in [("to", Some(options.to)), ("from", options.from)] {
-            if let Some(rate) = rate.filter(|rate| !(1..=MAX_RATE).contains(rate)) {
-                return Err(BuildError::option(name, format!("`{name}` is {rate}, not 1 to {MAX_RATE} Hz")));
-            }
-        }
+    fn new(options: Options) -> BuiltinStep<Self> {
         let signature =
             Signature::unary(sound::port("a sound"), sound::port(&format!("the same at {} Hz", options.to)));
-        Ok(Self { options, signature })
+        BuiltinStep::new(signature, json!(options), Self { options })
     }
 
     fn rate(&self, tensor: &Tensor) -> Result<u32, StepFailure> {
@@ -91,14 +86,10 @@ impl Resample {
     }
 }
 
-impl Step for Resample {
-    fn signature(&self) -> &Signature {
-        &self.signature
-    }
-
-    fn infer(&self, inputs: &[Option<Kind>]) -> Result<Vec<Kind>, Mismatch> {
+impl Operation for Resample {
+    fn infer_tensor(&self, given: &TensorKind, outputs: &mut Vec<Kind>) -> Result<(), String> {
         // How long it becomes depends on the rate, which only the tensor itself knows.
-        sound::with_length(&self.signature, inputs, Dim::Dynamic)
+        sound::set_length(given, Dim::Dynamic, outputs)
     }
 
     fn buffers(&self, inputs: &[Option<Value>]) -> usize {
@@ -110,8 +101,8 @@ impl Step for Resample {
         ports::given_tensor(inputs).and_then(size).unwrap_or(0)
     }
 
-    fn run(&self, inputs: Vec<Option<Value>>, context: &mut Context) -> Result<Vec<Value>, StepFailure> {
-        let mut tensor = ports::first_tensor(inputs, "audio")?;
+    fn run(&self, mut inputs: Inputs<'_>, deadline: &Deadline) -> Result<Vec<Value>, StepFailure> {
+        let mut tensor = inputs.tensor()?;
         let sound = Sound::new(&tensor, "resample")?;
         let (from, to) = (self.rate(&tensor)?, self.options.to);
         if from == to {
@@ -131,22 +122,18 @@ impl Step for Resample {
         }
         let method = self.options.method;
         let make = || match method {
-            Method::Sinc => FilterBank::sinc(from, to, || context.in_time()),
-            Method::Polyphase => FilterBank::polyphase(from, to, || context.in_time()),
+            Method::Sinc => FilterBank::sinc(from, to, deadline),
+            Method::Polyphase => FilterBank::polyphase(from, to, deadline),
         };
         let bank = BANKS.get_or_try((method, up, down), make, FilterBank::bytes)?;
         let mut output = Vec::with_capacity(values);
         for channel in sound.channels() {
-            bank.resample(channel, &mut output, || context.in_time())?;
+            bank.resample(channel, &mut output, deadline)?;
         }
         let shape = sound.shape_with(&[resampled_len(sound.frames, up, down).unwrap_or(0)]);
         let mut metadata = tensor.metadata;
         metadata.sample_rate = Some(to);
         Ok(vec![Tensor::new(shape, output)?.with_metadata(metadata).into()])
-    }
-
-    fn details(&self) -> serde_json::Value {
-        serde_json::to_value(&self.options).unwrap_or_default()
     }
 }
 
@@ -156,10 +143,10 @@ mod tests {
     use std::time::Instant;
 
     use super::*;
-    use gpux_core::{ElementType, TensorKind};
+    use gpux_core::{BuildError, Context, ElementType, Step};
 
-    fn build(options: serde_json::Value) -> Result<Resample, BuildError> {
-        Resample::new(ports::options(options)?)
+    fn build(options: serde_json::Value) -> Result<Box<dyn Step>, BuildError> {
+        crate::reference::build(builtin(), options)
     }
 
     fn sound(rate: Option<u32>, shape: &[usize]) -> Tensor {

@@ -3,8 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::decode::MAX_RATE;
-use crate::ports;
-use gpux_core::{Dim, ElementType, Kind, Mismatch, Port, Signature, StepFailure, Tensor, TensorKind};
+use gpux_core::{Dim, ElementType, Kind, Port, StepFailure, Tensor, TensorKind};
 
 /// A sound, taken apart: `[samples]` or `[channels, samples]`.
 #[derive(Clone, Copy, Debug)]
@@ -56,29 +55,22 @@ pub(super) fn port(description: &str) -> Port {
     Port { description: description.into(), ..Port::new("audio", kind) }
 }
 
-/// The dimensions of the sound that will arrive, as far as the plan knows them.
-pub(super) fn known<'k>(signature: &Signature, inputs: &'k [Option<Kind>]) -> Result<Option<&'k [Dim]>, Mismatch> {
-    ports::check(signature, inputs)?;
-    let Some(given) = ports::known_tensor(inputs) else { return Ok(None) };
+/// The dimensions of a sound, as far as the plan knows them.
+pub(super) fn known_shape(given: &TensorKind) -> Result<Option<&[Dim]>, String> {
     match given.shape.as_deref() {
         Some(shape) if !matches!(shape.len(), 1 | 2) => {
-            let why = format!("a sound is [samples] or [channels, samples], not of {} axes", shape.len());
-            Err(ports::refuse(signature, given, why))
+            Err(format!("a sound is [samples] or [channels, samples], not of {} axes", shape.len()))
         }
         shape => Ok(shape),
     }
 }
 
-/// A sound of as many channels as what will arrive, but of this length.
-pub(super) fn with_length(signature: &Signature, inputs: &[Option<Kind>], length: Dim) -> Result<Vec<Kind>, Mismatch> {
-    let Some(shape) = known(signature, inputs)? else {
-        return Ok(signature.outputs.iter().map(|output| output.kind.clone()).collect());
-    };
-    let mut shape = shape.to_vec();
-    if let Some(last) = shape.last_mut() {
-        *last = length;
+/// Makes the output a sound of as many channels as `given`, but of this length.
+pub(super) fn set_length(given: &TensorKind, length: Dim, outputs: &mut [Kind]) -> Result<(), String> {
+    if let Some([channels @ .., _]) = known_shape(given)? {
+        outputs[0] = Kind::Tensor(TensorKind::shaped(ElementType::Float32, [channels, &[length]].concat()));
     }
-    Ok(vec![Kind::Tensor(TensorKind::shaped(ElementType::Float32, shape))])
+    Ok(())
 }
 
 /// The rate of a sound, in hertz: its metadata's, or else what an option says.

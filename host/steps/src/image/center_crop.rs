@@ -3,13 +3,13 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::dims::{ImageDims, Size, fits};
+use super::dims::{ImageDims, Size, check_limits};
 use super::geometry::{CoordinateChange, update_geometry};
-use super::image_step::{ImageOperation, ImageStep};
+use super::image_step::{ImageOperation, image_step};
 use super::window::{BorderMode, FillValue, Window, cut};
 use crate::deadline::Deadline;
 use crate::ports;
-use gpux_core::{BuildError, Builtin, Group, StepFailure, Tensor};
+use gpux_core::{BuildError, Builtin, Group, Step, StepFailure, Tensor};
 
 /// Options of `center-crop`.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
@@ -30,14 +30,14 @@ pub(super) fn builtin() -> Builtin {
         follows: "torchvision: transforms.v2.functional.center_crop",
         example: "center-crop: { size: 224 }",
         schema: || schemars::schema_for!(CenterCrop),
-        build: |options, _| Ok(Box::new(step(ports::options(options)?)?)),
+        build: |options, _| step(ports::options(options)?),
     }
 }
 
-fn step(options: CenterCrop) -> Result<ImageStep<CenterCrop>, BuildError> {
+fn step(options: CenterCrop) -> Result<Box<dyn Step>, BuildError> {
     let [height, width] = options.size.height_width();
-    fits(height, width).map_err(|message| BuildError::option("size", message))?;
-    ImageStep::new(options)
+    check_limits(height, width).map_err(|message| BuildError::option("size", message))?;
+    image_step(options)
 }
 
 /// The first row or column of the middle. torchvision fills up before it cuts, which rounds down;
@@ -84,7 +84,7 @@ mod tests {
 
     use super::*;
     use crate::reference;
-    use gpux_core::{Dim, ElementType, Kind, OptionOrigin, TensorKind};
+    use gpux_core::{Dim, ElementType, Kind, TensorKind};
 
     #[test]
     fn infers_type_and_shape() {
@@ -99,7 +99,7 @@ mod tests {
         assert!(infer(&[Dim::Fixed(3), Dim::Fixed(9), Dim::Fixed(9)]).unwrap_err().to_string().contains("9 channels"));
         assert!(step.infer(&[Some(Kind::Text)]).is_err());
         for size in [json!(0), json!([1]), json!("8"), json!(4_000_000_000_u32)] {
-            assert!((builtin().build)(json!({ "size": size }), &OptionOrigin::Component).is_err(), "{size}");
+            assert!(reference::build(builtin(), json!({ "size": size })).is_err(), "{size}");
         }
     }
 

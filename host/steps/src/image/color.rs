@@ -5,12 +5,12 @@ use serde::{Deserialize, Serialize};
 
 use super::decode::{IntegerSample, map_pixels};
 use super::dims::ImageDims;
-use super::image_step::{ImageOperation, ImageStep};
+use super::image_step::{ImageOperation, image_step};
 use super::window::FillValue;
 use crate::deadline::{Deadline, DeadlineExceeded};
 use crate::ports;
 use gpux_core::{
-    BuildError, Builtin, Color, ElementSet, ElementType, Group, Metadata, StepFailure, Tensor, TensorData,
+    BuildError, Builtin, Color, ElementSet, ElementType, Group, Metadata, Step, StepFailure, Tensor, TensorData,
 };
 
 /// Options of `color`.
@@ -59,11 +59,11 @@ pub(super) fn builtin() -> Builtin {
         follows: "Pillow: Image.convert; with a background Image.paste(image, mask=image)",
         example: "color: { to: rgb, background: 255 }",
         schema: || schemars::schema_for!(Convert),
-        build: |options, _| Ok(Box::new(step(ports::options(options)?)?)),
+        build: |options, _| step(ports::options(options)?),
     }
 }
 
-fn step(options: Convert) -> Result<ImageStep<Convert>, BuildError> {
+fn step(options: Convert) -> Result<Box<dyn Step>, BuildError> {
     if let Some(background) = &options.background {
         background.check(3).map_err(|_| BuildError::option("background", "`background` is one number or three"))?;
         if options.to == Channels::Rgba {
@@ -71,7 +71,7 @@ fn step(options: Convert) -> Result<ImageStep<Convert>, BuildError> {
             return Err(error.with_hint("write `to: rgb`"));
         }
     }
-    ImageStep::new(options)
+    image_step(options)
 }
 
 impl ImageOperation for Convert {
@@ -195,7 +195,7 @@ mod tests {
 
     use super::*;
     use crate::reference;
-    use gpux_core::{Context, OptionOrigin};
+    use gpux_core::Context;
 
     #[test]
     fn metadata_names_the_channels() {
@@ -216,7 +216,7 @@ mod tests {
             json!({"to": "rgb", "background": [1, 2]}),
             json!({"to": "rgba", "background": 0}),
         ] {
-            assert!((builtin().build)(options.clone(), &OptionOrigin::Component).is_err(), "{options}");
+            assert!(reference::build(builtin(), options.clone()).is_err(), "{options}");
         }
         let gray = reference::step("color", json!({"to": "gray", "from": "rgb"}));
         for tensor in [Tensor::new([1, 1, 4], vec![0_u8; 4]).unwrap(), Tensor::new([1, 1, 3], vec![0_f32; 3]).unwrap()]

@@ -3,13 +3,13 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::dims::{ImageDims, MAX_SIDE};
+use super::dims::ImageDims;
 use super::geometry::{CoordinateChange, update_geometry};
-use super::image_step::{ImageOperation, ImageStep};
+use super::image_step::{ImageOperation, image_step};
 use super::window::{BorderMode, FillValue, Window, cut};
 use crate::deadline::Deadline;
 use crate::ports;
-use gpux_core::{BuildError, Builtin, Group, StepFailure, Tensor};
+use gpux_core::{Builtin, Group, StepFailure, Tensor};
 
 /// Options of `crop`.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
@@ -42,22 +42,8 @@ pub(super) fn builtin() -> Builtin {
         follows: "torchvision: transforms.v2.functional.crop (Pillow: Image.crop)",
         example: "crop: { top: 10, left: 20, height: 100, width: 100 }",
         schema: || schemars::schema_for!(Crop),
-        build: |options, _| Ok(Box::new(step(ports::options(options)?)?)),
+        build: |options, _| image_step(ports::options::<Crop>(options)?),
     }
-}
-
-fn step(options: Crop) -> Result<ImageStep<Crop>, BuildError> {
-    for (name, value) in [("top", options.top), ("left", options.left)] {
-        if value.unsigned_abs() > MAX_SIDE as u64 {
-            return Err(BuildError::option(name, format!("`{name}` is {value}, not -{MAX_SIDE} to {MAX_SIDE}")));
-        }
-    }
-    for (name, value) in [("height", options.height), ("width", options.width)] {
-        if !(1..=MAX_SIDE).contains(&value) {
-            return Err(BuildError::option(name, format!("`{name}` is {value}, not 1 to {MAX_SIDE}")));
-        }
-    }
-    ImageStep::new(options)
 }
 
 impl ImageOperation for Crop {
@@ -126,7 +112,7 @@ mod tests {
             json!({"height": 1, "width": 1, "top": i64::MIN}),
             json!({"height": -1, "width": 1}),
         ] {
-            assert!((builtin().build)(options.clone(), &gpux_core::OptionOrigin::Component).is_err(), "{options}");
+            assert!(reference::build(builtin(), options.clone()).is_err(), "{options}");
         }
         let step = reference::step("crop", json!({"height": 1, "width": 1, "fill": [1, 2]}));
         let image = Tensor::new([1, 1, 3], vec![0_u8; 3]).unwrap();

@@ -2,25 +2,24 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 
 use image::metadata::Orientation;
 
 use super::decode::{FORMATS, Format, IntegerSample, Samples, apply_orientation, convert};
 use super::dims::MAX_PIXELS;
 use crate::deadline::Deadline;
+use crate::operation::{BuiltinStep, Inputs, Operation};
 use crate::ports;
 use gpux_core::catch_panic::catch_panic;
 use gpux_core::{
-    BuildError, Builtin, Color, Context, ElementType, Group, Kind, Layout, Metadata, OptionOrigin, Port, Signature,
-    Step, StepFailure, Tensor, TensorElement, TensorKind, Value,
+    Builtin, Color, ElementType, Group, Kind, Layout, Metadata, OptionOrigin, Port, Signature, StepFailure, Tensor,
+    TensorElement, TensorKind, Value,
 };
 
 /// The most pixels for a component, whose deadline cannot end the decoding: at most 16 MiB, in some
 /// tens of milliseconds.
 const MAX_PIXELS_IN_COMPONENT: u64 = 4 << 20;
-
-/// Highest value of the option `max_pixels`.
-const MAX_PIXELS_CEILING: u64 = 256 << 20;
 
 /// Options of `decode-image`.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
@@ -73,10 +72,7 @@ impl Channels {
 /// format is identical to it, JPEG and lossy WebP too; BMP of 16 bits a pixel differs by a level.
 /// 16-bit samples keep their high byte; Pillow does that too, except that it clips 16-bit gray to 255, which leaves
 /// nothing of the picture.
-pub(super) struct DecodeImage {
-    options: Options,
-    signature: Signature,
-}
+pub(super) struct DecodeImage(Options);
 
 pub(super) fn builtin() -> Builtin {
     Builtin {
@@ -86,33 +82,25 @@ pub(super) fn builtin() -> Builtin {
         follows: "Pillow: Image.open, ImageOps.exif_transpose, convert",
         example: "decode-image: { channels: rgb }",
         schema: || schemars::schema_for!(Options),
-        build: |options, site| Ok(Box::new(DecodeImage::at(ports::options(options)?, site)?)),
+        build: |options, site| Ok(Box::new(DecodeImage::at(ports::options(options)?, site))),
     }
 }
 
 impl DecodeImage {
     /// A decoder of any picture to upright 8-bit RGB, for another step.
-    pub(super) fn rgb(site: &OptionOrigin<'_>) -> Result<Self, BuildError> {
-        Self::at(Options::default(), site)
+    pub(super) fn rgb(site: &OptionOrigin<'_>) -> Self {
+        Self::at(Options::default(), site).operation
     }
 
-    fn at(mut options: Options, site: &OptionOrigin<'_>) -> Result<Self, BuildError> {
+    fn at(mut options: Options, site: &OptionOrigin<'_>) -> BuiltinStep<Self> {
         if matches!(site, OptionOrigin::Component) {
             options.max_pixels = options.max_pixels.min(MAX_PIXELS_IN_COMPONENT);
         }
         Self::new(options)
     }
 
-    fn new(options: Options) -> Result<Self, BuildError> {
-        if !(1..=MAX_PIXELS_CEILING).contains(&options.max_pixels) {
-            let message = format!("`max_pixels` is {}, not 1 to {MAX_PIXELS_CEILING}", options.max_pixels);
-            return Err(BuildError::option("max_pixels", message));
-        }
-        let element = match options.depth {
-            8 => ElementType::Uint8,
-            16 => ElementType::Uint16,
-            other => return Err(BuildError::option("depth", format!("`depth` is {other}, not 8 or 16"))),
-        };
+    fn new(options: Options) -> BuiltinStep<Self> {
+        let element = if options.depth == 8 { ElementType::Uint8 } else { ElementType::Uint16 };
         let channels = options.channels.color().channels();
         let image = TensorKind::image(element, None, None, Some(channels));
         let most = if options.depth == 8 { 255 } else { 65535 };
@@ -120,7 +108,7 @@ impl DecodeImage {
             Port { description: format!("a {} file", FORMATS.replace("and", "or")), ..Port::new("image", Kind::Bytes) },
             Port { description: format!("its pixels, 0 to {most}"), ..Port::new("image", Kind::Tensor(image)) },
         );
-        Ok(Self { options, signature })
+        BuiltinStep::new(signature, json!(options), Self(options))
     }
 
     fn decode_file(&self, bytes: &[u8], deadline: &Deadline) -> Result<Tensor, StepFailure> {
@@ -132,23 +120,23 @@ impl DecodeImage {
         let damaged = |why: String| not_an_image(&format!("a damaged {format} file: {why}"));
         let mut head = format.open(bytes, deadline).map_err(damaged)?;
         let (width, height) = head.size();
-        let limit = self.options.max_pixels;
+        let limit = self.0.max_pixels;
         if u64::from(width) * u64::from(height) > limit {
             let message = format!("the image is {width} × {height} pixels; at most {limit} pixels are decoded");
             return Err(StepFailure::InvalidInput(format!("{message} (option `max_pixels`)")));
         }
-        let turn = if self.options.orientation { head.orientation() } else { Orientation::NoTransforms };
+        let turn = if self.0.orientation { head.orientation() } else { Orientation::NoTransforms };
         let image = head.decode().map_err(damaged)?;
         let sides = [image.height() as usize, image.width() as usize];
         let samples = Samples::from_image(image).map_err(|why| not_an_image(&why))?;
-        let tensor = if self.options.depth == 16 {
+        let tensor = if self.0.depth == 16 {
             let (samples, found) = samples.into_16_bit(deadline)?;
             self.upright(samples, found, sides, turn, deadline)?
         } else {
             let (samples, found) = samples.into_8_bit(deadline)?;
             self.upright(samples, found, sides, turn, deadline)?
         };
-        let color = Some(self.options.channels.color());
+        let color = Some(self.0.channels.color());
         Ok(tensor.with_metadata(Metadata { layout: Some(Layout::Hwc), color, ..Metadata::default() }))
     }
 
@@ -161,7 +149,7 @@ impl DecodeImage {
         turn: Orientation,
         deadline: &Deadline,
     ) -> Result<Tensor, StepFailure> {
-        let color = self.options.channels.color();
+        let color = self.0.channels.color();
         let samples = convert(samples, found, color, deadline)?;
         let (samples, [height, width]) = match color.channels() {
             1 => apply_orientation::<_, 1>(samples, sides, turn, deadline)?,
@@ -172,9 +160,8 @@ impl DecodeImage {
     }
 
     /// The pixels. The decoders hold asserts about their input that a hostile file may find.
-    pub(super) fn decode(&self, bytes: &[u8], context: &Context) -> Result<Tensor, StepFailure> {
-        let deadline = Deadline::from_context(context);
-        let decoded = catch_panic(|| self.decode_file(bytes, &deadline));
+    pub(super) fn decode(&self, bytes: &[u8], deadline: &Deadline) -> Result<Tensor, StepFailure> {
+        let decoded = catch_panic(|| self.decode_file(bytes, deadline));
         // A stopped decoder's own error is ignored.
         if deadline.check_cached().is_err() {
             return Err(StepFailure::Timeout);
@@ -195,36 +182,24 @@ impl DecodeImage {
         let (width, height) = head.size();
         let pixels = u64::from(width) * u64::from(height);
         // A larger one is refused before anything is taken for it.
-        if pixels > self.options.max_pixels {
+        if pixels > self.0.max_pixels {
             return None;
         }
-        let wanted = pixels * self.options.channels.color().channels() as u64 * u64::from(self.options.depth / 8);
-        let turned = self.options.orientation && head.orientation() != Orientation::NoTransforms;
+        let wanted = pixels * self.0.channels.color().channels() as u64 * u64::from(self.0.depth / 8);
+        let turned = self.0.orientation && head.orientation() != Orientation::NoTransforms;
         let wanted = if turned { wanted * 2 } else { wanted };
         usize::try_from(head.memory().saturating_add(wanted)).ok()
     }
 }
 
-impl Step for DecodeImage {
-    fn signature(&self) -> &Signature {
-        &self.signature
-    }
-
+impl Operation for DecodeImage {
     fn buffers(&self, inputs: &[Option<Value>]) -> usize {
         let Some(Some(Value::Bytes(bytes))) = inputs.first() else { return 0 };
         self.memory(bytes)
     }
 
-    fn run(&self, inputs: Vec<Option<Value>>, context: &mut Context) -> Result<Vec<Value>, StepFailure> {
-        let bytes = match ports::first(inputs, "image")? {
-            Value::Bytes(bytes) => bytes,
-            other => return Err(StepFailure::InvalidInput(format!("`image` takes bytes, but gets {}", other.kind()))),
-        };
-        Ok(vec![self.decode(&bytes, context)?.into()])
-    }
-
-    fn details(&self) -> serde_json::Value {
-        serde_json::to_value(&self.options).unwrap_or_default()
+    fn run(&self, mut inputs: Inputs<'_>, deadline: &Deadline) -> Result<Vec<Value>, StepFailure> {
+        Ok(vec![self.decode(&inputs.bytes()?, deadline)?.into()])
     }
 }
 
@@ -235,13 +210,12 @@ fn not_an_image(why: &str) -> StepFailure {
 #[cfg(test)]
 #[allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 mod tests {
-    use serde_json::json;
-
     use super::*;
     use crate::reference;
+    use gpux_core::{Context, Step as _};
 
     fn decode(options: serde_json::Value, bytes: &[u8]) -> Result<Tensor, StepFailure> {
-        let step = DecodeImage::new(ports::options(options).unwrap()).unwrap();
+        let step = DecodeImage::new(ports::options(options).unwrap());
         let mut values = step.run(vec![Some(bytes.to_vec().into())], &mut Context::default())?;
         Ok(values.remove(0).as_tensor().unwrap().clone())
     }
@@ -286,9 +260,9 @@ mod tests {
         assert!(decode(json!({"max_pixels": 17 * 23 - 1}), &png).unwrap_err().to_string().contains("max_pixels"));
         let jpeg = reference::read("decode/photo.jpg");
         assert!(decode(json!({"max_pixels": 100}), &jpeg).unwrap_err().to_string().contains("max_pixels"));
-        assert!(DecodeImage::new(Options { max_pixels: 0, ..Options::default() }).is_err());
-        assert!(DecodeImage::new(Options { max_pixels: u64::MAX, ..Options::default() }).is_err());
-        assert!(DecodeImage::new(Options { depth: 12, ..Options::default() }).is_err());
+        assert!(reference::build(builtin(), json!({"max_pixels": 0})).is_err());
+        assert!(reference::build(builtin(), json!({"max_pixels": u64::MAX})).is_err());
+        assert!(reference::build(builtin(), json!({"depth": 12})).is_err());
     }
 
     #[test]
@@ -336,7 +310,7 @@ mod tests {
 
     #[test]
     fn rejects_inputs_other_than_bytes() {
-        let step = DecodeImage::new(Options::default()).unwrap();
+        let step = DecodeImage::new(Options::default());
         assert!(step.infer(&[Some(Kind::Text)]).is_err());
         let text = vec![Some("seven.png".into())];
         assert!(step.run(text, &mut Context::default()).unwrap_err().to_string().contains("takes bytes"));
@@ -350,7 +324,7 @@ mod tests {
         image::GrayImage::new(2049, 2048).write_to(&mut png, image::ImageFormat::Png).unwrap();
         let png = Value::from(png.into_inner());
         let run = |site: &OptionOrigin<'_>| {
-            let step = (builtin().build)(json!({"max_pixels": 64 << 20}), site).unwrap();
+            let step = reference::build_at(builtin(), json!({"max_pixels": 64 << 20}), site).unwrap();
             step.run(vec![Some(png.clone())], &mut Context::default())
         };
         let files = gpux_core::ProjectFiles::new(".", false);

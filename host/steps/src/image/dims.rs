@@ -34,7 +34,7 @@ impl ImageDims {
         let &[height, width, channels] = tensor.shape() else {
             return refuse("it does not have 3 axes");
         };
-        if !takes_channels(channels) {
+        if !supports_channels(channels) {
             return refuse("there must be 1, 3 or 4 channels");
         }
         if height == 0 || width == 0 {
@@ -48,12 +48,12 @@ impl ImageDims {
 }
 
 /// Whether an image may have this many channels.
-pub(super) const fn takes_channels(channels: usize) -> bool {
+pub(super) const fn supports_channels(channels: usize) -> bool {
     matches!(channels, 1 | 3 | 4)
 }
 
 /// Whether an image of this size may be made.
-pub(super) fn fits(height: usize, width: usize) -> Result<(), String> {
+pub(super) fn check_limits(height: usize, width: usize) -> Result<(), String> {
     let pixels = height as u128 * width as u128;
     if height > MAX_SIDE || width > MAX_SIDE || pixels > u128::from(MAX_PIXELS) {
         return Err(format!(

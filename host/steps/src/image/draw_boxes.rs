@@ -4,17 +4,19 @@ use image::codecs::png::{CompressionType, FilterType, PngEncoder};
 use image::{ExtendedColorType, ImageEncoder};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 
 use super::canvas::{Canvas, LETTER};
 use super::color::to_rgb;
 use super::decode_image::DecodeImage;
 use super::detections::{self, Detection};
-use super::dims::{ImageDims, takes_channels};
+use super::dims::{ImageDims, supports_channels};
 use crate::deadline::Deadline;
+use crate::operation::{BuiltinStep, Inputs, Operation};
 use crate::ports;
 use gpux_core::{
-    BuildError, Builtin, Context, Dim, ElementSet, ElementType, Geometry, Group, Kind, Mismatch, OptionOrigin, Port,
-    Signature, Step, StepFailure, Tensor, TensorKind, Value,
+    Builtin, Dim, ElementSet, ElementType, Geometry, Group, Kind, Mismatch, OptionOrigin, Port, Signature, StepFailure,
+    Tensor, TensorKind, Value,
 };
 
 /// Colours of the boxes, one after the other for each label: bright, and far from each other.
@@ -62,7 +64,6 @@ impl Default for Options {
 struct DrawBoxes {
     options: Options,
     decode: DecodeImage,
-    signature: Signature,
 }
 
 pub(super) fn builtin() -> Builtin {
@@ -73,7 +74,7 @@ pub(super) fn builtin() -> Builtin {
         follows: "",
         example: "draw-boxes: { thickness: 3 }",
         schema: || schemars::schema_for!(Options),
-        build: |options, site| Ok(Box::new(DrawBoxes::new(ports::options(options)?, site)?)),
+        build: |options, site| Ok(Box::new(DrawBoxes::new(ports::options(options)?, site))),
     }
 }
 
@@ -82,10 +83,7 @@ fn levels() -> ElementSet {
 }
 
 impl DrawBoxes {
-    fn new(options: Options, site: &OptionOrigin<'_>) -> Result<Self, BuildError> {
-        if options.thickness.is_some_and(|thickness| !(1..=50).contains(&thickness)) {
-            return Err(BuildError::option("thickness", "`thickness` is not 1 to 50"));
-        }
+    fn new(options: Options, site: &OptionOrigin<'_>) -> BuiltinStep<Self> {
         let signature = Signature {
             inputs: vec![
                 Port {
@@ -101,13 +99,13 @@ impl DrawBoxes {
             ],
             outputs: vec![Port { description: "a PNG file".into(), ..Port::new("image", Kind::Bytes) }],
         };
-        Ok(Self { options, decode: DecodeImage::rgb(site)?, signature })
+        BuiltinStep::new(signature, json!(options), Self { options, decode: DecodeImage::rgb(site) })
     }
 
     /// The picture as RGB, and where its source lies in it.
-    fn picture(&self, value: Value, context: &Context) -> Result<(Tensor, Option<Geometry>), StepFailure> {
+    fn picture(&self, value: Value, deadline: &Deadline) -> Result<(Tensor, Option<Geometry>), StepFailure> {
         match value {
-            Value::Bytes(bytes) => Ok((self.decode.decode(&bytes, context)?, None)),
+            Value::Bytes(bytes) => Ok((self.decode.decode(&bytes, deadline)?, None)),
             Value::Tensor(tensor) => {
                 let dims = ImageDims::from_tensor(&tensor)?;
                 if tensor.element() != ElementType::Uint8 {
@@ -118,7 +116,7 @@ impl DrawBoxes {
                     return Err(StepFailure::InvalidInput(message));
                 }
                 let geometry = tensor.metadata.geometry;
-                Ok((to_rgb(tensor, dims, &Deadline::from_context(context))?, geometry))
+                Ok((to_rgb(tensor, dims, deadline)?, geometry))
             }
             other => Err(StepFailure::InvalidInput(format!(
                 "`image` takes a picture file or a tensor, but gets {}",
@@ -150,18 +148,14 @@ impl DrawBoxes {
     }
 }
 
-impl Step for DrawBoxes {
-    fn signature(&self) -> &Signature {
-        &self.signature
-    }
-
-    fn infer(&self, inputs: &[Option<Kind>]) -> Result<Vec<Kind>, Mismatch> {
+impl Operation for DrawBoxes {
+    fn infer(&self, _: &Signature, inputs: &[Option<Kind>]) -> Result<Vec<Kind>, Mismatch> {
         let image = TensorKind::image(levels(), None, None, None);
         match inputs.first() {
             Some(Some(Kind::Tensor(given))) => {
                 Kind::Tensor(image.clone()).accepts(&Kind::Tensor(given.clone()))?;
                 let channels = given.shape.as_ref().and_then(|shape| shape.get(2)).and_then(ports::fixed);
-                if let Some(channels) = channels.filter(|channels| !takes_channels(*channels)) {
+                if let Some(channels) = channels.filter(|channels| !supports_channels(*channels)) {
                     let because = Some(format!("there are {channels} channels on the last axis, not 1, 3 or 4"));
                     let given = Kind::Tensor(given.clone());
                     return Err(Mismatch { expected: Kind::Tensor(image), given, because });
@@ -201,13 +195,10 @@ impl Step for DrawBoxes {
         }
     }
 
-    fn run(&self, inputs: Vec<Option<Value>>, context: &mut Context) -> Result<Vec<Value>, StepFailure> {
-        let deadline = Deadline::from_context(context);
-        let mut inputs = inputs.into_iter();
-        let missing = |name: &str| StepFailure::InvalidInput(format!("the input `{name}` is missing"));
-        let image = inputs.next().flatten().ok_or_else(|| missing("image"))?;
-        let found = detections::read(&inputs.next().flatten().ok_or_else(|| missing("detections"))?)?;
-        let (mut picture, geometry) = self.picture(image, context)?;
+    fn run(&self, mut inputs: Inputs<'_>, deadline: &Deadline) -> Result<Vec<Value>, StepFailure> {
+        let (_, image) = inputs.named()?;
+        let found = detections::read(&inputs.named()?.1)?;
+        let (mut picture, geometry) = self.picture(image, deadline)?;
         let dims = ImageDims::from_tensor(&picture)?;
         let pixels = picture.as_mut_slice::<u8>().unwrap_or_default();
         let mut labels: Vec<Option<String>> = Vec::new();
@@ -227,10 +218,6 @@ impl Step for DrawBoxes {
         // The encoder writes the whole file at once.
         deadline.check_time_for(PNG_PER_PIXEL * (dims.height * dims.width) as f64)?;
         Ok(vec![png(pixels, dims)?.into()])
-    }
-
-    fn details(&self) -> serde_json::Value {
-        serde_json::to_value(&self.options).unwrap_or_default()
     }
 }
 
@@ -252,11 +239,9 @@ fn png(pixels: &[u8], dims: ImageDims) -> Result<Vec<u8>, StepFailure> {
 #[cfg(test)]
 #[allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 mod tests {
-    use serde_json::json;
-
     use super::*;
     use crate::reference::{read, run, step};
-    use gpux_core::{Color, Metadata};
+    use gpux_core::{Color, Context, Metadata};
 
     fn drawn(options: serde_json::Value, image: Value, found: Value) -> image::RgbImage {
         let png = run(&*step("draw-boxes", options), vec![image, found]).remove(0);
@@ -351,7 +336,7 @@ mod tests {
         assert!(infer(Kind::Bytes, Kind::Text).unwrap_err().contains("detections are"));
         assert!(infer(Kind::Bytes, rows(3)).unwrap_err().contains("4 to 6 columns"));
         for options in [json!({"thickness": 0}), json!({"thickness": 51}), json!({"color": "red"})] {
-            assert!((builtin().build)(options.clone(), &OptionOrigin::Component).is_err(), "{options}");
+            assert!(crate::reference::build(builtin(), options.clone()).is_err(), "{options}");
         }
     }
 }

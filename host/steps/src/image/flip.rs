@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::dims::ImageDims;
 use super::geometry::{CoordinateChange, update_geometry};
-use super::image_step::{ImageOperation, ImageStep};
+use super::image_step::{ImageOperation, image_step};
 use crate::deadline::{Deadline, DeadlineExceeded};
 use crate::ports;
 use gpux_core::with_elements;
@@ -37,7 +37,7 @@ pub(super) fn builtin() -> Builtin {
         follows: "NumPy: numpy.flip (Pillow: ImageOps.mirror, ImageOps.flip)",
         example: "flip: { direction: horizontal }",
         schema: || schemars::schema_for!(Flip),
-        build: |options, _| Ok(Box::new(ImageStep::new(ports::options::<Flip>(options)?)?)),
+        build: |options, _| image_step(ports::options::<Flip>(options)?),
     }
 }
 

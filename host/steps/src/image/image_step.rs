@@ -1,17 +1,16 @@
 //! Steps from one image to another: an [`ImageOperation`] is what differs.
 
 use serde::Serialize;
+use serde_json::json;
 
-use super::dims::{ImageDims, fits, takes_channels};
+use super::dims::{ImageDims, check_limits, supports_channels};
 use crate::deadline::Deadline;
+use crate::operation::{BuiltinStep, Inputs, Operation};
 use crate::ports;
-use gpux_core::{
-    BuildError, Context, ElementSet, Kind, Layout, Mismatch, Port, Signature, Step, StepFailure, Tensor, TensorKind,
-    Value,
-};
+use gpux_core::{BuildError, ElementSet, Kind, Layout, Port, Signature, Step, StepFailure, Tensor, TensorKind, Value};
 
 /// The options of a step that makes an image, height × width × channels, of another.
-pub(super) trait ImageOperation: Serialize + Send + Sync {
+pub(super) trait ImageOperation: Serialize + Send + Sync + 'static {
     /// The step's name, for errors.
     const NAME: &'static str;
     /// One line about what comes out.
@@ -51,90 +50,69 @@ pub(super) trait ImageOperation: Serialize + Send + Sync {
     ) -> Result<Tensor, StepFailure>;
 }
 
-/// A step with these options.
-pub(super) struct ImageStep<T> {
-    options: T,
-    signature: Signature,
+/// A step with these options; an error where they cannot work on any image.
+pub(super) fn image_step<T: ImageOperation>(options: T) -> Result<Box<dyn Step>, BuildError> {
+    let error = |message| BuildError { option: Vec::new(), message, hint: None };
+    let [height, width] = options.target([None, None]).map_err(error)?;
+    if let (Some(height), Some(width)) = (height, width) {
+        check_limits(height, width).map_err(error)?;
+    }
+    let image = |height, width, channels| Kind::Tensor(TensorKind::image(options.elements(), height, width, channels));
+    let signature = Signature::unary(
+        Port {
+            description: "height × width × channels, 1, 3 or 4 channels".into(),
+            ..Port::new("image", image(None, None, None))
+        },
+        Port { description: T::GIVES.into(), ..Port::new("image", image(height, width, options.known_channels())) },
+    );
+    Ok(Box::new(BuiltinStep::new(signature, json!(options), ImageStep(options))))
 }
 
-impl<T: ImageOperation> ImageStep<T> {
-    /// The step; an error where the options cannot work on any image.
-    pub(super) fn new(options: T) -> Result<Self, BuildError> {
-        let error = |message| BuildError { option: Vec::new(), message, hint: None };
-        let [height, width] = options.target([None, None]).map_err(error)?;
-        if let (Some(height), Some(width)) = (height, width) {
-            fits(height, width).map_err(error)?;
-        }
-        let image =
-            |height, width, channels| Kind::Tensor(TensorKind::image(options.elements(), height, width, channels));
-        let signature = Signature::unary(
-            Port {
-                description: "height × width × channels, 1, 3 or 4 channels".into(),
-                ..Port::new("image", image(None, None, None))
-            },
-            Port { description: T::GIVES.into(), ..Port::new("image", image(height, width, options.known_channels())) },
-        );
-        Ok(Self { options, signature })
-    }
-}
+struct ImageStep<T>(T);
 
-impl<T: ImageOperation> Step for ImageStep<T> {
-    fn signature(&self) -> &Signature {
-        &self.signature
-    }
-
-    fn infer(&self, inputs: &[Option<Kind>]) -> Result<Vec<Kind>, Mismatch> {
-        ports::check(&self.signature, inputs)?;
-        let Some(given) = ports::known_tensor(inputs) else {
-            return Ok(vec![self.signature.outputs[0].kind.clone()]);
-        };
-        let refuse = |why| ports::refuse(&self.signature, given, why);
+impl<T: ImageOperation> Operation for ImageStep<T> {
+    fn infer_tensor(&self, given: &TensorKind, outputs: &mut Vec<Kind>) -> Result<(), String> {
         let known = |axis: usize| given.shape.as_ref().and_then(|shape| shape.get(axis)).and_then(ports::fixed);
         let channels = match known(2) {
-            Some(channels) if !takes_channels(channels) => {
-                return Err(refuse(format!("there are {channels} channels on the last axis, not 1, 3 or 4")));
+            Some(channels) if !supports_channels(channels) => {
+                return Err(format!("there are {channels} channels on the last axis, not 1, 3 or 4"));
             }
-            Some(channels) => Some(self.options.channels(channels).map_err(refuse)?),
-            None => self.options.known_channels(),
+            Some(channels) => Some(self.0.channels(channels)?),
+            None => self.0.known_channels(),
         };
-        let [height, width] = self.options.target([known(0), known(1)]).map_err(refuse)?;
+        let [height, width] = self.0.target([known(0), known(1)])?;
         if let (Some(height), Some(width)) = (height, width) {
-            fits(height, width).map_err(refuse)?;
+            check_limits(height, width)?;
         }
-        let elements = given.elements.intersection(self.options.elements());
-        Ok(vec![Kind::Tensor(TensorKind::image(elements, height, width, channels))])
+        let elements = given.elements.intersection(self.0.elements());
+        outputs[0] = Kind::Tensor(TensorKind::image(elements, height, width, channels));
+        Ok(())
     }
 
     fn buffers(&self, inputs: &[Option<Value>]) -> usize {
         let given = ports::given_tensor(inputs).and_then(|tensor| Some((tensor, ImageDims::from_tensor(tensor).ok()?)));
-        given.map_or(0, |(tensor, dims)| self.options.buffers(tensor, dims))
+        given.map_or(0, |(tensor, dims)| self.0.buffers(tensor, dims))
     }
 
-    fn run(&self, inputs: Vec<Option<Value>>, context: &mut Context) -> Result<Vec<Value>, StepFailure> {
-        let mut tensor = ports::first_tensor(inputs, "image")?;
+    fn run(&self, mut inputs: Inputs<'_>, deadline: &Deadline) -> Result<Vec<Value>, StepFailure> {
+        let mut tensor = inputs.tensor()?;
         let dims = ImageDims::from_tensor(&tensor)?;
-        if !self.options.elements().contains(tensor.element()) {
-            let message = format!("{} takes {}, but gets {}", T::NAME, self.options.elements(), tensor.element());
+        if !self.0.elements().contains(tensor.element()) {
+            let message = format!("{} takes {}, but gets {}", T::NAME, self.0.elements(), tensor.element());
             return Err(StepFailure::InvalidInput(message));
         }
         let target = self.target(dims).map_err(StepFailure::InvalidInput)?;
         tensor.metadata.layout = Some(Layout::Hwc);
-        let deadline = Deadline::from_context(context);
-        deadline.check()?;
-        Ok(vec![self.options.make(tensor, dims, target, &deadline)?.into()])
-    }
-
-    fn details(&self) -> serde_json::Value {
-        serde_json::to_value(&self.options).unwrap_or_default()
+        Ok(vec![self.0.make(tensor, dims, target, deadline)?.into()])
     }
 }
 
 impl<T: ImageOperation> ImageStep<T> {
     fn target(&self, dims: ImageDims) -> Result<ImageDims, String> {
-        let channels = self.options.channels(dims.channels)?;
-        let [height, width] = self.options.target([Some(dims.height), Some(dims.width)])?;
+        let channels = self.0.channels(dims.channels)?;
+        let [height, width] = self.0.target([Some(dims.height), Some(dims.width)])?;
         let target = ImageDims { height: height.unwrap_or(dims.height), width: width.unwrap_or(dims.width), channels };
-        fits(target.height, target.width)?;
+        check_limits(target.height, target.width)?;
         Ok(target)
     }
 }

@@ -3,14 +3,14 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::dims::{ImageDims, Size, fits};
+use super::dims::{ImageDims, Size, check_limits};
 use super::geometry::{CoordinateChange, update_geometry};
-use super::image_step::{ImageOperation, ImageStep};
+use super::image_step::{ImageOperation, image_step};
 use super::resample::{Filter, Library, Sampling};
 use super::window::{BorderMode, FillValue, Window, cut};
 use crate::deadline::Deadline;
 use crate::ports;
-use gpux_core::{BuildError, Builtin, ElementSet, Group, StepFailure, Tensor};
+use gpux_core::{BuildError, Builtin, ElementSet, Group, Step, StepFailure, Tensor};
 
 /// Options of `letterbox`.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
@@ -29,10 +29,10 @@ struct Options {
     #[schemars(range(min = 1, max = 65536))]
     stride: usize,
     /// Whether a smaller image is enlarged. Default: true.
-    #[serde(default = "yes")]
+    #[serde(default = "crate::ports::default_true")]
     scaleup: bool,
     /// Whether the image lies in the middle; else at the top left. Default: true.
-    #[serde(default = "yes")]
+    #[serde(default = "crate::ports::default_true")]
     center: bool,
     /// How pixels are weighed: `nearest`, `bilinear` (default), `bicubic`, `lanczos` or `area`.
     #[serde(default)]
@@ -48,10 +48,6 @@ const fn gray() -> FillValue {
 
 const fn stride() -> usize {
     32
-}
-
-const fn yes() -> bool {
-    true
 }
 
 const fn opencv() -> Library {
@@ -88,18 +84,15 @@ pub(super) fn builtin() -> Builtin {
         follows: "Ultralytics: LetterBox (OpenCV: cv2.resize, cv2.copyMakeBorder)",
         example: "letterbox: { size: [640, 640] }",
         schema: || schemars::schema_for!(Options),
-        build: |options, _| Ok(Box::new(step(ports::options(options)?)?)),
+        build: |options, _| step(ports::options(options)?),
     }
 }
 
-fn step(options: Options) -> Result<ImageStep<Letterbox>, BuildError> {
+fn step(options: Options) -> Result<Box<dyn Step>, BuildError> {
     let [height, width] = options.size.height_width();
-    fits(height, width).map_err(|message| BuildError::option("size", message))?;
-    if !(1..=65536).contains(&options.stride) {
-        return Err(BuildError::option("stride", format!("`stride` is {}, not 1 to 65536", options.stride)));
-    }
+    check_limits(height, width).map_err(|message| BuildError::option("size", message))?;
     let sampling = Sampling::new(options.library, options.filter, None)?;
-    ImageStep::new(Letterbox { options, sampling })
+    image_step(Letterbox { options, sampling })
 }
 
 impl Letterbox {
@@ -172,7 +165,7 @@ mod tests {
 
     use super::*;
     use crate::reference;
-    use gpux_core::{Dim, ElementType, Kind, OptionOrigin, TensorKind};
+    use gpux_core::{Dim, ElementType, Kind, TensorKind};
 
     fn run(options: serde_json::Value, height: usize, width: usize) -> Tensor {
         let image = Tensor::new([height, width, 3], vec![200_u8; height * width * 3]).unwrap();
@@ -218,7 +211,7 @@ mod tests {
             json!({"size": 8, "filter": "lanczos"}),
             json!({"size": 8, "fill": [1, 2, 3, "4"]}),
         ] {
-            assert!((builtin().build)(options.clone(), &OptionOrigin::Component).is_err(), "{options}");
+            assert!(reference::build(builtin(), options.clone()).is_err(), "{options}");
         }
     }
 }

@@ -4,13 +4,15 @@ use std::sync::Arc;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 
 use super::min_max::{StretchGroups, stretch};
 use crate::deadline::{Deadline, DeadlineExceeded, ELEMENTS_PER_CHECK, rows_per_check};
+use crate::operation::{BuiltinStep, Inputs, Operation};
 use crate::ports;
 use gpux_core::{
-    BuildError, Builtin, Context, ElementSet, ElementType, Group, Kind, Layout, Mismatch, Port, Signature, Step,
-    StepFailure, Tensor, TensorData, TensorElement, TensorKind, Value,
+    BuildError, Builtin, ElementSet, ElementType, Group, Kind, Layout, Port, Signature, StepFailure, Tensor,
+    TensorData, TensorElement, TensorKind, Value,
 };
 
 /// Most channels that `mean` and `std` may list.
@@ -102,7 +104,6 @@ struct Normalize {
     options: Options,
     /// one multiplier and one addend for each channel, or for all; none for `min-max`
     factors: Vec<Factor>,
-    signature: Signature,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -124,7 +125,7 @@ pub(super) fn builtin() -> Builtin {
 }
 
 impl Normalize {
-    fn new(options: Options) -> Result<Self, BuildError> {
+    fn new(options: Options) -> Result<BuiltinStep<Self>, BuildError> {
         let min_max = options.method == Some(Method::MinMax);
         if options.per.is_some() && !min_max {
             return Err(BuildError::option("per", "`per` is for `method: min-max`"));
@@ -140,7 +141,7 @@ impl Normalize {
                 ..Port::new("tensor", Kind::Tensor(TensorKind::of_elements(ElementType::Float32)))
             },
         );
-        Ok(Self { options, factors, signature })
+        Ok(BuiltinStep::new(signature, json!(options), Self { options, factors }))
     }
 
     /// How many elements of one channel lie side by side in a tensor of this shape; an error if the
@@ -185,28 +186,21 @@ impl Normalize {
     }
 }
 
-impl Step for Normalize {
-    fn signature(&self) -> &Signature {
-        &self.signature
-    }
-
-    fn infer(&self, inputs: &[Option<Kind>]) -> Result<Vec<Kind>, Mismatch> {
-        ports::check(&self.signature, inputs)?;
-        let Some(given) = ports::known_tensor(inputs) else {
-            return Ok(vec![self.signature.outputs[0].kind.clone()]);
-        };
+impl Operation for Normalize {
+    fn infer_tensor(&self, given: &TensorKind, outputs: &mut Vec<Kind>) -> Result<(), String> {
         if let Some(shape) = &given.shape {
             let shape: Vec<_> = shape.iter().map(ports::fixed).collect();
-            self.run_length(&shape, given.layout).map_err(|why| ports::refuse(&self.signature, given, why))?;
+            self.run_length(&shape, given.layout)?;
             // The sizes do not matter, the number of axes does.
             let sizes: Vec<_> = shape.iter().map(|size| size.unwrap_or(1)).collect();
-            self.groups(&sizes, given.layout).map_err(|why| ports::refuse(&self.signature, given, why))?;
+            self.groups(&sizes, given.layout)?;
         }
-        Ok(vec![Kind::Tensor(TensorKind { elements: ElementType::Float32.into(), ..given.clone() })])
+        outputs[0] = Kind::Tensor(TensorKind { elements: ElementType::Float32.into(), ..given.clone() });
+        Ok(())
     }
 
-    fn run(&self, inputs: Vec<Option<Value>>, context: &mut Context) -> Result<Vec<Value>, StepFailure> {
-        let mut tensor = ports::first_tensor(inputs, "tensor")?;
+    fn run(&self, mut inputs: Inputs<'_>, deadline: &Deadline) -> Result<Vec<Value>, StepFailure> {
+        let mut tensor = inputs.tensor()?;
         if !ElementSet::numeric().contains(tensor.element()) {
             let message = format!("normalize takes numbers, but gets {}", tensor.element());
             return Err(StepFailure::InvalidInput(message));
@@ -216,8 +210,6 @@ impl Step for Normalize {
         if tensor.is_empty() {
             return Ok(vec![tensor.cast(ElementType::Float32)?.into()]);
         }
-        let deadline = &Deadline::from_context(context);
-        deadline.check()?;
         if self.factors.is_empty() {
             let groups = self.groups(tensor.shape(), tensor.metadata.layout).map_err(StepFailure::InvalidInput)?;
             let mut tensor = tensor.cast_cancellable(ElementType::Float32, deadline)?;
@@ -243,10 +235,6 @@ impl Step for Normalize {
             normalize(data, run, &self.factors, deadline)?;
         }
         Ok(vec![tensor.into()])
-    }
-
-    fn details(&self) -> serde_json::Value {
-        serde_json::to_value(&self.options).unwrap_or_default()
     }
 }
 
@@ -393,13 +381,11 @@ fn normalize(data: &mut [f32], run: usize, factors: &[Factor], deadline: &Deadli
 #[cfg(test)]
 #[allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 mod tests {
-    use serde_json::json;
-
     use super::*;
-    use gpux_core::{Dim, Metadata};
+    use gpux_core::{Context, Dim, Metadata, Step};
 
-    fn step(options: serde_json::Value) -> Result<Normalize, BuildError> {
-        Normalize::new(ports::options(options)?)
+    fn step(options: serde_json::Value) -> Result<Box<dyn Step>, BuildError> {
+        crate::reference::build(builtin(), options)
     }
 
     fn run(options: serde_json::Value, tensor: Tensor) -> Result<Tensor, StepFailure> {

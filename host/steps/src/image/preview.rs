@@ -3,7 +3,7 @@
 use image::codecs::png::{CompressionType, FilterType, PngEncoder};
 use image::{ExtendedColorType, ImageEncoder as _};
 
-use super::dims::takes_channels;
+use super::dims::supports_channels;
 use gpux_core::{Color, ElementType, Layout, Tensor};
 
 /// A PNG file of the tensor, if that is an image: known to be one, or three axes of bytes with the
@@ -46,7 +46,7 @@ fn pixels(tensor: &Tensor, side: usize) -> Option<Tensor> {
         None if tensor.element() == ElementType::Uint8 => [0, 1, 2],
         None => return None,
     };
-    if !takes_channels(shape[c]) {
+    if !supports_channels(shape[c]) {
         return None;
     }
     let thinned = |axis: usize| {

@@ -3,13 +3,13 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::dims::{ImageDims, Size, fits};
+use super::dims::{ImageDims, Size, check_limits};
 use super::geometry::{CoordinateChange, update_geometry};
-use super::image_step::{ImageOperation, ImageStep};
+use super::image_step::{ImageOperation, image_step};
 use super::resample::{Filter, Library, Sampling};
 use crate::deadline::Deadline;
 use crate::ports;
-use gpux_core::{BuildError, Builtin, ElementSet, Group, StepFailure, Tensor};
+use gpux_core::{BuildError, Builtin, ElementSet, Group, Step, StepFailure, Tensor};
 
 /// Options of `resize`.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
@@ -70,15 +70,15 @@ pub(super) fn builtin() -> Builtin {
         follows: "Pillow: Image.resize; by option OpenCV: cv2.resize, torchvision: resize",
         example: "resize: { size: [224, 224], filter: bicubic }",
         schema: || schemars::schema_for!(Options),
-        build: |options, _| Ok(Box::new(step(ports::options(options)?)?)),
+        build: |options, _| step(ports::options(options)?),
     }
 }
 
-fn step(options: Options) -> Result<ImageStep<Resize>, BuildError> {
+fn step(options: Options) -> Result<Box<dyn Step>, BuildError> {
     let sampling = Sampling::new(options.library, options.filter, options.antialias)?;
     let [height, width] = options.size.height_width();
-    fits(height, width).map_err(|message| BuildError::option("size", message))?;
-    ImageStep::new(Resize { options, sampling })
+    check_limits(height, width).map_err(|message| BuildError::option("size", message))?;
+    image_step(Resize { options, sampling })
 }
 
 impl Resize {
@@ -146,9 +146,9 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use gpux_core::{Color, Context, Dim, ElementType, Kind, Layout, Step, TensorKind};
+    use gpux_core::{Color, Context, Dim, ElementType, Kind, Layout, TensorKind};
 
-    fn step(options: serde_json::Value) -> ImageStep<Resize> {
+    fn step(options: serde_json::Value) -> Box<dyn Step> {
         super::step(ports::options(options).unwrap()).unwrap()
     }
 
@@ -201,10 +201,10 @@ mod tests {
         for size in
             [json!(0), json!(-1), json!([0, 4]), json!([1, 2, 3]), json!(1.5), json!("8"), json!(4_294_967_295_u32)]
         {
-            let built = (builtin().build)(json!({"size": size}), &gpux_core::OptionOrigin::Component);
+            let built = crate::reference::build(builtin(), json!({"size": size}));
             assert!(built.is_err(), "{size}");
         }
-        assert!((builtin().build)(serde_json::Value::Null, &gpux_core::OptionOrigin::Component).is_err());
+        assert!(crate::reference::build(builtin(), serde_json::Value::Null).is_err());
         let run = |options, tensor: Tensor| step(options).run(vec![Some(tensor.into())], &mut Context::default());
         let line = || Tensor::new([1, 1000, 1], vec![0_u8; 1000]).unwrap();
         // 8192 high, and so 8 million wide.

@@ -6,12 +6,14 @@ use serde::{Deserialize, Serialize};
 use super::affine::{Affine, Interpolation};
 use super::dims::ImageDims;
 use super::geometry::{CoordinateChange, update_geometry};
-use super::image_step::{ImageOperation, ImageStep};
+use super::image_step::{ImageOperation, image_step};
 use super::window::FillValue;
 use crate::deadline::Deadline;
 use crate::ports;
 use gpux_core::with_elements;
-use gpux_core::{BuildError, Builtin, ElementSet, ElementType, Group, Metadata, StepFailure, Tensor, TensorElement};
+use gpux_core::{
+    BuildError, Builtin, ElementSet, ElementType, Group, Metadata, Step, StepFailure, Tensor, TensorElement,
+};
 
 /// Options of `rotate`.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
@@ -22,7 +24,7 @@ struct Rotate {
     degrees: f64,
     /// Whether the result is as large as the whole turned image needs; else it keeps its size and
     /// corners are cut off. Default: true.
-    #[serde(default = "yes")]
+    #[serde(default = "crate::ports::default_true")]
     expand: bool,
     /// How pixels are found at other angles: `nearest` (default), `bilinear` or `bicubic`.
     #[serde(default)]
@@ -30,10 +32,6 @@ struct Rotate {
     /// What the corners are filled with: one number, or one for each channel. Default: 0.
     #[serde(default)]
     fill: FillValue,
-}
-
-const fn yes() -> bool {
-    true
 }
 
 pub(super) fn builtin() -> Builtin {
@@ -44,15 +42,15 @@ pub(super) fn builtin() -> Builtin {
         follows: "Pillow: Image.rotate",
         example: "rotate: { degrees: 90 }",
         schema: || schemars::schema_for!(Rotate),
-        build: |options, _| Ok(Box::new(step(ports::options(options)?)?)),
+        build: |options, _| step(ports::options(options)?),
     }
 }
 
-fn step(options: Rotate) -> Result<ImageStep<Rotate>, BuildError> {
+fn step(options: Rotate) -> Result<Box<dyn Step>, BuildError> {
     if !options.degrees.is_finite() || options.degrees.abs() > 1e6 {
         return Err(BuildError::option("degrees", format!("`degrees` is {}, not an angle", options.degrees)));
     }
-    ImageStep::new(options)
+    image_step(options)
 }
 
 impl Rotate {
@@ -157,7 +155,7 @@ mod tests {
 
     use super::*;
     use crate::reference;
-    use gpux_core::{Dim, Kind, OptionOrigin, TensorKind};
+    use gpux_core::{Dim, Kind, TensorKind};
 
     #[test]
     fn quarter_turns_move_pixels() {
@@ -179,7 +177,7 @@ mod tests {
     #[test]
     fn handles_empty_and_invalid_inputs() {
         for options in [json!({}), json!({"degrees": "90"}), json!({"degrees": 1e300})] {
-            assert!((builtin().build)(options.clone(), &OptionOrigin::Component).is_err(), "{options}");
+            assert!(reference::build(builtin(), options.clone()).is_err(), "{options}");
         }
         let odd = vec![f32::NAN, f32::INFINITY, f32::MIN, f32::MAX, -0.0, 1e-40];
         for filter in ["nearest", "bilinear", "bicubic"] {

@@ -2,13 +2,15 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 
 use crate::deadline::{Deadline, DeadlineExceeded, ELEMENTS_PER_CHECK};
+use crate::operation::{BuiltinStep, Inputs, Operation};
 use crate::ports;
 use gpux_core::with_elements;
 use gpux_core::{
-    BuildError, Builtin, Color, Context, Dim, ElementSet, ElementType, Group, Kind, Layout, Metadata, Mismatch, Port,
-    Signature, Step, StepFailure, Tensor, TensorData, TensorElement, TensorKind, Value,
+    BuildError, Builtin, Color, Dim, ElementSet, ElementType, Group, Kind, Layout, Metadata, Port, Signature,
+    StepFailure, Tensor, TensorData, TensorElement, TensorKind, Value,
 };
 
 /// Options of `to-tensor`.
@@ -63,6 +65,15 @@ enum Channels {
     Bgr,
 }
 
+impl Order {
+    const fn layout(self) -> Layout {
+        match self {
+            Self::Chw => Layout::Chw,
+            Self::Hwc => Layout::Hwc,
+        }
+    }
+}
+
 impl Element {
     const fn element(self) -> ElementType {
         match self {
@@ -78,7 +89,6 @@ impl Element {
 /// Brings an image into the axes, the element type and the order of channels that a model takes.
 struct ToTensor {
     options: Options,
-    signature: Signature,
 }
 
 pub(super) fn builtin() -> Builtin {
@@ -94,29 +104,21 @@ pub(super) fn builtin() -> Builtin {
 }
 
 impl ToTensor {
-    fn new(options: Options) -> Result<Self, BuildError> {
+    fn new(options: Options) -> Result<BuiltinStep<Self>, BuildError> {
         if options.scale && options.element == Element::Uint8 {
             return Err(BuildError::option("scale", "`scale` gives 0 to 1, which `element: uint8` cannot hold"));
         }
-        let of = |elements: ElementSet| Kind::Tensor(TensorKind::of_elements(elements));
+        let numbers = Kind::Tensor(TensorKind::of_elements(ElementSet::numeric()));
+        let mut made = TensorKind::of_elements(options.element.element());
+        made.layout = Some(options.layout.layout());
         let signature = Signature::unary(
             Port {
                 description: "height × width × channels, or channels first where it is known to be".into(),
-                ..Port::new("image", of(ElementSet::numeric()))
+                ..Port::new("image", numbers)
             },
-            Port {
-                description: "what a model takes".into(),
-                ..Port::new("tensor", of(options.element.element().into()))
-            },
+            Port { description: "what a model takes".into(), ..Port::new("tensor", Kind::Tensor(made)) },
         );
-        Ok(Self { options, signature })
-    }
-
-    const fn layout(&self) -> Layout {
-        match self.options.layout {
-            Order::Chw => Layout::Chw,
-            Order::Hwc => Layout::Hwc,
-        }
+        Ok(BuiltinStep::new(signature, json!(options), Self { options }))
     }
 
     /// An axis order after the step; an error if it has not three axes.
@@ -135,12 +137,11 @@ impl ToTensor {
     }
 
     /// The channels in the requested order, and their meaning.
-    fn channels(&self, metadata: &Metadata, channels: usize) -> Result<(Vec<usize>, Option<Color>), StepFailure> {
+    fn channels(&self, metadata: &Metadata, channels: usize) -> Result<(Vec<usize>, Option<Color>), String> {
         let as_they_are = (0..channels).collect();
         let Some(wanted) = self.options.channels else { return Ok((as_they_are, metadata.color)) };
         if channels != 3 {
-            let message = format!("`channels` orders red, green and blue, but the image has {channels} channels");
-            return Err(StepFailure::InvalidInput(message));
+            return Err(format!("`channels` orders red, green and blue, but the image has {channels} channels"));
         }
         let wanted = if wanted == Channels::Rgb { Color::Rgb } else { Color::Bgr };
         let given = metadata.color.unwrap_or(Color::Rgb);
@@ -148,27 +149,15 @@ impl ToTensor {
     }
 }
 
-impl Step for ToTensor {
-    fn signature(&self) -> &Signature {
-        &self.signature
-    }
-
-    fn infer(&self, inputs: &[Option<Kind>]) -> Result<Vec<Kind>, Mismatch> {
-        ports::check(&self.signature, inputs)?;
-        let mut kind = TensorKind::of_elements(self.options.element.element());
-        kind.layout = Some(self.layout());
-        if let Some(given) = ports::known_tensor(inputs)
-            && let Some(shape) = &given.shape
-        {
-            let from = given.layout.unwrap_or(Layout::Hwc);
-            let made = self.shape(shape, from, Dim::Fixed(1));
-            kind.shape = Some(made.map_err(|why| ports::refuse(&self.signature, given, why))?);
-            if let Some(channels) = ports::fixed(&shape[if from == Layout::Hwc { 2 } else { 0 }]) {
-                let order = self.channels(&Metadata::default(), channels);
-                order.map_err(|why| ports::refuse(&self.signature, given, why.to_string()))?;
-            }
+impl Operation for ToTensor {
+    fn infer_tensor(&self, given: &TensorKind, outputs: &mut Vec<Kind>) -> Result<(), String> {
+        let (Some(shape), Kind::Tensor(made)) = (&given.shape, &mut outputs[0]) else { return Ok(()) };
+        let from = given.layout.unwrap_or(Layout::Hwc);
+        made.shape = Some(self.shape(shape, from, Dim::Fixed(1))?);
+        if let Some(channels) = ports::fixed(&shape[if from == Layout::Hwc { 2 } else { 0 }]) {
+            self.channels(&Metadata::default(), channels)?;
         }
-        Ok(vec![Kind::Tensor(kind)])
+        Ok(())
     }
 
     fn buffers(&self, inputs: &[Option<Value>]) -> usize {
@@ -180,8 +169,8 @@ impl Step for ToTensor {
         tensor.byte_len().saturating_add(tensor.len().saturating_mul(4)).saturating_add(order)
     }
 
-    fn run(&self, inputs: Vec<Option<Value>>, context: &mut Context) -> Result<Vec<Value>, StepFailure> {
-        let tensor = ports::first_tensor(inputs, "image")?;
+    fn run(&self, mut inputs: Inputs<'_>, deadline: &Deadline) -> Result<Vec<Value>, StepFailure> {
+        let tensor = inputs.tensor()?;
         if !ElementSet::numeric().contains(tensor.element()) {
             let message = format!("to-tensor takes numbers, but gets {}", tensor.element());
             return Err(StepFailure::InvalidInput(message));
@@ -190,11 +179,9 @@ impl Step for ToTensor {
         let from = metadata.layout.unwrap_or(Layout::Hwc);
         let shape = self.shape(tensor.shape(), from, 1).map_err(StepFailure::InvalidInput)?;
         let channels = tensor.shape()[if from == Layout::Hwc { 2 } else { 0 }];
-        let (order, color) = self.channels(&metadata, channels)?;
-        metadata.layout = Some(self.layout());
+        let (order, color) = self.channels(&metadata, channels).map_err(StepFailure::InvalidInput)?;
+        metadata.layout = Some(self.options.layout.layout());
         metadata.color = color;
-        let deadline = &Deadline::from_context(context);
-        deadline.check()?;
         if let (TensorData::Uint8(data), Layout::Hwc, 1 | 3 | 4) = (tensor.data(), from, channels)
             && self.options.layout == Order::Chw
             && self.options.element == Element::Float32
@@ -207,17 +194,13 @@ impl Step for ToTensor {
             };
             return Ok(vec![Tensor::new(shape, floats)?.with_metadata(metadata).into()]);
         }
-        let same = from == self.layout() && order.is_sorted();
+        let same = from == self.options.layout.layout() && order.is_sorted();
         let moved = if same || tensor.is_empty() {
             tensor
         } else {
-            with_elements!(tensor.data(), data => arrange(data, &order, from, self.layout(), deadline))?
+            with_elements!(tensor.data(), data => arrange(data, &order, from, self.options.layout.layout(), deadline))?
         };
         Ok(vec![self.cast(moved.reshape(shape)?, deadline)?.with_metadata(metadata).into()])
-    }
-
-    fn details(&self) -> serde_json::Value {
-        serde_json::to_value(&self.options).unwrap_or_default()
     }
 }
 
@@ -296,11 +279,9 @@ fn arrange<T: TensorElement>(
 #[cfg(test)]
 #[allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 mod tests {
-    use serde_json::json;
-
     use super::*;
     use crate::reference;
-    use gpux_core::OptionOrigin;
+    use gpux_core::Context;
 
     fn run(options: serde_json::Value, tensor: Tensor) -> Result<Tensor, StepFailure> {
         let step = reference::step("to-tensor", options);
@@ -374,7 +355,7 @@ mod tests {
         for options in
             [json!({"element": "string"}), json!({"scale": true, "element": "uint8"}), json!({"layout": "nchw"})]
         {
-            assert!((builtin().build)(options.clone(), &OptionOrigin::Component).is_err(), "{options}");
+            assert!(reference::build(builtin(), options.clone()).is_err(), "{options}");
         }
     }
 }

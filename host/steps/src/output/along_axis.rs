@@ -4,60 +4,38 @@ use half::{bf16, f16};
 
 use crate::deadline::{Deadline, DeadlineExceeded};
 use crate::ports;
-use gpux_core::{
-    Context, ElementSet, Kind, Mismatch, Port, Signature, StepFailure, Tensor, TensorData, TensorElement, TensorKind,
-};
+use gpux_core::{ElementType, Tensor, TensorElement, TensorKind};
 
-/// One port of floats, and one of what becomes of them, of the same name.
-pub(super) fn signature(name: &str, takes: &str, gives: &str) -> Signature {
-    let floats = Kind::Tensor(TensorKind::of_elements(ElementSet::floats()));
-    let port = |description: &str| Port { description: description.into(), ..Port::new(name, floats.clone()) };
-    Signature::unary(port(takes), port(gives))
-}
-
-/// Shape and type stay; an axis that is not there is refused.
-pub(super) fn infer(signature: &Signature, inputs: &[Option<Kind>], axis: i64) -> Result<Vec<Kind>, Mismatch> {
-    ports::check(signature, inputs)?;
-    let Some(given) = ports::known_tensor(inputs) else { return Ok(vec![signature.outputs[0].kind.clone()]) };
-    if let Some(rank) = given.shape.as_ref().map(Vec::len)
-        && ports::axis(axis, rank).is_none()
-    {
-        return Err(ports::refuse(signature, given, no_axis(axis, rank)));
+/// Shape and type stay; an axis that is not there is rejected.
+pub(super) fn kind(given: &TensorKind, axis: i64) -> Result<TensorKind, String> {
+    match given.shape.as_ref().map(Vec::len) {
+        Some(rank) if ports::axis(axis, rank).is_none() => Err(no_axis(axis, rank)),
+        _ => Ok(given.clone()),
     }
-    let elements = given.elements.intersection(ElementSet::floats());
-    Ok(vec![Kind::Tensor(TensorKind { elements, ..given.clone() })])
 }
 
 /// Changes every row along the axis; halves as float32.
 pub(super) fn change(
-    tensor: &mut Tensor,
+    mut tensor: Tensor,
     axis: i64,
-    step: &str,
-    context: &Context,
+    deadline: &Deadline,
     single: impl Fn(&mut [f32], &Deadline) -> Result<(), DeadlineExceeded>,
     double: impl Fn(&mut [f64], &Deadline) -> Result<(), DeadlineExceeded>,
-) -> Result<(), StepFailure> {
-    let deadline = &Deadline::from_context(context);
-    deadline.check()?;
-    let invalid = |why: String| StepFailure::InvalidInput(format!("{step}: {why}"));
-    let axis = ports::axis(axis, tensor.rank()).ok_or_else(|| invalid(no_axis(axis, tensor.rank())))?;
+) -> Result<Tensor, String> {
+    let axis = ports::axis(axis, tensor.rank()).ok_or_else(|| no_axis(axis, tensor.rank()))?;
     let (length, stride) = (tensor.shape()[axis], tensor.shape()[axis + 1..].iter().product());
-    match tensor.data() {
-        TensorData::Float32(_) => along(tensor, length, stride, |row| single(row, deadline))?,
-        TensorData::Float64(_) => along(tensor, length, stride, |row| double(row, deadline))?,
-        TensorData::Float16(_) => {
-            along(tensor, length, stride, |row| {
-                through_f32(row, f16::to_f32, f16::from_f32, |row| single(row, deadline))
-            })?;
-        }
-        TensorData::Bfloat16(_) => {
-            along(tensor, length, stride, |row| {
-                through_f32(row, bf16::to_f32, bf16::from_f32, |row| single(row, deadline))
-            })?;
-        }
-        other => return Err(invalid(format!("it takes floats, but gets {}; cast them first", other.element()))),
+    let given = &mut tensor;
+    match given.element() {
+        ElementType::Float64 => along(given, length, stride, |row| double(row, deadline))?,
+        ElementType::Float16 => along(given, length, stride, |row| {
+            through_f32(row, f16::to_f32, f16::from_f32, |row| single(row, deadline))
+        })?,
+        ElementType::Bfloat16 => along(given, length, stride, |row| {
+            through_f32(row, bf16::to_f32, bf16::from_f32, |row| single(row, deadline))
+        })?,
+        _ => along(given, length, stride, |row| single(row, deadline))?,
     }
-    Ok(())
+    Ok(tensor)
 }
 
 fn no_axis(axis: i64, rank: usize) -> String {

@@ -7,22 +7,20 @@ use serde::{Deserialize, Serialize};
 use crate::deadline::{Deadline, DeadlineExceeded};
 use crate::ports;
 use crate::simd::vectorize;
-use gpux_core::{
-    Builtin, Context, Dim, ElementSet, ElementType, Group, Kind, Mismatch, Port, Signature, Step, StepFailure, Tensor,
-    TensorData, TensorKind, Value,
-};
+use crate::unary::{self, TensorOperation};
+use gpux_core::{Builtin, Dim, ElementSet, ElementType, Group, Tensor, TensorData, TensorKind};
 
 /// Options of `argmax`.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-struct Options {
+struct Argmax {
     /// The axis along which the largest number is searched; negative ones count from the last. Default: -1.
     axis: i64,
     /// Whether the axis stays, with size 1. Default: false.
     keepdims: bool,
 }
 
-impl Default for Options {
+impl Default for Argmax {
     fn default() -> Self {
         Self { axis: -1, keepdims: false }
     }
@@ -31,11 +29,6 @@ impl Default for Options {
 /// Gives the index of the largest number along an axis, as int64.
 ///
 /// Follows `numpy.argmax`: the first of equal numbers, and the first NaN before every number.
-struct Argmax {
-    options: Options,
-    signature: Signature,
-}
-
 pub(super) fn builtin() -> Builtin {
     Builtin {
         name: "argmax",
@@ -43,33 +36,21 @@ pub(super) fn builtin() -> Builtin {
         group: Group::Output,
         follows: "NumPy: numpy.argmax",
         example: "argmax: { axis: -1 }",
-        schema: || schemars::schema_for!(Options),
-        build: |options, _| Ok(Box::new(Argmax::new(ports::options(options)?))),
+        schema: || schemars::schema_for!(Argmax),
+        build: |options, _| {
+            let argmax: Argmax = ports::options(options)?;
+            Ok(unary::step(argmax, "numbers or bools of any shape", "an index for each place of the other axes"))
+        },
     }
 }
 
 impl Argmax {
-    fn new(options: Options) -> Self {
-        let takes = ElementSet::numeric().with(ElementType::Bool);
-        let signature = Signature::unary(
-            Port {
-                description: "numbers or bools of any shape".into(),
-                ..Port::new("scores", Kind::Tensor(TensorKind::of_elements(takes)))
-            },
-            Port {
-                description: "an index for each place of the other axes".into(),
-                ..Port::new("indices", Kind::Tensor(TensorKind::of_elements(ElementType::Int64)))
-            },
-        );
-        Self { options, signature }
-    }
-
     fn without_axis<T: Clone>(&self, shape: &[T], one: T) -> Result<Vec<T>, String> {
         let rank = shape.len();
-        let no_axis = || format!("argmax works along axis {}, but there are {rank} axes", self.options.axis);
-        let axis = ports::axis(self.options.axis, rank).ok_or_else(no_axis)?;
+        let no_axis = || format!("it works along axis {}, but there are {rank} axes", self.axis);
+        let axis = ports::axis(self.axis, rank).ok_or_else(no_axis)?;
         let mut rest = shape.to_vec();
-        if self.options.keepdims {
+        if self.keepdims {
             rest[axis] = one;
         } else {
             rest.remove(axis);
@@ -78,37 +59,33 @@ impl Argmax {
     }
 }
 
-impl Step for Argmax {
-    fn signature(&self) -> &Signature {
-        &self.signature
+impl TensorOperation for Argmax {
+    const NAME: &'static str = "argmax";
+    const PORTS: [&'static str; 2] = ["scores", "indices"];
+
+    fn takes(&self) -> ElementSet {
+        ElementSet::numeric().with(ElementType::Bool)
     }
 
-    fn infer(&self, inputs: &[Option<Kind>]) -> Result<Vec<Kind>, Mismatch> {
-        ports::check(&self.signature, inputs)?;
-        let any = || vec![self.signature.outputs[0].kind.clone()];
-        let Some(given) = ports::known_tensor(inputs) else { return Ok(any()) };
-        let Some(shape) = &given.shape else { return Ok(any()) };
-        let rest = self.without_axis(shape, Dim::Fixed(1));
-        let rest = rest.map_err(|why| ports::refuse(&self.signature, given, why))?;
-        Ok(vec![Kind::Tensor(TensorKind::shaped(ElementType::Int64, rest))])
+    fn kind(&self, given: &TensorKind) -> Result<TensorKind, String> {
+        Ok(match &given.shape {
+            Some(shape) => TensorKind::shaped(ElementType::Int64, self.without_axis(shape, Dim::Fixed(1))?),
+            None => TensorKind::of_elements(ElementType::Int64),
+        })
     }
 
-    fn buffers(&self, inputs: &[Option<Value>]) -> usize {
-        // The best of each column so far.
-        ports::given_tensor(inputs).map_or(0, Tensor::byte_len)
+    /// The best of each column so far.
+    fn buffers(&self, given: &Tensor) -> usize {
+        given.byte_len()
     }
 
-    fn run(&self, inputs: Vec<Option<Value>>, context: &mut Context) -> Result<Vec<Value>, StepFailure> {
-        let tensor = ports::first_tensor(inputs, "scores")?;
-        let invalid = StepFailure::InvalidInput;
-        let rest = self.without_axis(tensor.shape(), 1).map_err(invalid)?;
-        let axis = ports::axis(self.options.axis, tensor.rank()).unwrap_or(0);
+    fn apply(&self, tensor: Tensor, deadline: &Deadline) -> Result<Tensor, String> {
+        let rest = self.without_axis(tensor.shape(), 1)?;
+        let axis = ports::axis(self.axis, tensor.rank()).unwrap_or(0);
         let along = (tensor.shape()[axis], tensor.shape()[axis + 1..].iter().product());
         if along.0 == 0 {
-            return Err(invalid(format!("argmax works along axis {axis}, which is empty")));
+            return Err(format!("axis {axis} is empty"));
         }
-        let deadline = &Deadline::from_context(context);
-        deadline.check()?;
         let indices = match tensor.data() {
             TensorData::Bool(data) => largest(data, along, deadline, |a, b| a && !b),
             TensorData::Uint8(data) => largest(data, along, deadline, |a, b| a > b),
@@ -127,13 +104,9 @@ impl Step for Argmax {
             }
             TensorData::Float32(data) => largest(data, along, deadline, |a, b| (a > b) | (a.is_nan() & !b.is_nan())),
             TensorData::Float64(data) => largest(data, along, deadline, |a, b| (a > b) | (a.is_nan() & !b.is_nan())),
-            TensorData::String(_) => return Err(invalid("argmax takes numbers, but gets string".into())),
+            TensorData::String(_) => Ok(Vec::new()),
         }?;
-        Ok(vec![Tensor::new(rest, indices)?.into()])
-    }
-
-    fn details(&self) -> serde_json::Value {
-        serde_json::to_value(&self.options).unwrap_or_default()
+        Tensor::new(rest, indices).map_err(|error| error.to_string())
     }
 }
 
@@ -218,9 +191,10 @@ fn first_of_row<T: Copy>(row: &[T], beats: impl Fn(T, T) -> bool) -> usize {
 #[allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 mod tests {
     use super::*;
+    use gpux_core::{Context, Kind, StepFailure};
 
     fn run(axis: i64, tensor: Tensor) -> Result<Tensor, StepFailure> {
-        let step = Argmax::new(Options { axis, keepdims: false });
+        let step = crate::reference::build(builtin(), serde_json::json!({"axis": axis})).unwrap();
         let mut values = step.run(vec![Some(tensor.into())], &mut Context::default())?;
         Ok(values.remove(0).as_tensor().unwrap().clone())
     }
@@ -278,7 +252,10 @@ mod tests {
     fn infers_type_and_shape() {
         let infer = |axis, keepdims| {
             let kind = TensorKind::shaped(ElementType::Float32, vec![Dim::Dynamic, Dim::Fixed(3)]);
-            Argmax::new(Options { axis, keepdims }).infer(&[Some(Kind::Tensor(kind))]).map(|kinds| kinds[0].to_string())
+            crate::reference::build(builtin(), serde_json::json!({"axis": axis, "keepdims": keepdims}))
+                .unwrap()
+                .infer(&[Some(Kind::Tensor(kind))])
+                .map(|kinds| kinds[0].to_string())
         };
         assert_eq!(infer(-1, false).unwrap(), "tensor int64[?]");
         assert_eq!(infer(0, true).unwrap(), "tensor int64[1, 3]");

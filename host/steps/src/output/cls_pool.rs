@@ -2,12 +2,14 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 
-use super::token_vectors::{TokenVectors, hidden_ports, infer};
+use super::token_vectors::{TokenVectors, hidden_ports, pooled_kind};
 use crate::deadline::Deadline;
+use crate::operation::{BuiltinStep, Inputs, Operation};
 use crate::ports;
 use gpux_core::with_elements;
-use gpux_core::{Builtin, Context, Group, Kind, Mismatch, Signature, Step, StepFailure, Tensor, TensorElement, Value};
+use gpux_core::{Builtin, Group, Kind, StepFailure, Tensor, TensorElement, TensorKind, Value};
 
 /// Options of `cls-pool`.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
@@ -33,7 +35,6 @@ enum TokenChoice {
 /// the mask leaves nothing, the first token is taken, or as the last one zeros.
 struct ClsPool {
     options: Options,
-    signature: Signature,
 }
 
 pub(super) fn builtin() -> Builtin {
@@ -44,7 +45,10 @@ pub(super) fn builtin() -> Builtin {
         follows: "sentence-transformers: Pooling(pooling_mode=\"cls\")",
         example: "cls-pool",
         schema: || schemars::schema_for!(Options),
-        build: |options, _| Ok(Box::new(ClsPool { options: ports::options(options)?, signature: hidden_ports() })),
+        build: |options, _| {
+            let options: Options = ports::options(options)?;
+            Ok(Box::new(BuiltinStep::new(hidden_ports(), json!(options), ClsPool { options })))
+        },
     }
 }
 
@@ -78,22 +82,17 @@ impl ClsPool {
     }
 }
 
-impl Step for ClsPool {
-    fn signature(&self) -> &Signature {
-        &self.signature
-    }
-
-    fn infer(&self, inputs: &[Option<Kind>]) -> Result<Vec<Kind>, Mismatch> {
-        infer(&self.signature, inputs)
+impl Operation for ClsPool {
+    fn infer_tensor(&self, given: &TensorKind, outputs: &mut Vec<Kind>) -> Result<(), String> {
+        outputs[0] = pooled_kind(given)?;
+        Ok(())
     }
 
     fn buffers(&self, inputs: &[Option<Value>]) -> usize {
         inputs.get(1).and_then(Option::as_ref).and_then(Value::as_tensor).map_or(0, |mask| mask.len().saturating_mul(4))
     }
 
-    fn run(&self, inputs: Vec<Option<Value>>, context: &mut Context) -> Result<Vec<Value>, StepFailure> {
-        let deadline = &Deadline::from_context(context);
-        deadline.check()?;
+    fn run(&self, inputs: Inputs<'_>, deadline: &Deadline) -> Result<Vec<Value>, StepFailure> {
         let hidden = TokenVectors::read(inputs, deadline)?;
         if !hidden.tensor.element().is_float() {
             let message = format!("vectors of tokens are floats, not {}; cast them first", hidden.tensor.element());
@@ -104,23 +103,17 @@ impl Step for ClsPool {
         }
         Ok(vec![with_elements!(hidden.tensor.data(), data => self.take(&hidden, data, deadline))?.into()])
     }
-
-    fn details(&self) -> serde_json::Value {
-        serde_json::to_value(&self.options).unwrap_or_default()
-    }
 }
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 mod tests {
-    use serde_json::json;
-
     use super::*;
     use crate::reference;
-    use gpux_core::{ElementType, OptionOrigin};
+    use gpux_core::{Context, ElementType, Step};
 
     fn step(options: serde_json::Value) -> Box<dyn Step> {
-        (builtin().build)(options, &OptionOrigin::Component).unwrap()
+        reference::build(builtin(), options).unwrap()
     }
 
     #[test]

@@ -10,10 +10,11 @@ use super::l2_normalize::{dot, normalize};
 use super::label_names::LabelSource;
 use super::ranking::{MAX_ANSWER, RankedLabels, best};
 use crate::deadline::{Deadline, DeadlineExceeded, rows_per_check};
+use crate::operation::{BuiltinStep, Inputs, Operation};
 use crate::ports;
 use gpux_core::{
-    BuildError, Builtin, Context, Dim, ElementSet, ElementType, Group, Kind, Mismatch, OptionOrigin, Port, Signature,
-    Step, StepFailure, Tensor, TensorKind, Value, from_npy,
+    BuildError, Builtin, Dim, ElementSet, ElementType, Group, Kind, OptionOrigin, Port, Signature, StepFailure, Tensor,
+    TensorKind, Value, from_npy,
 };
 
 /// Largest file of vectors that is read, in bytes.
@@ -60,7 +61,6 @@ struct Cosine {
     width: usize,
     names: RankedLabels,
     k: usize,
-    signature: Signature,
 }
 
 pub(super) fn builtin() -> Builtin {
@@ -76,10 +76,7 @@ pub(super) fn builtin() -> Builtin {
 }
 
 impl Cosine {
-    fn new(options: &Options, site: &OptionOrigin<'_>) -> Result<Self, BuildError> {
-        if options.k == 0 {
-            return Err(BuildError::option("k", "`k` is 0, but at least 1 entry must be kept"));
-        }
+    fn new(options: &Options, site: &OptionOrigin<'_>) -> Result<BuiltinStep<Self>, BuildError> {
         let (mut vectors, count, width) = options.vectors.read(site)?;
         vectors.chunks_exact_mut(width).for_each(normalize);
         let names = RankedLabels::read(options.labels.as_ref(), site)?;
@@ -97,7 +94,9 @@ impl Cosine {
                 ..Port::new("similar", Kind::Json)
             },
         );
-        Ok(Self { vectors, count, width, names, k: options.k, signature })
+        let k = options.k;
+        let details = json!({"vectors": count, "width": width, "k": k, "labels": names.count()});
+        Ok(BuiltinStep::new(signature, details, Self { vectors, count, width, names, k }))
     }
 
     fn entries(&self, query: &[f32], deadline: &Deadline) -> Result<serde_json::Value, DeadlineExceeded> {
@@ -112,8 +111,8 @@ impl Cosine {
     }
 
     /// Bytes that the answer for `rows` vectors takes.
-    fn answer_bytes(&self, rows: usize) -> usize {
-        self.names.answer_bytes(rows.saturating_mul(self.k.min(self.count)))
+    fn output_bytes(&self, rows: usize) -> usize {
+        self.names.output_bytes(rows.saturating_mul(self.k.min(self.count)))
     }
 
     fn wrong_width(&self, width: usize) -> String {
@@ -158,25 +157,13 @@ impl Vectors {
     }
 }
 
-impl Step for Cosine {
-    fn signature(&self) -> &Signature {
-        &self.signature
-    }
-
-    fn infer(&self, inputs: &[Option<Kind>]) -> Result<Vec<Kind>, Mismatch> {
-        ports::check(&self.signature, inputs)?;
-        if let Some(given) = ports::known_tensor(inputs)
-            && let Some(shape) = &given.shape
-        {
-            match shape.last() {
-                None => return Err(ports::refuse(&self.signature, given, "it has no axis")),
-                Some(Dim::Fixed(width)) if *width != self.width => {
-                    return Err(ports::refuse(&self.signature, given, self.wrong_width(*width)));
-                }
-                Some(_) => {}
-            }
+impl Operation for Cosine {
+    fn infer_tensor(&self, given: &TensorKind, _: &mut Vec<Kind>) -> Result<(), String> {
+        match given.shape.as_ref().map(|shape| shape.last()) {
+            Some(None) => Err("it has no axis".into()),
+            Some(Some(Dim::Fixed(width))) if *width != self.width => Err(self.wrong_width(*width)),
+            _ => Ok(()),
         }
-        Ok(vec![Kind::Json])
     }
 
     fn buffers(&self, inputs: &[Option<Value>]) -> usize {
@@ -184,11 +171,11 @@ impl Step for Cosine {
         // The rows in float32, the scores of one and their order, and the answer.
         let rows = tensor.len() / self.width;
         let scores = self.count.saturating_mul(size_of::<f32>() + size_of::<usize>());
-        tensor.len().saturating_mul(4).saturating_add(scores).saturating_add(self.answer_bytes(rows))
+        tensor.len().saturating_mul(4).saturating_add(scores).saturating_add(self.output_bytes(rows))
     }
 
-    fn run(&self, inputs: Vec<Option<Value>>, context: &mut Context) -> Result<Vec<Value>, StepFailure> {
-        let tensor = ports::first_tensor(inputs, "embeddings")?;
+    fn run(&self, mut inputs: Inputs<'_>, deadline: &Deadline) -> Result<Vec<Value>, StepFailure> {
+        let tensor = inputs.tensor()?;
         let invalid = |message: String| Err(StepFailure::InvalidInput(message));
         let Some(&width) = tensor.shape().last() else {
             return invalid("cosine takes vectors along an axis, but gets a single number".into());
@@ -203,13 +190,11 @@ impl Step for Cosine {
             return invalid("there are no vectors to compare".into());
         }
         let rows = tensor.len() / width;
-        if self.answer_bytes(rows) > MAX_ANSWER {
+        if self.output_bytes(rows) > MAX_ANSWER {
             return invalid(format!(
                 "the answer for {rows} vectors would be too large; send less, or ask for a smaller `k`"
             ));
         }
-        let deadline = &Deadline::from_context(context);
-        deadline.check()?;
         let tensor: Tensor = tensor.cast_cancellable(ElementType::Float32, deadline)?;
         let queries = tensor.as_slice::<f32>().unwrap_or_default();
         let similar = if rows == 1 {
@@ -219,20 +204,16 @@ impl Step for Cosine {
         };
         Ok(vec![similar.into()])
     }
-
-    fn details(&self) -> serde_json::Value {
-        json!({"vectors": self.count, "width": self.width, "k": self.k, "labels": self.names.count()})
-    }
 }
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 mod tests {
     use super::*;
-    use gpux_core::{ProjectFiles, to_npy};
+    use gpux_core::{Context, ProjectFiles, Step, to_npy};
 
     fn step(options: serde_json::Value) -> Result<Box<dyn Step>, BuildError> {
-        (builtin().build)(options, &OptionOrigin::Component)
+        crate::reference::build(builtin(), options)
     }
 
     #[test]
@@ -260,7 +241,9 @@ mod tests {
         write("none.npy", &Tensor::zeros(ElementType::Float32, [0, 2]).unwrap());
         std::fs::write(folder.path().join("damaged.npy"), b"\x93NUMPY").unwrap();
         let files = ProjectFiles::new(folder.path(), false);
-        let build = |name: &str| (builtin().build)(json!({"vectors": name}), &OptionOrigin::Pipeline(&files));
+        let build = |name: &str| {
+            crate::reference::build_at(builtin(), json!({"vectors": name}), &OptionOrigin::Pipeline(&files))
+        };
         let step = build("good.npy").unwrap();
         let kind =
             |width| Some(Kind::Tensor(TensorKind::shaped(ElementType::Float32, [Dim::Dynamic, Dim::Fixed(width)])));
@@ -276,8 +259,8 @@ mod tests {
         let vectors = Vectors::List(vec![vec![1.0; 1 << 10]; 1 << 11]);
         let step = Cosine::new(&Options { vectors, labels: None, k: 1 }, &OptionOrigin::Component).unwrap();
         let query = vec![1.0; 1 << 10];
-        assert_eq!(step.entries(&query, &Deadline::exceeded_after(1)), Err(DeadlineExceeded));
-        assert_eq!(step.entries(&query, &Deadline::exceeded_after(9)).unwrap()[0]["index"], 0);
+        assert_eq!(step.operation.entries(&query, &Deadline::exceeded_after(1)), Err(DeadlineExceeded));
+        assert_eq!(step.operation.entries(&query, &Deadline::exceeded_after(9)).unwrap()[0]["index"], 0);
     }
 
     #[test]

@@ -7,10 +7,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use crate::deadline::{Deadline, DeadlineExceeded, rows_per_check};
+use crate::operation::{BuiltinStep, Inputs, Operation};
 use crate::ports;
 use gpux_core::{
-    BuildError, Builtin, Context, Dim, ElementSet, ElementType, Group, Kind, Mismatch, OptionOrigin, Port, Signature,
-    Step, StepFailure, TensorKind, Value,
+    BuildError, Builtin, Dim, ElementSet, ElementType, Group, Kind, OptionOrigin, Port, Signature, StepFailure,
+    TensorKind, Value,
 };
 
 /// Largest file of a vocabulary that is read, in bytes.
@@ -63,7 +64,6 @@ struct Decode {
     tokens: Vec<String>,
     blank: usize,
     longest: usize,
-    signature: Signature,
 }
 
 pub(super) fn builtin() -> Builtin {
@@ -79,7 +79,7 @@ pub(super) fn builtin() -> Builtin {
 }
 
 impl Decode {
-    fn new(options: Options, site: &OptionOrigin<'_>) -> Result<Self, BuildError> {
+    fn new(options: Options, site: &OptionOrigin<'_>) -> Result<BuiltinStep<Self>, BuildError> {
         let mut tokens = match &options.vocabulary {
             Vocabulary::List(tokens) => tokens.clone(),
             Vocabulary::File(path) => read(path, site)?,
@@ -112,7 +112,8 @@ impl Decode {
             },
             Port { description: "the text, or a list of texts".into(), ..Port::new("text", Kind::Any) },
         );
-        Ok(Self { options, tokens, blank, longest, signature })
+        let details = json!({"tokens": tokens.len(), "blank": blank, "lowercase": options.lowercase});
+        Ok(BuiltinStep::new(signature, details, Self { options, tokens, blank, longest }))
     }
 
     fn check(&self, shape: &[Option<usize>]) -> Result<(), String> {
@@ -183,24 +184,17 @@ fn read(path: &str, site: &OptionOrigin<'_>) -> Result<Vec<String>, BuildError> 
     Ok(tokens.into_iter().flatten().collect())
 }
 
-impl Step for Decode {
-    fn signature(&self) -> &Signature {
-        &self.signature
-    }
-
-    fn infer(&self, inputs: &[Option<Kind>]) -> Result<Vec<Kind>, Mismatch> {
-        ports::check(&self.signature, inputs)?;
-        let given = ports::known_tensor(inputs);
-        let Some((given, shape)) = given.and_then(|given| Some((given, given.shape.as_ref()?))) else {
-            return Ok(vec![Kind::Any]);
-        };
+impl Operation for Decode {
+    fn infer_tensor(&self, given: &TensorKind, outputs: &mut Vec<Kind>) -> Result<(), String> {
+        let Some(shape) = &given.shape else { return Ok(()) };
         let sizes: Vec<_> = shape.iter().map(ports::fixed).collect();
-        self.check(&sizes).map_err(|why| ports::refuse(&self.signature, given, why))?;
-        Ok(vec![match shape.as_slice() {
+        self.check(&sizes)?;
+        outputs[0] = match shape.as_slice() {
             [_, _] | [Dim::Fixed(1), ..] => Kind::Text,
             [Dim::Fixed(_), ..] => Kind::Json,
             _ => Kind::Any,
-        }])
+        };
+        Ok(())
     }
 
     fn buffers(&self, inputs: &[Option<Value>]) -> usize {
@@ -214,8 +208,8 @@ impl Step for Decode {
         tensor.len().saturating_mul(size_of::<f32>()).saturating_add(text).saturating_add(texts)
     }
 
-    fn run(&self, inputs: Vec<Option<Value>>, context: &mut Context) -> Result<Vec<Value>, StepFailure> {
-        let tensor = ports::first_tensor(inputs, "scores")?;
+    fn run(&self, mut inputs: Inputs<'_>, deadline: &Deadline) -> Result<Vec<Value>, StepFailure> {
+        let tensor = inputs.tensor()?;
         let invalid = |why: String| StepFailure::InvalidInput(format!("ctc-greedy-decode: {why}"));
         if !tensor.element().is_float() {
             return Err(invalid(format!("it takes floats, but gets {}", tensor.element())));
@@ -227,8 +221,6 @@ impl Step for Decode {
         }
         let batch = if tensor.rank() == 3 { tensor.shape()[0] } else { 1 };
         let size = tensor.len() / batch.max(1);
-        let deadline = &Deadline::from_context(context);
-        deadline.check()?;
         let tensor = tensor.cast_cancellable(ElementType::Float32, deadline)?;
         let scores = tensor.as_slice::<f32>().unwrap_or_default();
         let text = |number| self.text(&scores[number * size..][..size], deadline);
@@ -236,22 +228,18 @@ impl Step for Decode {
         let only = texts.pop_if(|_| batch == 1);
         Ok(vec![only.map_or_else(|| json!(texts).into(), Value::from)])
     }
-
-    fn details(&self) -> serde_json::Value {
-        json!({"tokens": self.tokens.len(), "blank": self.blank, "lowercase": self.options.lowercase})
-    }
 }
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 mod tests {
     use super::*;
-    use gpux_core::{ProjectFiles, Tensor};
+    use gpux_core::{Context, ProjectFiles, Step, Tensor};
 
     const TOKENS: [&str; 4] = ["<pad>", "|", "a", "b"];
 
     fn step(options: serde_json::Value) -> Result<Box<dyn Step>, BuildError> {
-        (builtin().build)(options, &OptionOrigin::Component)
+        crate::reference::build(builtin(), options)
     }
 
     /// Scores whose best tokens are these.
@@ -282,8 +270,8 @@ mod tests {
         let decode =
             Decode::new(ports::options(json!({ "vocabulary": TOKENS })).unwrap(), &OptionOrigin::Component).unwrap();
         let scores = vec![0.0; 2 << 20];
-        assert_eq!(decode.text(&scores, &Deadline::exceeded_after(1)), Err(DeadlineExceeded));
-        assert_eq!(decode.text(&scores, &Deadline::exceeded_after(9)).unwrap(), "");
+        assert_eq!(decode.operation.text(&scores, &Deadline::exceeded_after(1)), Err(DeadlineExceeded));
+        assert_eq!(decode.operation.text(&scores, &Deadline::exceeded_after(9)).unwrap(), "");
     }
 
     #[test]

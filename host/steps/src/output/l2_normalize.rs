@@ -6,7 +6,8 @@ use serde::{Deserialize, Serialize};
 use super::along_axis;
 use crate::deadline::Deadline;
 use crate::ports;
-use gpux_core::{Builtin, Context, Group, Kind, Mismatch, Signature, Step, StepFailure, Value};
+use crate::unary::{self, TensorOperation};
+use gpux_core::{Builtin, ElementSet, Group, Tensor, TensorKind};
 
 /// The least length that is divided by, so that a vector of zeros stays one.
 const LEAST: f32 = 1e-12;
@@ -14,12 +15,12 @@ const LEAST: f32 = 1e-12;
 /// Options of `l2-normalize`.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-struct Options {
+struct L2Normalize {
     /// The axis along which a vector lies; negative ones count from the last. Default: -1.
     axis: i64,
 }
 
-impl Default for Options {
+impl Default for L2Normalize {
     fn default() -> Self {
         Self { axis: -1 }
     }
@@ -29,11 +30,6 @@ impl Default for Options {
 ///
 /// Follows `torch.nn.functional.normalize`, as sentence-transformers' `Normalize` does. The element
 /// type stays; float16 and bfloat16 are computed in float32.
-struct L2Normalize {
-    options: Options,
-    signature: Signature,
-}
-
 pub(super) fn builtin() -> Builtin {
     Builtin {
         name: "l2-normalize",
@@ -41,43 +37,39 @@ pub(super) fn builtin() -> Builtin {
         group: Group::Output,
         follows: "PyTorch: torch.nn.functional.normalize",
         example: "l2-normalize",
-        schema: || schemars::schema_for!(Options),
-        build: |options, _| Ok(Box::new(L2Normalize::new(ports::options(options)?))),
+        schema: || schemars::schema_for!(L2Normalize),
+        build: |options, _| {
+            Ok(unary::step(ports::options::<L2Normalize>(options)?, "vectors along an axis", "the same of length 1"))
+        },
     }
 }
 
-impl L2Normalize {
-    fn new(options: Options) -> Self {
-        let signature = along_axis::signature("embeddings", "vectors along an axis", "the same of length 1");
-        Self { options, signature }
-    }
-}
+impl TensorOperation for L2Normalize {
+    const NAME: &'static str = "l2-normalize";
+    const PORTS: [&'static str; 2] = ["embeddings"; 2];
 
-impl Step for L2Normalize {
-    fn signature(&self) -> &Signature {
-        &self.signature
+    fn takes(&self) -> ElementSet {
+        ElementSet::floats()
     }
 
-    fn infer(&self, inputs: &[Option<Kind>]) -> Result<Vec<Kind>, Mismatch> {
-        along_axis::infer(&self.signature, inputs, self.options.axis)
+    fn kind(&self, given: &TensorKind) -> Result<TensorKind, String> {
+        along_axis::kind(given, self.axis)
     }
 
-    fn run(&self, inputs: Vec<Option<Value>>, context: &mut Context) -> Result<Vec<Value>, StepFailure> {
-        let mut tensor = ports::first_tensor(inputs, "embeddings")?;
-        let single = |row: &mut [f32], deadline: &Deadline| {
-            normalize(row);
-            deadline.check_after(row.len())
-        };
-        let double = |row: &mut [f64], deadline: &Deadline| {
-            normalize_f64(row);
-            deadline.check_after(row.len())
-        };
-        along_axis::change(&mut tensor, self.options.axis, "l2-normalize", context, single, double)?;
-        Ok(vec![tensor.into()])
-    }
-
-    fn details(&self) -> serde_json::Value {
-        serde_json::to_value(&self.options).unwrap_or_default()
+    fn apply(&self, given: Tensor, deadline: &Deadline) -> Result<Tensor, String> {
+        along_axis::change(
+            given,
+            self.axis,
+            deadline,
+            |row, deadline| {
+                normalize(row);
+                deadline.check_after(row.len())
+            },
+            |row, deadline| {
+                normalize_f64(row);
+                deadline.check_after(row.len())
+            },
+        )
     }
 }
 
@@ -116,10 +108,12 @@ fn normalize_f64(row: &mut [f64]) {
 #[allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 mod tests {
     use super::*;
-    use gpux_core::{Dim, ElementType, Tensor, TensorKind};
+    use gpux_core::{Context, Dim, ElementType, Kind, StepFailure};
 
     fn run(axis: i64, tensor: Tensor) -> Result<Tensor, StepFailure> {
-        let mut values = L2Normalize::new(Options { axis }).run(vec![Some(tensor.into())], &mut Context::default())?;
+        let mut values = crate::reference::build(builtin(), serde_json::json!({"axis": axis}))
+            .unwrap()
+            .run(vec![Some(tensor.into())], &mut Context::default())?;
         Ok(values.remove(0).as_tensor().unwrap().clone())
     }
 
@@ -142,7 +136,7 @@ mod tests {
 
     #[test]
     fn infers_type_and_shape() {
-        let step = L2Normalize::new(Options::default());
+        let step = crate::reference::build(builtin(), serde_json::json!({})).unwrap();
         let kind = Kind::Tensor(TensorKind::shaped(ElementType::Float16, [Dim::Dynamic, Dim::Fixed(8)]));
         assert_eq!(step.infer(&[Some(kind.clone())]).unwrap(), [kind]);
         assert!(step.infer(&[Some(Kind::Tensor(TensorKind::shaped(ElementType::Float32, [])))]).is_err());

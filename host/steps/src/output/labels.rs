@@ -7,10 +7,11 @@ use serde_json::json;
 use super::label_names::LabelSource;
 use super::ranking::MAX_ANSWER;
 use crate::deadline::{Deadline, DeadlineExceeded, ELEMENTS_PER_CHECK};
+use crate::operation::{BuiltinStep, Inputs, Operation};
 use crate::ports;
 use gpux_core::{
-    BuildError, Builtin, Context, ElementSet, Group, Kind, Mismatch, OptionOrigin, Port, Signature, Step, StepFailure,
-    Tensor, TensorKind, Value, json_value_count, to_json_cancellable,
+    BuildError, Builtin, ElementSet, Group, Kind, OptionOrigin, Port, Signature, StepFailure, Tensor, TensorKind,
+    Value, json_value_count, to_json_cancellable,
 };
 
 /// Bytes of a name, beside its text.
@@ -32,7 +33,6 @@ struct Options {
 struct NameClasses {
     labels: Vec<String>,
     unknown: Option<String>,
-    signature: Signature,
 }
 
 pub(super) fn builtin() -> Builtin {
@@ -48,13 +48,15 @@ pub(super) fn builtin() -> Builtin {
 }
 
 impl NameClasses {
-    fn new(options: Options, site: &OptionOrigin<'_>) -> Result<Self, BuildError> {
+    fn new(options: Options, site: &OptionOrigin<'_>) -> Result<BuiltinStep<Self>, BuildError> {
         let indices = Kind::Tensor(TensorKind::of_elements(ElementSet::integers()));
         let signature = Signature::unary(
             Port { description: "numbers of classes".into(), ..Port::new("indices", indices) },
             Port { description: "their names, in the same shape".into(), ..Port::new("labels", Kind::Json) },
         );
-        Ok(Self { labels: options.labels.read(site)?, unknown: options.unknown, signature })
+        let labels = options.labels.read(site)?;
+        let details = json!({"labels": labels.len(), "unknown": options.unknown});
+        Ok(BuiltinStep::new(signature, details, Self { labels, unknown: options.unknown }))
     }
 
     /// The name of each number of a tensor, in lists of its shape.
@@ -99,41 +101,28 @@ impl NameClasses {
     }
 
     /// Bytes that the names of such a tensor take, with the lists that they lie in.
-    fn answer_bytes(&self, tensor: &Tensor) -> usize {
+    fn output_bytes(&self, tensor: &Tensor) -> usize {
         let longest = self.labels.iter().chain(&self.unknown).map(String::len).max().unwrap_or(0);
         json_value_count(tensor.shape()).saturating_mul(ENTRY).saturating_add(tensor.len().saturating_mul(longest))
     }
 }
 
-impl Step for NameClasses {
-    fn signature(&self) -> &Signature {
-        &self.signature
-    }
-
-    fn infer(&self, inputs: &[Option<Kind>]) -> Result<Vec<Kind>, Mismatch> {
-        ports::check(&self.signature, inputs)?;
-        Ok(vec![Kind::Json])
-    }
-
+impl Operation for NameClasses {
     fn buffers(&self, inputs: &[Option<Value>]) -> usize {
-        ports::given_tensor(inputs).map_or(0, |tensor| self.answer_bytes(tensor).saturating_mul(2))
+        ports::given_tensor(inputs).map_or(0, |tensor| self.output_bytes(tensor).saturating_mul(2))
     }
 
-    fn run(&self, inputs: Vec<Option<Value>>, context: &mut Context) -> Result<Vec<Value>, StepFailure> {
-        let tensor = ports::first_tensor(inputs, "indices")?;
+    fn run(&self, mut inputs: Inputs<'_>, deadline: &Deadline) -> Result<Vec<Value>, StepFailure> {
+        let tensor = inputs.tensor()?;
         if !ElementSet::integers().contains(tensor.element()) {
             let message = format!("labels takes whole numbers, but gets {}", tensor.element());
             return Err(StepFailure::InvalidInput(message));
         }
-        if self.answer_bytes(&tensor) > MAX_ANSWER {
+        if self.output_bytes(&tensor) > MAX_ANSWER {
             let message = format!("the answer would have {} names, which is too much at once", tensor.len());
             return Err(StepFailure::InvalidInput(message));
         }
-        Ok(vec![self.name_all(&tensor, &Deadline::from_context(context))?.into()])
-    }
-
-    fn details(&self) -> serde_json::Value {
-        json!({"labels": self.labels.len(), "unknown": self.unknown})
+        Ok(vec![self.name_all(&tensor, deadline)?.into()])
     }
 }
 
@@ -141,10 +130,10 @@ impl Step for NameClasses {
 #[allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 mod tests {
     use super::*;
-    use gpux_core::{ElementType, Tensor};
+    use gpux_core::{Context, ElementType};
 
     fn run(options: serde_json::Value, tensor: Tensor) -> Result<Value, StepFailure> {
-        let step = (builtin().build)(options, &OptionOrigin::Component).unwrap();
+        let step = crate::reference::build(builtin(), options).unwrap();
         Ok(step.run(vec![Some(tensor.into())], &mut Context::default())?.remove(0))
     }
 
@@ -163,8 +152,11 @@ mod tests {
         let options = serde_json::from_value(json!({"labels": ["cat"]})).unwrap();
         let step = NameClasses::new(options, &OptionOrigin::Component).unwrap();
         let many = Tensor::zeros(ElementType::Uint8, [2, 50_000, 1]).unwrap();
-        assert_eq!(step.name_all(&many, &Deadline::exceeded_after(1)), Err(StepFailure::Timeout));
-        assert_eq!(step.name_all(&many, &Deadline::exceeded_after(99)).unwrap(), json!(vec![vec![["cat"]; 50_000]; 2]));
+        assert_eq!(step.operation.name_all(&many, &Deadline::exceeded_after(1)), Err(StepFailure::Timeout));
+        assert_eq!(
+            step.operation.name_all(&many, &Deadline::exceeded_after(99)).unwrap(),
+            json!(vec![vec![["cat"]; 50_000]; 2])
+        );
     }
 
     #[test]
@@ -183,7 +175,7 @@ mod tests {
         assert_eq!(named, json!("?").into());
         let long = json!({"labels": ["x".repeat(1 << 20)]});
         assert!(run(long, Tensor::zeros(ElementType::Uint8, [1000]).unwrap()).is_err());
-        assert!((builtin().build)(json!({"labels": []}), &OptionOrigin::Component).is_err());
-        assert!((builtin().build)(json!({}), &OptionOrigin::Component).is_err());
+        assert!(crate::reference::build(builtin(), json!({"labels": []})).is_err());
+        assert!(crate::reference::build(builtin(), json!({})).is_err());
     }
 }

@@ -2,11 +2,13 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 
-use super::token_vectors::{Floats, TokenVectors, hidden_ports};
+use super::token_vectors::{Floats, TokenVectors, hidden_ports, pooled_kind};
 use crate::deadline::{Deadline, rows_per_check};
+use crate::operation::{BuiltinStep, Inputs, Operation};
 use crate::ports;
-use gpux_core::{Builtin, Context, Group, Kind, Mismatch, Signature, Step, StepFailure, Tensor, TensorElement, Value};
+use gpux_core::{Builtin, Group, Kind, StepFailure, Tensor, TensorElement, TensorKind, Value};
 
 /// Options of `mean-pool`.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
@@ -19,9 +21,7 @@ struct Options {}
 /// not looked at. Without it, all count. Follows sentence-transformers' `Pooling` (6.2) with the mode
 /// `mean`: `sum(token × mask) / max(sum(mask), 1e-9)`. The element type stays;
 /// float16 and bfloat16 are added up in float32.
-struct MeanPool {
-    signature: Signature,
-}
+struct MeanPool;
 
 pub(super) fn builtin() -> Builtin {
     Builtin {
@@ -32,28 +32,23 @@ pub(super) fn builtin() -> Builtin {
         example: "mean-pool",
         schema: || schemars::schema_for!(Options),
         build: |options, _| {
-            let _: Options = ports::options(options)?;
-            Ok(Box::new(MeanPool { signature: hidden_ports() }))
+            let Options {} = ports::options(options)?;
+            Ok(Box::new(BuiltinStep::new(hidden_ports(), json!({}), MeanPool)))
         },
     }
 }
 
-impl Step for MeanPool {
-    fn signature(&self) -> &Signature {
-        &self.signature
-    }
-
-    fn infer(&self, inputs: &[Option<Kind>]) -> Result<Vec<Kind>, Mismatch> {
-        super::token_vectors::infer(&self.signature, inputs)
+impl Operation for MeanPool {
+    fn infer_tensor(&self, given: &TensorKind, outputs: &mut Vec<Kind>) -> Result<(), String> {
+        outputs[0] = pooled_kind(given)?;
+        Ok(())
     }
 
     fn buffers(&self, inputs: &[Option<Value>]) -> usize {
         super::token_vectors::buffers(inputs)
     }
 
-    fn run(&self, inputs: Vec<Option<Value>>, context: &mut Context) -> Result<Vec<Value>, StepFailure> {
-        let deadline = &Deadline::from_context(context);
-        deadline.check()?;
+    fn run(&self, inputs: Inputs<'_>, deadline: &Deadline) -> Result<Vec<Value>, StepFailure> {
         let hidden = TokenVectors::read(inputs, deadline)?;
         let pooled = match hidden.floats(deadline)? {
             Floats::Float32(tensor) => mean::<f32>(&hidden, &tensor, deadline)?,
@@ -125,14 +120,12 @@ fn add<T: Number>(sums: &mut [T], token: &[T], weight: f32) {
 #[cfg(test)]
 #[allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 mod tests {
-    use serde_json::json;
-
     use super::*;
     use crate::reference;
-    use gpux_core::{Dim, ElementType, OptionOrigin, TensorKind};
+    use gpux_core::{Context, Dim, ElementType, Step};
 
     fn step() -> Box<dyn Step> {
-        (builtin().build)(json!({}), &OptionOrigin::Component).unwrap()
+        reference::build(builtin(), json!({})).unwrap()
     }
 
     #[test]
@@ -151,10 +144,9 @@ mod tests {
     fn stops_at_the_deadline() {
         // One text of many tokens, and many texts of one.
         for shape in [[1, 1 << 19, 4], [1 << 20, 1, 2]] {
-            let hidden = TokenVectors::read(
-                vec![Some(Tensor::zeros(ElementType::Float32, shape).unwrap().into())],
-                &Deadline::default(),
-            );
+            let (ports, hidden) = (hidden_ports().inputs, Tensor::zeros(ElementType::Float32, shape).unwrap());
+            let inputs = Inputs::new(&ports, vec![Some(hidden.into())]);
+            let hidden = TokenVectors::read(inputs, &Deadline::default());
             let hidden = hidden.unwrap();
             let run = |looks| mean::<f32>(&hidden, &hidden.tensor, &Deadline::exceeded_after(looks));
             assert_eq!(run(1), Err(StepFailure::Timeout), "{shape:?}");

@@ -46,6 +46,6 @@ pub(super) fn all() -> Vec<Builtin> {
 }
 
 #[cfg(test)]
-mod reference;
+mod reference_tests;
 #[cfg(test)]
-mod reference_texts;
+mod reference_text_tests;

@@ -11,14 +11,13 @@ use super::label_names::LabelSource;
 use super::ranking::{MAX_ANSWER, Score as _};
 use super::token_spans::{Characters, QuoteBudget, SpanInputs, numbers, rows_of, scores};
 use crate::deadline::Deadline;
+use crate::operation::{self, BuiltinStep, Inputs, Operation};
 use crate::ports;
 use crate::text::encoder::read;
 use crate::text::offload::{Offload, catch_tokenizer_panic};
 use crate::text::tokenizer_cost::TokenizerCost;
 use crate::text::{text_input, tokenizer_file};
-use gpux_core::{
-    BuildError, Builtin, Context, Dim, Group, Kind, Mismatch, OptionOrigin, Port, Signature, Step, StepFailure, Value,
-};
+use gpux_core::{BuildError, Builtin, Dim, Group, Kind, Mismatch, OptionOrigin, Port, Signature, StepFailure, Value};
 
 /// How many times as long as an addition it takes to look up a token, or to put it to others, about.
 const TOKEN: usize = 512;
@@ -73,13 +72,11 @@ enum Strategy {
 struct NerAggregate {
     options: Options,
     tokenizer: Arc<Tokenizer>,
-    file: String,
     offload: Offload,
     labels: Vec<String>,
     /// whether the tokenizer marks the tokens that continue a word
     knows_words: bool,
     unknown: Option<u32>,
-    signature: Signature,
 }
 
 pub(super) fn builtin() -> Builtin {
@@ -147,7 +144,7 @@ struct TextWindow<'a> {
 }
 
 impl NerAggregate {
-    fn new(options: Options, site: &OptionOrigin<'_>) -> Result<Self, BuildError> {
+    fn new(options: Options, site: &OptionOrigin<'_>) -> Result<BuiltinStep<Self>, BuildError> {
         let labels = options.labels.read(site)?;
         let file = tokenizer_file::find(&options.tokenizer, site)?;
         let tokenizer = read(&file)?;
@@ -166,16 +163,24 @@ impl NerAggregate {
             description: "a list of {entity_group, score, word, start, end}".into(),
             ..Port::new("entities", Kind::Json)
         };
-        Ok(Self {
+        let signature = Signature { inputs, outputs: vec![output] };
+        let file = file.path.display().to_string();
+        let details = json!({
+            "tokenizer": options.tokenizer,
+            "file": file,
+            "labels": labels.len(),
+            "strategy": options.strategy,
+            "ignore_labels": options.ignore_labels,
+        });
+        let operation = Self {
             options,
             offload: Offload::new(TokenizerCost::for_decoding(&tokenizer), text_input::MAX_TEXT),
             tokenizer: Arc::new(tokenizer),
-            file: file.path.display().to_string(),
             labels,
             knows_words: model.continuing_subword_prefix.is_some_and(|prefix| !prefix.is_empty()),
             unknown,
-            signature: Signature { inputs, outputs: vec![output] },
-        })
+        };
+        Ok(BuiltinStep::new(signature, details, operation))
     }
 
     fn wrong_width(&self, width: usize) -> String {
@@ -377,21 +382,16 @@ fn without_overlaps(mut entities: Vec<Entity>) -> Vec<Entity> {
     kept
 }
 
-impl Step for NerAggregate {
-    fn signature(&self) -> &Signature {
-        &self.signature
-    }
-
-    fn infer(&self, inputs: &[Option<Kind>]) -> Result<Vec<Kind>, Mismatch> {
-        ports::check(&self.signature, inputs)?;
-        if let Some(given) = ports::known_tensor(inputs)
+impl Operation for NerAggregate {
+    fn infer(&self, signature: &Signature, inputs: &[Option<Kind>]) -> Result<Vec<Kind>, Mismatch> {
+        if let Some(given) = operation::known_tensor(inputs)
             && let Some(Dim::Fixed(width)) = given.shape.as_ref().and_then(|shape| shape.last())
             && *width != self.labels.len()
         {
-            return Err(ports::refuse(&self.signature, given, self.wrong_width(*width)));
+            return Err(operation::mismatch(signature, given, self.wrong_width(*width)));
         }
         if let Some(Some(text)) = inputs.get(4) {
-            text_input::known_count(&self.signature.inputs[4], text)?;
+            text_input::inferred_count(&signature.inputs[4], text)?;
         }
         Ok(vec![Kind::Json])
     }
@@ -403,22 +403,21 @@ impl Step for NerAggregate {
         inputs.iter().flatten().map(|value| value.byte_len().saturating_mul(16)).fold(rows, usize::saturating_add)
     }
 
-    fn run(&self, inputs: Vec<Option<Value>>, context: &mut Context) -> Result<Vec<Value>, StepFailure> {
-        let mut inputs = SpanInputs::new(inputs, context)?;
-        let logits = inputs.scores("logits", 3)?;
+    fn run(&self, inputs: Inputs<'_>, deadline: &Deadline) -> Result<Vec<Value>, StepFailure> {
+        let mut inputs = SpanInputs(inputs, deadline);
+        let logits = inputs.scores(3)?;
         let [rows, length, width] = *logits.shape() else {
             return Err(StepFailure::InvalidInput("`logits` are windows × length × labels".into()));
         };
         if width != self.labels.len() {
             return Err(StepFailure::InvalidInput(self.wrong_width(width)));
         }
-        let ids = inputs.numbers("input_ids", &[rows, length])?;
-        let offsets = inputs.numbers("offsets", &[rows, length, 2])?;
-        let special = inputs.numbers("special_tokens_mask", &[rows, length])?;
-        let texts = inputs.texts("text")?;
-        let window_of = inputs.optional("window_of", &[rows])?;
+        let ids = inputs.numbers(&[rows, length])?;
+        let offsets = inputs.numbers(&[rows, length, 2])?;
+        let special = inputs.numbers(&[rows, length])?;
+        let texts = inputs.texts()?;
+        let window_of = inputs.optional(&[rows])?;
         let logits = logits.as_slice::<f32>().unwrap_or_default();
-        let deadline = &Deadline::from_context(context);
         let mut quoted = QuoteBudget::default();
         let mut answers = Vec::with_capacity(texts.len());
         let mut found = 0;
@@ -448,16 +447,6 @@ impl Step for NerAggregate {
         }
         Ok(vec![if answers.len() == 1 { answers.swap_remove(0) } else { Json::Array(answers) }.into()])
     }
-
-    fn details(&self) -> Json {
-        json!({
-            "tokenizer": self.options.tokenizer,
-            "file": self.file,
-            "labels": self.labels.len(),
-            "strategy": self.options.strategy,
-            "ignore_labels": self.options.ignore_labels,
-        })
-    }
 }
 
 #[cfg(test)]
@@ -465,7 +454,7 @@ impl Step for NerAggregate {
 mod tests {
     use super::*;
     use crate::reference;
-    use gpux_core::{ElementType, Tensor, TensorKind};
+    use gpux_core::{Context, ElementType, Step, Tensor, TensorKind};
 
     fn step(labels: &[&str]) -> Box<dyn Step> {
         reference::step("ner-aggregate", json!({"tokenizer": "tokenize/wordpiece.json", "labels": labels}))

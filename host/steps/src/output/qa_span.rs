@@ -10,12 +10,10 @@ use serde_json::{Value as Json, json};
 use super::ranking::Score as _;
 use super::token_spans::{Characters, QuoteBudget, SpanInputs, numbers, rows_of, scores};
 use crate::deadline::{Deadline, DeadlineExceeded};
+use crate::operation::{BuiltinStep, Inputs, Operation};
 use crate::ports;
 use crate::text::text_input;
-use gpux_core::{BuildError, Builtin, Context, Group, Kind, Mismatch, Port, Signature, Step, StepFailure, Value};
-
-/// Most answers, and most tokens of one, that may be asked for.
-const MOST: usize = 1000;
+use gpux_core::{Builtin, Group, Kind, Mismatch, Port, Signature, StepFailure, Value};
 
 /// How many times as long as for a span it takes to prepare a token, or to quote a span, about.
 const ELEMENTS_PER_VALUE: usize = 16;
@@ -56,7 +54,6 @@ impl Default for Options {
 /// together, and the text is never answered with its first token.
 struct QaSpan {
     options: Options,
-    signature: Signature,
 }
 
 pub(super) fn builtin() -> Builtin {
@@ -67,21 +64,12 @@ pub(super) fn builtin() -> Builtin {
         follows: "transformers 4.57: QuestionAnsweringPipeline.postprocess",
         example: "qa-span: { top_k: 1, max_answer_length: 15 }",
         schema: || schemars::schema_for!(Options),
-        build: |options, _| Ok(Box::new(QaSpan::new(ports::options(options)?)?)),
+        build: |options, _| Ok(Box::new(QaSpan::new(ports::options(options)?))),
     }
 }
 
 impl QaSpan {
-    fn new(options: Options) -> Result<Self, BuildError> {
-        for (name, value) in [("top_k", options.top_k), ("max_answer_length", options.max_answer_length)] {
-            if !(1..=MOST).contains(&value) {
-                return Err(BuildError::option(name, format!("`{name}` is {value}, not 1 to {MOST}")));
-            }
-        }
-        if options.sequence > 1 {
-            let message = format!("`sequence` is {}, but a pair has the texts 0 and 1", options.sequence);
-            return Err(BuildError::option("sequence", message));
-        }
+    fn new(options: Options) -> BuiltinStep<Self> {
         let optional = |port: Port| Port { optional: true, ..port };
         let inputs = vec![
             scores("start_logits", 2, "how well an answer begins at each token, windows × length"),
@@ -95,7 +83,8 @@ impl QaSpan {
         ];
         let output =
             Port { description: "{answer, score, start, end}, or a list".into(), ..Port::new("answer", Kind::Json) };
-        Ok(Self { options, signature: Signature { inputs, outputs: vec![output] } })
+        let signature = Signature { inputs, outputs: vec![output] };
+        BuiltinStep::new(signature, json!(options), Self { options })
     }
 
     /// The best spans of one window, and the score of no answer.
@@ -275,15 +264,10 @@ fn shares(logits: &[f32], allowed: &[bool]) -> Vec<f32> {
     shares
 }
 
-impl Step for QaSpan {
-    fn signature(&self) -> &Signature {
-        &self.signature
-    }
-
-    fn infer(&self, inputs: &[Option<Kind>]) -> Result<Vec<Kind>, Mismatch> {
-        ports::check(&self.signature, inputs)?;
+impl Operation for QaSpan {
+    fn infer(&self, signature: &Signature, inputs: &[Option<Kind>]) -> Result<Vec<Kind>, Mismatch> {
         if let Some(Some(context)) = inputs.get(4) {
-            text_input::known_count(&self.signature.inputs[4], context)?;
+            text_input::inferred_count(&signature.inputs[4], context)?;
         }
         Ok(vec![Kind::Json])
     }
@@ -292,10 +276,10 @@ impl Step for QaSpan {
         inputs.iter().flatten().map(|value| value.byte_len().saturating_mul(8)).sum()
     }
 
-    fn run(&self, inputs: Vec<Option<Value>>, context: &mut Context) -> Result<Vec<Value>, StepFailure> {
-        let mut inputs = SpanInputs::new(inputs, context)?;
-        let start = inputs.scores("start_logits", 2)?;
-        let end = inputs.scores("end_logits", 2)?;
+    fn run(&self, inputs: Inputs<'_>, deadline: &Deadline) -> Result<Vec<Value>, StepFailure> {
+        let mut inputs = SpanInputs(inputs, deadline);
+        let start = inputs.scores(2)?;
+        let end = inputs.scores(2)?;
         let (rows, length) = (start.shape()[0], start.shape()[1]);
         if start.shape() != end.shape() || start.is_empty() {
             let message =
@@ -303,12 +287,12 @@ impl Step for QaSpan {
             return Err(StepFailure::InvalidInput(message));
         }
         let grid = [rows, length];
-        let offsets = inputs.numbers("offsets", &[rows, length, 2])?;
-        let sequence_ids = inputs.numbers("sequence_ids", &grid)?;
-        let contexts = inputs.texts("context")?;
-        let attention = inputs.optional("attention_mask", &grid)?;
-        let word_ids = inputs.optional("word_ids", &grid)?;
-        let window_of = inputs.optional("window_of", &[rows])?;
+        let offsets = inputs.numbers(&[rows, length, 2])?;
+        let sequence_ids = inputs.numbers(&grid)?;
+        let contexts = inputs.texts()?;
+        let attention = inputs.optional(&grid)?;
+        let word_ids = inputs.optional(&grid)?;
+        let window_of = inputs.optional(&[rows])?;
         let (start, end) = (start.as_slice::<f32>().unwrap_or_default(), end.as_slice::<f32>().unwrap_or_default());
         let window = |row: usize| {
             let tokens = row * length..(row + 1) * length;
@@ -321,7 +305,6 @@ impl Step for QaSpan {
                 words: word_ids.as_ref().map(|words| Words::new(&words[tokens.clone()], &sequence_ids[tokens.clone()])),
             }
         };
-        let deadline = &Deadline::from_context(context);
         let mut quoted = QuoteBudget::default();
         let rows_of = rows_of(contexts.len(), rows, window_of.as_deref())?;
         let mut answers = contexts
@@ -335,10 +318,6 @@ impl Step for QaSpan {
             .collect::<Result<Vec<_>, StepFailure>>()?;
         Ok(vec![if answers.len() == 1 { answers.swap_remove(0) } else { Json::Array(answers) }.into()])
     }
-
-    fn details(&self) -> Json {
-        serde_json::to_value(&self.options).unwrap_or_default()
-    }
 }
 
 #[cfg(test)]
@@ -346,10 +325,10 @@ impl Step for QaSpan {
 mod tests {
     use super::*;
     use crate::reference;
-    use gpux_core::{ElementType, OptionOrigin, Tensor};
+    use gpux_core::{BuildError, Context, ElementType, Step, Tensor};
 
     fn step(options: Json) -> Result<Box<dyn Step>, BuildError> {
-        (builtin().build)(options, &OptionOrigin::Component)
+        reference::build(builtin(), options)
     }
 
     /// `[CLS] q [SEP] red fox [SEP]`, the answer being the fox.

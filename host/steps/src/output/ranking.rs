@@ -59,7 +59,7 @@ impl RankedLabels {
     }
 
     /// Bytes of an answer with this many entries.
-    pub(super) const fn answer_bytes(&self, entries: usize) -> usize {
+    pub(super) const fn output_bytes(&self, entries: usize) -> usize {
         entries.saturating_mul(ENTRY + self.longest)
     }
 }

@@ -8,24 +8,18 @@ use super::exponential::exp_of_negative;
 use crate::deadline::Deadline;
 use crate::ports;
 use crate::simd::map_elements;
-use gpux_core::{
-    Builtin, Context, ElementSet, Group, Kind, Mismatch, Port, Signature, Step, StepFailure, TensorData, TensorKind,
-    Value,
-};
+use crate::unary::{self, TensorOperation};
+use gpux_core::{Builtin, ElementSet, ElementType, Group, Tensor, TensorKind};
 
-/// Options of `sigmoid`: it has none.
+/// `sigmoid` takes no options.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-struct Options {}
+struct Sigmoid {}
 
 /// Turns each score into a probability of its own: `1 / (1 + exp(-x))`.
 ///
 /// Follows `scipy.special.expit`, NaN and infinities included. The element type stays; float16 and
 /// bfloat16 are computed in float32.
-struct Sigmoid {
-    signature: Signature,
-}
-
 pub(super) fn builtin() -> Builtin {
     Builtin {
         name: "sigmoid",
@@ -33,56 +27,41 @@ pub(super) fn builtin() -> Builtin {
         group: Group::Output,
         follows: "SciPy: scipy.special.expit",
         example: "sigmoid",
-        schema: || schemars::schema_for!(Options),
+        schema: || schemars::schema_for!(Sigmoid),
         build: |options, _| {
-            let Options {} = ports::options(options)?;
-            let floats = Kind::Tensor(TensorKind::of_elements(ElementSet::floats()));
-            let signature = Signature::unary(
-                Port { description: "scores of any shape".into(), ..Port::new("scores", floats.clone()) },
-                Port { description: "probabilities, of the same shape and type".into(), ..Port::new("scores", floats) },
-            );
-            Ok(Box::new(Sigmoid { signature }))
+            let sigmoid: Sigmoid = ports::options(options)?;
+            Ok(unary::step(sigmoid, "scores of any shape", "probabilities, of the same shape and type"))
         },
     }
 }
 
-impl Step for Sigmoid {
-    fn signature(&self) -> &Signature {
-        &self.signature
+impl TensorOperation for Sigmoid {
+    const NAME: &'static str = "sigmoid";
+    const PORTS: [&'static str; 2] = ["scores"; 2];
+
+    fn takes(&self) -> ElementSet {
+        ElementSet::floats()
     }
 
-    fn infer(&self, inputs: &[Option<Kind>]) -> Result<Vec<Kind>, Mismatch> {
-        ports::check(&self.signature, inputs)?;
-        let Some(given) = ports::known_tensor(inputs) else {
-            return Ok(vec![self.signature.outputs[0].kind.clone()]);
-        };
-        let elements = given.elements.intersection(ElementSet::floats());
-        Ok(vec![Kind::Tensor(TensorKind { elements, ..given.clone() })])
+    fn kind(&self, given: &TensorKind) -> Result<TensorKind, String> {
+        Ok(given.clone())
     }
 
-    fn run(&self, inputs: Vec<Option<Value>>, context: &mut Context) -> Result<Vec<Value>, StepFailure> {
-        let mut tensor = ports::first_tensor(inputs, "scores")?;
-        let deadline = &Deadline::from_context(context);
-        deadline.check()?;
-        #[expect(clippy::redundant_closure, reason = "a function that is passed as it is would not be inlined")]
-        match tensor.data() {
-            TensorData::Float32(_) => map_elements(
-                &mut tensor,
+    #[expect(clippy::redundant_closure, reason = "a function that is passed as it is would not be inlined")]
+    fn apply(&self, mut given: Tensor, deadline: &Deadline) -> Result<Tensor, String> {
+        let tensor = &mut given;
+        match tensor.element() {
+            ElementType::Float64 => map_elements(tensor, deadline, |x: f64| 1.0 / (1.0 + (-x).exp()))?,
+            ElementType::Float16 => map_elements(tensor, deadline, |x: f16| f16::from_f32(sigmoid(x.to_f32())))?,
+            ElementType::Bfloat16 => map_elements(tensor, deadline, |x: bf16| bf16::from_f32(sigmoid(x.to_f32())))?,
+            _ => map_elements(
+                tensor,
                 deadline,
                 #[inline(always)]
                 |x| sigmoid(x),
             )?,
-            TensorData::Float64(_) => map_elements(&mut tensor, deadline, |x: f64| 1.0 / (1.0 + (-x).exp()))?,
-            TensorData::Float16(_) => map_elements(&mut tensor, deadline, |x: f16| f16::from_f32(sigmoid(x.to_f32())))?,
-            TensorData::Bfloat16(_) => {
-                map_elements(&mut tensor, deadline, |x: bf16| bf16::from_f32(sigmoid(x.to_f32())))?;
-            }
-            other => {
-                let message = format!("sigmoid takes floats, but gets {}; cast them first", other.element());
-                return Err(StepFailure::InvalidInput(message));
-            }
         }
-        Ok(vec![tensor.into()])
+        Ok(given)
     }
 }
 
@@ -97,10 +76,10 @@ fn sigmoid(x: f32) -> f32 {
 #[allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 mod tests {
     use super::*;
-    use gpux_core::{Dim, ElementType, OptionOrigin, Tensor};
+    use gpux_core::{Context, Dim, Kind, StepFailure};
 
     fn run(tensor: Tensor) -> Result<Tensor, StepFailure> {
-        let step = (builtin().build)(serde_json::json!({}), &OptionOrigin::Component).unwrap();
+        let step = crate::reference::build(builtin(), serde_json::json!({})).unwrap();
         let mut values = step.run(vec![Some(tensor.into())], &mut Context::default())?;
         Ok(values.remove(0).as_tensor().unwrap().clone())
     }
@@ -131,7 +110,7 @@ mod tests {
 
     #[test]
     fn infers_type_and_shape() {
-        let step = (builtin().build)(serde_json::json!({}), &OptionOrigin::Component).unwrap();
+        let step = crate::reference::build(builtin(), serde_json::json!({})).unwrap();
         let kind = |element| Some(Kind::Tensor(TensorKind::shaped(element, vec![Dim::Dynamic, Dim::Fixed(3)])));
         assert_eq!(step.infer(&[kind(ElementType::Float16)]).unwrap()[0].to_string(), "tensor float16[?, 3]");
         assert!(step.infer(&[kind(ElementType::Int64)]).is_err());

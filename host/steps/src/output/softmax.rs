@@ -6,17 +6,18 @@ use serde::{Deserialize, Serialize};
 use super::along_axis;
 use crate::deadline::{Deadline, DeadlineExceeded};
 use crate::ports;
-use gpux_core::{Builtin, Context, Group, Kind, Mismatch, Signature, Step, StepFailure, Value};
+use crate::unary::{self, TensorOperation};
+use gpux_core::{Builtin, ElementSet, Group, Tensor, TensorKind};
 
 /// Options of `softmax`.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-struct Options {
+struct Softmax {
     /// The axis whose values shall sum to 1; negative ones count from the last. Default: -1.
     axis: i64,
 }
 
-impl Default for Options {
+impl Default for Softmax {
     fn default() -> Self {
         Self { axis: -1 }
     }
@@ -26,11 +27,6 @@ impl Default for Options {
 ///
 /// Follows `scipy.special.softmax`, NaN and infinities included. The element type stays; float16 and
 /// bfloat16 are computed in float32.
-struct Softmax {
-    options: Options,
-    signature: Signature,
-}
-
 pub(super) fn builtin() -> Builtin {
     Builtin {
         name: "softmax",
@@ -38,36 +34,31 @@ pub(super) fn builtin() -> Builtin {
         group: Group::Output,
         follows: "SciPy: scipy.special.softmax",
         example: "softmax",
-        schema: || schemars::schema_for!(Options),
-        build: |options, _| Ok(Box::new(Softmax::new(ports::options(options)?))),
+        schema: || schemars::schema_for!(Softmax),
+        build: |options, _| {
+            Ok(unary::step(
+                ports::options::<Softmax>(options)?,
+                "scores of any shape",
+                "probabilities, of the same shape and type",
+            ))
+        },
     }
 }
 
-impl Softmax {
-    fn new(options: Options) -> Self {
-        let signature =
-            along_axis::signature("scores", "scores of any shape", "probabilities, of the same shape and type");
-        Self { options, signature }
-    }
-}
+impl TensorOperation for Softmax {
+    const NAME: &'static str = "softmax";
+    const PORTS: [&'static str; 2] = ["scores"; 2];
 
-impl Step for Softmax {
-    fn signature(&self) -> &Signature {
-        &self.signature
+    fn takes(&self) -> ElementSet {
+        ElementSet::floats()
     }
 
-    fn infer(&self, inputs: &[Option<Kind>]) -> Result<Vec<Kind>, Mismatch> {
-        along_axis::infer(&self.signature, inputs, self.options.axis)
+    fn kind(&self, given: &TensorKind) -> Result<TensorKind, String> {
+        along_axis::kind(given, self.axis)
     }
 
-    fn run(&self, inputs: Vec<Option<Value>>, context: &mut Context) -> Result<Vec<Value>, StepFailure> {
-        let mut tensor = ports::first_tensor(inputs, "scores")?;
-        along_axis::change(&mut tensor, self.options.axis, "softmax", context, softmax_f32, softmax_f64)?;
-        Ok(vec![tensor.into()])
-    }
-
-    fn details(&self) -> serde_json::Value {
-        serde_json::to_value(&self.options).unwrap_or_default()
+    fn apply(&self, given: Tensor, deadline: &Deadline) -> Result<Tensor, String> {
+        along_axis::change(given, self.axis, deadline, softmax_f32, softmax_f64)
     }
 }
 
@@ -108,10 +99,12 @@ pub(super) fn softmax_of_few(row: &mut [f32]) {
 #[allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 mod tests {
     use super::*;
-    use gpux_core::{Dim, ElementType, Tensor, TensorKind};
+    use gpux_core::{Context, Dim, ElementType, Kind, StepFailure};
 
     fn run(axis: i64, tensor: Tensor) -> Result<Tensor, StepFailure> {
-        let mut values = Softmax::new(Options { axis }).run(vec![Some(tensor.into())], &mut Context::default())?;
+        let mut values = crate::reference::build(builtin(), serde_json::json!({"axis": axis}))
+            .unwrap()
+            .run(vec![Some(tensor.into())], &mut Context::default())?;
         Ok(values.remove(0).as_tensor().unwrap().clone())
     }
 
@@ -156,7 +149,10 @@ mod tests {
     fn infers_type_and_shape() {
         let infer = |axis, element: ElementType, shape: &[Dim]| {
             let kind = Kind::Tensor(TensorKind::shaped(element, shape));
-            Softmax::new(Options { axis }).infer(&[Some(kind)]).map(|kinds| kinds[0].to_string())
+            crate::reference::build(builtin(), serde_json::json!({"axis": axis}))
+                .unwrap()
+                .infer(&[Some(kind)])
+                .map(|kinds| kinds[0].to_string())
         };
         let shape = [Dim::Dynamic, Dim::Fixed(10)];
         assert_eq!(infer(-1, ElementType::Float16, &shape).unwrap(), "tensor float16[?, 10]");

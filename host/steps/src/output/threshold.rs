@@ -7,10 +7,11 @@ use serde_json::json;
 use super::label_names::LabelSource;
 use super::ranking::{MAX_ANSWER, RankedLabels, Score, best};
 use crate::deadline::{Deadline, DeadlineExceeded, ELEMENTS_PER_CHECK};
+use crate::operation::{BuiltinStep, Inputs, Operation};
 use crate::ports;
 use gpux_core::{
-    BuildError, Builtin, Context, Dim, ElementSet, ElementType, Group, Kind, Mismatch, OptionOrigin, Port, Signature,
-    Step, StepFailure, Tensor, TensorData, TensorKind, Value, bf16_from_f64, f16_from_f64,
+    BuildError, Builtin, Dim, ElementSet, ElementType, Group, Kind, OptionOrigin, Port, Signature, StepFailure, Tensor,
+    TensorData, TensorKind, Value, bf16_from_f64, f16_from_f64,
 };
 
 /// Options of `threshold`.
@@ -58,7 +59,6 @@ enum OutputKind {
 struct Threshold {
     options: Options,
     names: RankedLabels,
-    signature: Signature,
 }
 
 pub(super) fn builtin() -> Builtin {
@@ -74,7 +74,7 @@ pub(super) fn builtin() -> Builtin {
 }
 
 impl Threshold {
-    fn new(options: Options, site: &OptionOrigin<'_>) -> Result<Self, BuildError> {
+    fn new(options: Options, site: &OptionOrigin<'_>) -> Result<BuiltinStep<Self>, BuildError> {
         if matches!(&options.threshold, Bound::Each(each) if each.is_empty()) {
             return Err(BuildError::option("threshold", "there are no thresholds"));
         }
@@ -100,7 +100,8 @@ impl Threshold {
         };
         let input =
             Port { description: "a score for each index of the last axis".into(), ..Port::new("scores", floats) };
-        Ok(Self { options, names, signature: Signature::unary(input, output) })
+        let details = json!({"threshold": options.threshold, "gives": options.gives, "labels": names.count()});
+        Ok(BuiltinStep::new(Signature::unary(input, output), details, Self { options, names }))
     }
 
     /// Refuses another number of scores than there are labels or thresholds.
@@ -113,9 +114,9 @@ impl Threshold {
         }
     }
 
-    fn answer_bytes(&self, scores: usize) -> usize {
+    fn output_bytes(&self, scores: usize) -> usize {
         match self.options.gives {
-            OutputKind::List => self.names.answer_bytes(scores),
+            OutputKind::List => self.names.output_bytes(scores),
             OutputKind::Mask => 0,
         }
     }
@@ -145,7 +146,7 @@ impl Threshold {
         for row in rows.clone() {
             compare(row, &bounds, deadline, |above| kept += usize::from(above))?;
         }
-        if self.answer_bytes(kept.saturating_add(lists)) > MAX_ANSWER {
+        if self.output_bytes(kept.saturating_add(lists)) > MAX_ANSWER {
             return invalid(format!("{kept} scores are above the threshold, more than can be listed"));
         }
         let only = scores.len() == width;
@@ -186,44 +187,33 @@ fn compare<T: PartialOrd>(
     Ok(())
 }
 
-impl Step for Threshold {
-    fn signature(&self) -> &Signature {
-        &self.signature
-    }
-
-    fn infer(&self, inputs: &[Option<Kind>]) -> Result<Vec<Kind>, Mismatch> {
-        ports::check(&self.signature, inputs)?;
-        let given = ports::known_tensor(inputs);
-        if let Some((given, shape)) = given.and_then(|given| Some((given, given.shape.as_ref()?))) {
-            let refuse = |why: String| ports::refuse(&self.signature, given, why);
-            let last = shape.last().ok_or_else(|| refuse("it has no axis".into()))?;
-            if let Dim::Fixed(scores) = last {
-                self.check_width(*scores).map_err(refuse)?;
-            }
-            if self.options.gives == OutputKind::Mask {
-                return Ok(vec![Kind::Tensor(TensorKind::shaped(ElementType::Bool, shape.clone()))]);
-            }
+impl Operation for Threshold {
+    fn infer_tensor(&self, given: &TensorKind, outputs: &mut Vec<Kind>) -> Result<(), String> {
+        let Some(shape) = &given.shape else { return Ok(()) };
+        if let Dim::Fixed(scores) = shape.last().ok_or("it has no axis")? {
+            self.check_width(*scores)?;
         }
-        Ok(vec![self.signature.outputs[0].kind.clone()])
+        if self.options.gives == OutputKind::Mask {
+            outputs[0] = Kind::Tensor(TensorKind::shaped(ElementType::Bool, shape.clone()));
+        }
+        Ok(())
     }
 
     fn buffers(&self, inputs: &[Option<Value>]) -> usize {
         let Some(tensor) = ports::given_tensor(inputs) else { return 0 };
         // The bounds, the order of a row, and the answer if everything is kept.
         let bounds = tensor.shape().last().map_or(0, |width| width.saturating_mul(size_of::<f64>()));
-        self.answer_bytes(tensor.len()).saturating_add(tensor.len() * 16).saturating_add(bounds)
+        self.output_bytes(tensor.len()).saturating_add(tensor.len() * 16).saturating_add(bounds)
     }
 
-    fn run(&self, inputs: Vec<Option<Value>>, context: &mut Context) -> Result<Vec<Value>, StepFailure> {
-        let tensor = ports::first_tensor(inputs, "scores")?;
+    fn run(&self, mut inputs: Inputs<'_>, deadline: &Deadline) -> Result<Vec<Value>, StepFailure> {
+        let tensor = inputs.tensor()?;
         let invalid = |message: String| Err(StepFailure::InvalidInput(message));
         let Some(&width) = tensor.shape().last() else {
             return invalid("threshold takes scores along an axis, but gets a single number".into());
         };
         self.check_width(width).map_err(StepFailure::InvalidInput)?;
         let shape = tensor.shape();
-        let deadline = &Deadline::from_context(context);
-        deadline.check()?;
         let kept = match tensor.data() {
             TensorData::Float16(scores) => self.work(scores, shape, deadline, f16_from_f64)?,
             TensorData::Bfloat16(scores) => self.work(scores, shape, deadline, bf16_from_f64)?,
@@ -233,19 +223,16 @@ impl Step for Threshold {
         };
         Ok(vec![kept])
     }
-
-    fn details(&self) -> serde_json::Value {
-        json!({"threshold": self.options.threshold, "gives": self.options.gives, "labels": self.names.count()})
-    }
 }
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 mod tests {
     use super::*;
+    use gpux_core::{Context, Step};
 
     fn step(options: serde_json::Value) -> Result<Box<dyn Step>, BuildError> {
-        (builtin().build)(options, &OptionOrigin::Component)
+        crate::reference::build(builtin(), options)
     }
 
     fn run(options: serde_json::Value, tensor: Tensor) -> Result<Value, StepFailure> {

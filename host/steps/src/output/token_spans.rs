@@ -1,9 +1,9 @@
 //! Spans of text that a model marks by its tokens: shared by `qa-span` and `ner-aggregate`.
 
 use crate::deadline::Deadline;
-use crate::ports;
+use crate::operation::{Inputs, expect_tensor};
 use crate::text::text_input;
-use gpux_core::{Context, ElementSet, ElementType, Kind, Port, StepFailure, Tensor, TensorKind, Value};
+use gpux_core::{ElementSet, ElementType, Kind, Port, StepFailure, Tensor, TensorKind, Value};
 
 /// Most text that one answer may quote, in bytes.
 const MAX_QUOTED: usize = 64 << 20;
@@ -72,57 +72,48 @@ pub(super) fn scores(name: &str, rank: usize, description: &str) -> Port {
 }
 
 /// The inputs of a step, taken one after the other in the request's time.
-pub(super) struct SpanInputs {
-    values: std::vec::IntoIter<Option<Value>>,
-    deadline: Deadline,
-}
+pub(super) struct SpanInputs<'s>(pub(super) Inputs<'s>, pub(super) &'s Deadline);
 
-impl SpanInputs {
-    pub(super) fn new(values: Vec<Option<Value>>, context: &Context) -> Result<Self, StepFailure> {
-        let deadline = Deadline::from_context(context);
-        deadline.check()?;
-        Ok(Self { values: values.into_iter(), deadline })
-    }
-
-    fn tensor(&mut self, name: &str) -> Result<Tensor, StepFailure> {
-        ports::first_tensor(self.values.by_ref().take(1).collect(), name)
-    }
-
+impl SpanInputs<'_> {
     /// Scores with this many axes, in float32.
-    pub(super) fn scores(&mut self, name: &str, rank: usize) -> Result<Tensor, StepFailure> {
-        let tensor = self.tensor(name)?;
+    pub(super) fn scores(&mut self, rank: usize) -> Result<Tensor, StepFailure> {
+        let (name, value) = self.0.named()?;
+        let tensor = expect_tensor(name, value)?;
         if tensor.rank() != rank || !tensor.element().is_float() {
             let kind = Kind::Tensor(TensorKind::of(&tensor));
             return Err(StepFailure::InvalidInput(format!("`{name}` takes floats with {rank} axes, but gets {kind}")));
         }
-        Ok(tensor.cast_cancellable(ElementType::Float32, &self.deadline)?)
+        Ok(tensor.cast_cancellable(ElementType::Float32, self.1)?)
     }
 
     /// Whole numbers of this shape.
-    pub(super) fn numbers(&mut self, name: &str, shape: &[usize]) -> Result<Vec<i64>, StepFailure> {
-        let tensor = self.tensor(name)?;
-        if tensor.shape() != shape || tensor.element() == ElementType::String {
-            let kind = Kind::Tensor(TensorKind::of(&tensor));
-            return Err(StepFailure::InvalidInput(format!("`{name}` must have the shape {shape:?}, but is {kind}")));
-        }
-        let wide = tensor.cast_cancellable(ElementType::Int64, &self.deadline)?;
-        Ok(wide.as_slice::<i64>().unwrap_or_default().to_vec())
+    pub(super) fn numbers(&mut self, shape: &[usize]) -> Result<Vec<i64>, StepFailure> {
+        let (name, value) = self.0.named()?;
+        numbers_of(name, value, shape, self.1)
     }
 
     /// [`numbers`](Self::numbers) of an optional port.
-    pub(super) fn optional(&mut self, name: &str, shape: &[usize]) -> Result<Option<Vec<i64>>, StepFailure> {
-        if let Some(Some(_)) = self.values.as_slice().first() {
-            return self.numbers(name, shape).map(Some);
-        }
-        self.values.next();
-        Ok(None)
+    pub(super) fn optional(&mut self, shape: &[usize]) -> Result<Option<Vec<i64>>, StepFailure> {
+        let Some((port, Some(value))) = self.0.next() else { return Ok(None) };
+        numbers_of(&port.name, value, shape, self.1).map(Some)
     }
 
-    pub(super) fn texts(&mut self, name: &str) -> Result<Vec<String>, StepFailure> {
-        let texts = text_input::read(ports::first(self.values.by_ref().take(1).collect(), name)?, name)?;
+    pub(super) fn texts(&mut self) -> Result<Vec<String>, StepFailure> {
+        let (name, value) = self.0.named()?;
+        let texts = text_input::read(value, name)?;
         text_input::check_size(texts.iter())?;
         Ok(texts)
     }
+}
+
+fn numbers_of(name: &str, value: Value, shape: &[usize], deadline: &Deadline) -> Result<Vec<i64>, StepFailure> {
+    let tensor = expect_tensor(name, value)?;
+    if tensor.shape() != shape || tensor.element() == ElementType::String {
+        let kind = Kind::Tensor(TensorKind::of(&tensor));
+        return Err(StepFailure::InvalidInput(format!("`{name}` must have the shape {shape:?}, but is {kind}")));
+    }
+    let wide = tensor.cast_cancellable(ElementType::Int64, deadline)?;
+    Ok(wide.as_slice::<i64>().unwrap_or_default().to_vec())
 }
 
 /// The rows (windows) of each text.

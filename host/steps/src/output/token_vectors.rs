@@ -1,10 +1,8 @@
 //! The vectors that a language model gives for tokens, and their mask: shared by the pooling steps.
 
 use crate::deadline::Deadline;
-use crate::ports;
-use gpux_core::{
-    Dim, ElementSet, ElementType, Kind, Mismatch, Port, Signature, StepFailure, Tensor, TensorKind, Value,
-};
+use crate::operation::Inputs;
+use gpux_core::{Dim, ElementSet, ElementType, Kind, Port, Signature, StepFailure, Tensor, TensorKind, Value};
 
 /// A vector for each token, and how much each counts.
 pub(super) struct TokenVectors {
@@ -40,16 +38,14 @@ pub(super) fn hidden_ports() -> Signature {
 }
 
 /// The kind of the pooled vectors.
-pub(super) fn infer(signature: &Signature, inputs: &[Option<Kind>]) -> Result<Vec<Kind>, Mismatch> {
-    ports::check(signature, inputs)?;
-    let Some(given) = ports::known_tensor(inputs) else { return Ok(vec![signature.outputs[0].kind.clone()]) };
+pub(super) fn pooled_kind(given: &TensorKind) -> Result<Kind, String> {
     let elements = given.elements.intersection(ElementSet::floats());
     let shape = match given.shape.as_deref() {
         None => vec![Dim::Dynamic, Dim::Dynamic],
         Some([batch, _, width]) => vec![batch.clone(), width.clone()],
-        Some(shape) => return Err(ports::refuse(signature, given, wrong_rank(shape.len()))),
+        Some(shape) => return Err(wrong_rank(shape.len())),
     };
-    Ok(vec![Kind::Tensor(TensorKind::shaped(elements, shape))])
+    Ok(Kind::Tensor(TensorKind::shaped(elements, shape)))
 }
 
 /// Memory for a mask in float32, and for halves in float32.
@@ -62,13 +58,12 @@ fn wrong_rank(rank: usize) -> String {
 }
 
 impl TokenVectors {
-    pub(super) fn read(inputs: Vec<Option<Value>>, deadline: &Deadline) -> Result<Self, StepFailure> {
-        let mut inputs = inputs.into_iter();
-        let tensor = ports::first_tensor(inputs.by_ref().take(1).collect(), "last_hidden_state")?;
+    pub(super) fn read(mut inputs: Inputs<'_>, deadline: &Deadline) -> Result<Self, StepFailure> {
+        let tensor = inputs.tensor()?;
         let [batch, length, width] = *tensor.shape() else {
             return Err(StepFailure::InvalidInput(wrong_rank(tensor.rank())));
         };
-        let mask = inputs.next().flatten().map(|mask| mask_of(mask, &[batch, length], deadline)).transpose()?;
+        let mask = inputs.optional().map(|mask| mask_of(mask, &[batch, length], deadline)).transpose()?;
         Ok(Self { shape: [batch, length, width], tensor, mask })
     }
 

@@ -1,5 +1,6 @@
 //! `top-k`: scores → the best of them, with their labels.
 
+use half::{bf16, f16};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -7,10 +8,12 @@ use serde_json::json;
 use super::label_names::LabelSource;
 use super::ranking::{MAX_ANSWER, RankedLabels, Score, best};
 use crate::deadline::{Deadline, DeadlineExceeded};
+use crate::operation::{BuiltinStep, Inputs, Operation};
 use crate::ports;
+use gpux_core::with_integer_type;
 use gpux_core::{
-    BuildError, Builtin, Context, Dim, ElementSet, Group, Kind, Mismatch, OptionOrigin, Port, Signature, Step,
-    StepFailure, TensorData, TensorKind, Value,
+    BuildError, Builtin, Dim, ElementSet, ElementType, Group, Kind, OptionOrigin, Port, Signature, StepFailure, Tensor,
+    TensorKind, Value,
 };
 
 /// Options of `top-k`.
@@ -41,7 +44,6 @@ impl Default for Options {
 struct TopK {
     options: Options,
     names: RankedLabels,
-    signature: Signature,
 }
 
 pub(super) fn builtin() -> Builtin {
@@ -57,10 +59,7 @@ pub(super) fn builtin() -> Builtin {
 }
 
 impl TopK {
-    fn new(options: Options, site: &OptionOrigin<'_>) -> Result<Self, BuildError> {
-        if options.k == 0 {
-            return Err(BuildError::option("k", "`k` is 0, but at least 1 entry must be kept"));
-        }
+    fn new(options: Options, site: &OptionOrigin<'_>) -> Result<BuiltinStep<Self>, BuildError> {
         let names = RankedLabels::read(options.labels.as_ref(), site)?;
         let count = names.count().map_or_else(String::new, |count| format!(", {count} on the last axis"));
         let signature = Signature::unary(
@@ -70,7 +69,8 @@ impl TopK {
             },
             Port { description: "the best, as {label, index, score}".into(), ..Port::new("top", Kind::Json) },
         );
-        Ok(Self { options, names, signature })
+        let details = json!({"k": options.k, "labels": names.count()});
+        Ok(BuiltinStep::new(signature, details, Self { options, names }))
     }
 
     fn check_labels(&self, scores: usize) -> Result<(), String> {
@@ -83,50 +83,41 @@ impl TopK {
     }
 
     /// Bytes that the answer for `rows` rows of `width` scores takes.
-    fn answer_bytes(&self, rows: usize, width: usize) -> usize {
-        self.names.answer_bytes(rows.saturating_mul(self.options.k.min(width)))
+    fn output_bytes(&self, rows: usize, width: usize) -> usize {
+        self.names.output_bytes(rows.saturating_mul(self.options.k.min(width)))
     }
 
     fn rows<T: Score>(
         &self,
-        scores: &[T],
+        tensor: &Tensor,
         width: usize,
         deadline: &Deadline,
     ) -> Result<serde_json::Value, DeadlineExceeded> {
+        let scores = tensor.as_slice::<T>().unwrap_or_default();
         let list =
             |row: &[T]| self.names.list(best(row, self.options.k, deadline)?, deadline, |index| (index, &row[index]));
         if scores.len() == width { list(scores) } else { scores.chunks_exact(width).map(list).collect() }
     }
 }
 
-impl Step for TopK {
-    fn signature(&self) -> &Signature {
-        &self.signature
-    }
-
-    fn infer(&self, inputs: &[Option<Kind>]) -> Result<Vec<Kind>, Mismatch> {
-        ports::check(&self.signature, inputs)?;
-        if let Some(given) = ports::known_tensor(inputs)
-            && let Some(shape) = &given.shape
-        {
-            let refuse = |why: String| ports::refuse(&self.signature, given, why);
-            let last = shape.last().ok_or_else(|| refuse("it has no axis".into()))?;
-            if let Dim::Fixed(scores) = last {
-                self.check_labels(*scores).map_err(refuse)?;
-            }
+impl Operation for TopK {
+    fn infer_tensor(&self, given: &TensorKind, _: &mut Vec<Kind>) -> Result<(), String> {
+        match given.shape.as_ref().map(|shape| shape.last()) {
+            Some(None) => Err("it has no axis".into()),
+            Some(Some(Dim::Fixed(scores))) => self.check_labels(*scores),
+            _ => Ok(()),
         }
-        Ok(vec![Kind::Json])
     }
 
     fn buffers(&self, inputs: &[Option<Value>]) -> usize {
         let Some(tensor) = ports::given_tensor(inputs) else { return 0 };
         let width = tensor.shape().last().map_or(1, |width| (*width).max(1));
         // The order of one row, and the answer.
-        width.saturating_mul(size_of::<usize>()).saturating_add(self.answer_bytes(tensor.len() / width, width))
+        width.saturating_mul(size_of::<usize>()).saturating_add(self.output_bytes(tensor.len() / width, width))
     }
 
-    fn run(&self, inputs: Vec<Option<Value>>, context: &mut Context) -> Result<Vec<Value>, StepFailure> {
-        let tensor = ports::first_tensor(inputs, "scores")?;
+    fn run(&self, mut inputs: Inputs<'_>, deadline: &Deadline) -> Result<Vec<Value>, StepFailure> {
+        let tensor = inputs.tensor()?;
         let invalid = |message: String| Err(StepFailure::InvalidInput(message));
         let Some(&width) = tensor.shape().last() else {
             return invalid("top-k takes scores along an axis, but gets a single number".into());
@@ -136,48 +127,30 @@ impl Step for TopK {
         }
         self.check_labels(width).map_err(StepFailure::InvalidInput)?;
         let rows = tensor.len() / width;
-        if self.answer_bytes(rows, width) > MAX_ANSWER {
+        if self.output_bytes(rows, width) > MAX_ANSWER {
             let entries = rows.saturating_mul(self.options.k.min(width));
-            let most = MAX_ANSWER / self.names.answer_bytes(1);
+            let most = MAX_ANSWER / self.names.output_bytes(1);
             return invalid(format!("the answer would have {entries} entries, but at most {most} are given"));
         }
-        let deadline = &Deadline::from_context(context);
-        deadline.check()?;
-        let top = match tensor.data() {
-            TensorData::Uint8(scores) => self.rows(scores, width, deadline),
-            TensorData::Int8(scores) => self.rows(scores, width, deadline),
-            TensorData::Uint16(scores) => self.rows(scores, width, deadline),
-            TensorData::Int16(scores) => self.rows(scores, width, deadline),
-            TensorData::Uint32(scores) => self.rows(scores, width, deadline),
-            TensorData::Int32(scores) => self.rows(scores, width, deadline),
-            TensorData::Uint64(scores) => self.rows(scores, width, deadline),
-            TensorData::Int64(scores) => self.rows(scores, width, deadline),
-            TensorData::Float16(scores) => self.rows(scores, width, deadline),
-            TensorData::Bfloat16(scores) => self.rows(scores, width, deadline),
-            TensorData::Float32(scores) => self.rows(scores, width, deadline),
-            TensorData::Float64(scores) => self.rows(scores, width, deadline),
-            TensorData::Bool(_) | TensorData::String(_) => {
-                return invalid(format!("top-k takes numbers, but gets {}", tensor.element()));
-            }
-        };
+        let top = with_integer_type!(tensor.element(), T => self.rows::<T>(&tensor, width, deadline),
+            ElementType::Float16 => self.rows::<f16>(&tensor, width, deadline),
+            ElementType::Bfloat16 => self.rows::<bf16>(&tensor, width, deadline),
+            ElementType::Float32 => self.rows::<f32>(&tensor, width, deadline),
+            ElementType::Float64 => self.rows::<f64>(&tensor, width, deadline),
+            other => return invalid(format!("top-k takes numbers, but gets {other}")),
+        );
         Ok(vec![top?.into()])
-    }
-
-    fn details(&self) -> serde_json::Value {
-        json!({"k": self.options.k, "labels": self.names.count()})
     }
 }
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 mod tests {
-    use half::f16;
-
     use super::*;
-    use gpux_core::{ElementType, Tensor, TensorElement};
+    use gpux_core::{Context, Step, TensorElement};
 
     fn step(options: serde_json::Value) -> Result<Box<dyn Step>, BuildError> {
-        (builtin().build)(options, &OptionOrigin::Component)
+        crate::reference::build(builtin(), options)
     }
 
     fn top<T: TensorElement>(options: serde_json::Value, shape: &[usize], scores: Vec<T>) -> serde_json::Value {

@@ -6,7 +6,7 @@ mod random;
 
 use serde_json::Value as Json;
 
-use gpux_core::{Context, ElementType, OptionOrigin, ProjectFiles, Step, Tensor, Value};
+use gpux_core::{BuildError, Builtin, Context, ElementType, OptionOrigin, ProjectFiles, Step, Tensor, Value};
 
 const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/reference/builtin/");
 
@@ -37,7 +37,30 @@ pub(crate) fn unpack(path: &str) -> Vec<u8> {
 pub(crate) fn step(name: &str, options: Json) -> Box<dyn Step> {
     let files = ProjectFiles::new(FOLDER, false);
     let builtin = crate::all().into_iter().find(|builtin| builtin.name == name).unwrap();
-    (builtin.build)(options, &OptionOrigin::Pipeline(&files)).unwrap_or_else(|error| panic!("{name}: {error}"))
+    build_at(builtin, options, &OptionOrigin::Pipeline(&files)).unwrap_or_else(|error| panic!("{name}: {error}"))
+}
+
+/// Builds a step as a component does.
+pub(crate) fn build(builtin: Builtin, options: Json) -> Result<Box<dyn Step>, BuildError> {
+    build_at(builtin, options, &OptionOrigin::Component)
+}
+
+/// Builds a step from options that fit its schema, as its callers do.
+pub(crate) fn build_at(
+    builtin: Builtin,
+    options: Json,
+    origin: &OptionOrigin<'_>,
+) -> Result<Box<dyn Step>, BuildError> {
+    check_options(builtin, &options)?;
+    (builtin.build)(options, origin)
+}
+
+pub(crate) fn check_options(builtin: Builtin, options: &Json) -> Result<(), BuildError> {
+    jsonschema::validate((builtin.schema)().as_value(), options).map_err(|error| BuildError {
+        option: error.instance_path().as_str().split('/').skip(1).map(str::to_owned).collect(),
+        message: error.to_string(),
+        hint: None,
+    })
 }
 
 /// Runs a step and checks its outputs against its inferred kinds.

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 #[schemars(inline)]
 pub(super) enum Axes {
     One(i64),
-    Several(Vec<i64>),
+    Several(#[schemars(length(max = 64))] Vec<i64>),
 }
 
 impl Axes {

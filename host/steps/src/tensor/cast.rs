@@ -5,9 +5,9 @@ use serde::{Deserialize, Serialize};
 
 use super::element::ElementName;
 use super::text;
-use super::unary::{TensorOperation, UnaryStep};
 use crate::deadline::Deadline;
 use crate::ports;
+use crate::unary::{self, TensorOperation};
 use gpux_core::{Builtin, ElementType, Group, Tensor, TensorKind};
 
 /// Options of `cast`.
@@ -35,7 +35,7 @@ pub(super) fn builtin() -> Builtin {
         schema: || schemars::schema_for!(Cast),
         build: |options, _| {
             let cast: Cast = ports::options(options)?;
-            Ok(Box::new(UnaryStep::new(cast, "of any shape", "of the same shape")))
+            Ok(unary::step(cast, "of any shape", "of the same shape"))
         },
     }
 }
@@ -69,8 +69,8 @@ impl TensorOperation for Cast {
 mod tests {
     use serde_json::json;
 
-    use super::super::unary::testing;
     use super::*;
+    use crate::unary::testing;
     use gpux_core::Dim;
 
     fn cast(to: &str, tensor: Tensor) -> Result<Tensor, String> {

@@ -4,10 +4,11 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Number;
 
-use super::unary::{TensorOperation, UnaryStep};
 use crate::deadline::{Deadline, DeadlineExceeded};
 use crate::ports;
 use crate::simd::map_elements;
+use crate::unary::{self, TensorOperation};
+use gpux_core::with_integer_type;
 use gpux_core::{
     BuildError, Builtin, ElementSet, ElementType, Group, Tensor, TensorElement, TensorKind, bf16_from_f64, f16_from_f64,
 };
@@ -36,7 +37,7 @@ pub(super) fn builtin() -> Builtin {
         build: |options, _| {
             let clip: Clip = ports::options(options)?;
             clip.check()?;
-            Ok(Box::new(UnaryStep::new(clip, "numbers", "the numbers within the bounds")))
+            Ok(unary::step(clip, "numbers", "the numbers within the bounds"))
         },
     }
 }
@@ -126,21 +127,13 @@ impl TensorOperation for Clip {
     }
 
     fn apply(&self, mut given: Tensor, deadline: &Deadline) -> Result<Tensor, String> {
-        match given.element() {
-            ElementType::Uint8 => self.integers(&mut given, deadline, (u8::MIN, u8::MAX))?,
-            ElementType::Int8 => self.integers(&mut given, deadline, (i8::MIN, i8::MAX))?,
-            ElementType::Uint16 => self.integers(&mut given, deadline, (u16::MIN, u16::MAX))?,
-            ElementType::Int16 => self.integers(&mut given, deadline, (i16::MIN, i16::MAX))?,
-            ElementType::Uint32 => self.integers(&mut given, deadline, (u32::MIN, u32::MAX))?,
-            ElementType::Int32 => self.integers(&mut given, deadline, (i32::MIN, i32::MAX))?,
-            ElementType::Uint64 => self.integers(&mut given, deadline, (u64::MIN, u64::MAX))?,
-            ElementType::Int64 => self.integers(&mut given, deadline, (i64::MIN, i64::MAX))?,
+        with_integer_type!(given.element(), T => self.integers(&mut given, deadline, (T::MIN, T::MAX))?,
             ElementType::Float16 => self.floats(&mut given, deadline, f16_from_f64)?,
             ElementType::Bfloat16 => self.floats(&mut given, deadline, bf16_from_f64)?,
             ElementType::Float32 => self.floats(&mut given, deadline, |bound| bound as f32)?,
             ElementType::Float64 => self.floats(&mut given, deadline, |bound| bound)?,
             ElementType::Bool | ElementType::String => {}
-        }
+        );
         Ok(given)
     }
 }
@@ -150,8 +143,8 @@ impl TensorOperation for Clip {
 mod tests {
     use serde_json::json;
 
-    use super::super::unary::testing;
     use super::*;
+    use crate::unary::testing;
 
     #[test]
     fn handles_empty_and_invalid_inputs() {

@@ -1,14 +1,17 @@
 //! Steps that combine several tensors: checks, shapes, and copying side by side.
 
+use serde::Serialize;
+use serde_json::json;
+
 use crate::deadline::Deadline;
-use crate::ports;
+use crate::operation::{self, BuiltinStep, Inputs, Operation, expect_tensor};
 use gpux_core::with_elements;
 use gpux_core::{
-    Context, ElementSet, ElementType, Kind, Mismatch, Port, Signature, StepFailure, Tensor, TensorData, TensorElement,
+    ElementSet, ElementType, Kind, Mismatch, Port, Signature, Step, StepFailure, Tensor, TensorData, TensorElement,
     TensorKind, Value, element_count,
 };
 
-use super::shape::{MAX_BYTES, fits};
+use super::shape::{MAX_BYTES, check_size};
 
 /// Elements that are copied at a stretch, at most.
 const PART: usize = 1 << 20;
@@ -16,9 +19,67 @@ const PART: usize = 1 << 20;
 /// Most tensors that are put together.
 const MOST: usize = 16;
 
+/// How a step combines its tensors. Implemented by the options of the step.
+pub(super) trait Combination: Serialize + Send + Sync + 'static {
+    /// The step's name, for errors.
+    const NAME: &'static str;
+
+    /// The kind of the result, of tensors of these kinds and the element types that they share.
+    fn kind(&self, kinds: &[&TensorKind], elements: ElementSet) -> Result<TensorKind, String>;
+
+    /// The shape of the result, of tensors of these shapes.
+    fn shape(&self, shapes: &[&[usize]]) -> Result<CombinedShape, String>;
+}
+
+/// The result: of each tensor in turn, the next `sizes[i]` elements.
+pub(super) struct CombinedShape {
+    pub(super) sizes: Vec<usize>,
+    pub(super) shape: Vec<usize>,
+}
+
+/// A step of this combination; `gives` describes its output.
+pub(super) fn step<T: Combination>(combination: T, gives: &str) -> Box<dyn Step> {
+    Box::new(BuiltinStep::new(signature(gives), json!(combination), Combine(combination)))
+}
+
+struct Combine<T>(T);
+
+impl<T: Combination> Operation for Combine<T> {
+    fn infer(&self, signature: &Signature, inputs: &[Option<Kind>]) -> Result<Vec<Kind>, Mismatch> {
+        let known = kinds(inputs)?.unwrap_or_default();
+        let (Some(first), Some(last)) = (known.first(), known.last()) else {
+            return Ok(operation::output_kinds(signature));
+        };
+        let elements = known.iter().fold(ElementSet::ANY, |elements, kind| elements.intersection(kind.elements));
+        let kind = self.0.kind(&known, elements).map_err(|why| refuse(first, last, why))?;
+        Ok(vec![Kind::Tensor(kind)])
+    }
+
+    /// Strings, whose size a kind does not tell.
+    fn buffers(&self, inputs: &[Option<Value>]) -> usize {
+        let bytes = |value: &Value| if value.kind() == Kind::Text { 0 } else { value.byte_len() };
+        inputs.iter().flatten().map(bytes).fold(0, usize::saturating_add)
+    }
+
+    fn run(&self, inputs: Inputs<'_>, deadline: &Deadline) -> Result<Vec<Value>, StepFailure> {
+        let tensors = tensors(inputs)?;
+        let shapes: Vec<_> = tensors.iter().map(Tensor::shape).collect();
+        let invalid = |why: String| StepFailure::InvalidInput(format!("{}: {why}", T::NAME));
+        let combined = self.0.shape(&shapes).map_err(invalid)?;
+        // One alone only gets its shape.
+        if tensors.len() == 1 {
+            let only = tensors.into_iter().map(|tensor| tensor.reshape(combined.shape.clone()).map(Value::from));
+            return Ok(only.collect::<Result<_, _>>()?);
+        }
+        let made = interleave(&tensors, combined, deadline);
+        deadline.check_cached()?;
+        Ok(vec![made.map_err(invalid)?.into()])
+    }
+}
+
 /// The ports `tensor-1` to `tensor-16`, of which two must be filled, and `tensor`. Few values of a pipeline
 /// have such names, so that an optional port is filled only if it is named, not by chance.
-pub(super) fn signature(gives: &str) -> Signature {
+fn signature(gives: &str) -> Signature {
     let any = || Kind::Tensor(TensorKind::of_elements(ElementSet::ANY));
     let port = |number: usize| {
         let name = format!("tensor-{number}");
@@ -29,23 +90,6 @@ pub(super) fn signature(gives: &str) -> Signature {
         inputs: (1..=MOST).map(port).collect(),
         outputs: vec![Port { description: gives.into(), ..Port::new("tensor", any()) }],
     }
-}
-
-/// The kinds of the result: what `joined` says of the tensors and the element types they share, or why
-/// they do not go together.
-pub(super) fn infer(
-    signature: &Signature,
-    inputs: &[Option<Kind>],
-    joined: impl FnOnce(&[&TensorKind], ElementSet) -> Result<TensorKind, String>,
-) -> Result<Vec<Kind>, Mismatch> {
-    ports::check(signature, inputs)?;
-    let known = kinds(inputs)?.unwrap_or_default();
-    let (Some(first), Some(last)) = (known.first(), known.last()) else {
-        return Ok(signature.outputs.iter().map(|output| output.kind.clone()).collect());
-    };
-    let elements = known.iter().fold(ElementSet::ANY, |elements, kind| elements.intersection(kind.elements));
-    let kind = joined(&known, elements).map_err(|why| refuse(first, last, why))?;
-    Ok(vec![Kind::Tensor(kind)])
 }
 
 /// The kinds of the tensors, if the plan knows them all; an error for two element types.
@@ -73,20 +117,11 @@ fn refuse(first: &TensorKind, other: &TensorKind, because: impl Into<String>) ->
     }
 }
 
-/// Bytes that joining takes for a while: strings, whose size a kind does not tell.
-pub(super) fn buffers(inputs: &[Option<Value>]) -> usize {
-    let bytes = |value: &Value| if value.kind() == Kind::Text { 0 } else { value.byte_len() };
-    inputs.iter().flatten().map(bytes).fold(0, usize::saturating_add)
-}
-
 /// The tensors of a request, at least one, all of one element type.
-fn tensors(inputs: Vec<Option<Value>>) -> Result<Vec<Tensor>, StepFailure> {
+fn tensors(inputs: Inputs<'_>) -> Result<Vec<Tensor>, StepFailure> {
     let invalid = StepFailure::InvalidInput;
-    let tensor = |(index, value): (usize, Value)| match value {
-        Value::Tensor(tensor) => Ok(tensor),
-        other => Err(invalid(format!("`tensor-{}` takes a tensor, but gets {}", index + 1, other.kind()))),
-    };
-    let tensors = inputs.into_iter().flatten().enumerate().map(tensor).collect::<Result<Vec<_>, _>>()?;
+    let tensor = |(port, value): (&Port, Option<Value>)| Some(expect_tensor(&port.name, value?));
+    let tensors = inputs.filter_map(tensor).collect::<Result<Vec<_>, _>>()?;
     let Some(first) = tensors.first() else { return Err(invalid("there are no tensors".into())) };
     let element = first.element();
     match tensors.iter().find(|tensor| tensor.element() != element) {
@@ -96,34 +131,6 @@ fn tensors(inputs: Vec<Option<Value>>) -> Result<Vec<Tensor>, StepFailure> {
         ))),
         None => Ok(tensors),
     }
-}
-
-/// The result: of each tensor in turn, the next `sizes[i]` elements.
-pub(super) struct CombinedShape {
-    pub(super) sizes: Vec<usize>,
-    pub(super) shape: Vec<usize>,
-}
-
-/// Puts the tensors of a request together as `joined` says of their shapes; one alone only gets its shape.
-pub(super) fn run(
-    step: &str,
-    inputs: Vec<Option<Value>>,
-    context: &Context,
-    joined: impl FnOnce(&[&[usize]]) -> Result<CombinedShape, String>,
-) -> Result<Vec<Value>, StepFailure> {
-    let deadline = Deadline::from_context(context);
-    deadline.check()?;
-    let tensors = tensors(inputs)?;
-    let shapes: Vec<_> = tensors.iter().map(Tensor::shape).collect();
-    let invalid = |why: String| StepFailure::InvalidInput(format!("{step}: {why}"));
-    let joined = joined(&shapes).map_err(invalid)?;
-    if tensors.len() == 1 {
-        let only = tensors.into_iter().map(|tensor| tensor.reshape(joined.shape.clone()).map(Value::from));
-        return Ok(only.collect::<Result<_, _>>()?);
-    }
-    let made = interleave(&tensors, joined, &deadline);
-    deadline.check_cached()?;
-    Ok(vec![made.map_err(invalid)?.into()])
 }
 
 fn interleave(
@@ -163,7 +170,7 @@ fn side_by_side<T: TensorElement>(
 
 /// Rejects a result that would be too large; its text is no longer than that of the inputs.
 fn check(element: ElementType, tensors: &[Tensor], shape: &[usize]) -> Result<(), String> {
-    fits(element, shape, 0)?;
+    check_size(element, shape, 0)?;
     let text = tensors.iter().fold(0_usize, |sum, tensor| match tensor.data() {
         TensorData::String(_) => sum.saturating_add(tensor.byte_len()),
         _ => sum,

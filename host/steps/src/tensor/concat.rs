@@ -3,28 +3,21 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::combine::{self, CombinedShape};
+use super::combine::{self, Combination, CombinedShape};
 use super::shape;
 use crate::ports;
-use gpux_core::{
-    Builtin, Context, Dim, ElementSet, Group, Kind, Mismatch, Signature, Step, StepFailure, TensorKind, Value,
-};
+use gpux_core::{Builtin, Dim, ElementSet, Group, TensorKind};
 
 /// Options of `concat`.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-struct Options {
+struct Concat {
     /// The axis along which the tensors follow each other; negative ones count from the last. Default: 0.
     axis: i64,
 }
 
 /// Puts 2 to 16 tensors behind each other along an axis they have, as `numpy.concatenate` does. Their
 /// other axes and their element type must be the same. `in: [a, b]` names them.
-struct Concat {
-    options: Options,
-    signature: Signature,
-}
-
 pub(super) fn builtin() -> Builtin {
     Builtin {
         name: "concat",
@@ -32,11 +25,8 @@ pub(super) fn builtin() -> Builtin {
         group: Group::Tensor,
         follows: "NumPy: numpy.concatenate",
         example: "concat: { axis: -1, in: [left, right] }",
-        schema: || schemars::schema_for!(Options),
-        build: |options, _| {
-            let signature = combine::signature("all of them, along the axis");
-            Ok(Box::new(Concat { options: ports::options(options)?, signature }))
-        },
+        schema: || schemars::schema_for!(Concat),
+        build: |options, _| Ok(combine::step(ports::options::<Concat>(options)?, "all of them, along the axis")),
     }
 }
 
@@ -50,7 +40,7 @@ impl Concat {
     ) -> Result<(usize, Vec<T>), String> {
         let [first, rest @ ..] = shapes else { return Err("there are no tensors".into()) };
         let rank = first.len();
-        let axis = shape::axis(self.options.axis, rank)?;
+        let axis = shape::normalize_axis(self.axis, rank)?;
         let mut joined = first.to_vec();
         for (number, shape) in (2..).zip(rest) {
             if shape.len() != rank {
@@ -66,6 +56,10 @@ impl Concat {
         }
         Ok((axis, joined))
     }
+}
+
+impl Combination for Concat {
+    const NAME: &'static str = "concat";
 
     fn kind(&self, kinds: &[&TensorKind], elements: ElementSet) -> Result<TensorKind, String> {
         let shapes: Option<Vec<_>> = kinds.iter().map(|kind| kind.shape.as_deref()).collect();
@@ -81,31 +75,11 @@ impl Concat {
         let (_, shape) = self.join_shapes(&shapes, differ, sum)?;
         Ok(TensorKind::shaped(elements, shape))
     }
-}
 
-impl Step for Concat {
-    fn signature(&self) -> &Signature {
-        &self.signature
-    }
-
-    fn infer(&self, inputs: &[Option<Kind>]) -> Result<Vec<Kind>, Mismatch> {
-        combine::infer(&self.signature, inputs, |kinds, elements| self.kind(kinds, elements))
-    }
-
-    fn buffers(&self, inputs: &[Option<Value>]) -> usize {
-        combine::buffers(inputs)
-    }
-
-    fn run(&self, inputs: Vec<Option<Value>>, context: &mut Context) -> Result<Vec<Value>, StepFailure> {
-        combine::run("concat", inputs, context, |shapes| {
-            let sum = |one: &usize, other: &usize| one.saturating_add(*other);
-            let (axis, shape) = self.join_shapes(shapes, |one, other| one != other, sum)?;
-            Ok(CombinedShape { sizes: shapes.iter().map(|shape| shape[axis..].iter().product()).collect(), shape })
-        })
-    }
-
-    fn details(&self) -> serde_json::Value {
-        serde_json::to_value(&self.options).unwrap_or_default()
+    fn shape(&self, shapes: &[&[usize]]) -> Result<CombinedShape, String> {
+        let sum = |one: &usize, other: &usize| one.saturating_add(*other);
+        let (axis, shape) = self.join_shapes(shapes, |one, other| one != other, sum)?;
+        Ok(CombinedShape { sizes: shapes.iter().map(|shape| shape[axis..].iter().product()).collect(), shape })
     }
 }
 
@@ -114,9 +88,9 @@ impl Step for Concat {
 mod tests {
     use serde_json::json;
 
-    use super::super::unary::testing;
     use super::*;
-    use gpux_core::{ElementType, Tensor};
+    use crate::unary::testing;
+    use gpux_core::{Context, ElementType, Kind, StepFailure, Tensor};
 
     fn concat(axis: i64, tensors: Vec<Tensor>) -> Result<Tensor, StepFailure> {
         let step = testing::build(builtin(), json!({ "axis": axis })).unwrap();

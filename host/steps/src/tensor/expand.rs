@@ -4,10 +4,10 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::axes_option::Axes;
-use super::shape::{self, MAX_RANK, fits, longest_text};
-use super::unary::{TensorOperation, UnaryStep};
+use super::shape::{self, MAX_RANK, check_size, longest_text};
 use crate::deadline::Deadline;
 use crate::ports;
+use crate::unary::{self, TensorOperation};
 use gpux_core::{BuildError, Builtin, Dim, Group, Metadata, Tensor, TensorKind, element_count};
 
 /// Options of `expand`: at least one of them.
@@ -36,30 +36,16 @@ pub(super) fn builtin() -> Builtin {
         schema: || schemars::schema_for!(Expand),
         build: |options, _| {
             let expand: Expand = ports::options(options)?;
-            expand.check()?;
-            Ok(Box::new(UnaryStep::new(expand, "of any type and shape", "with more axes, or larger ones")))
+            if expand.axes.is_none() && expand.broadcast.is_none() {
+                return Err(BuildError::option("axes", "neither `axes` nor `broadcast` says what to do")
+                    .with_hint("`expand: { axes: 0 }` adds a batch axis"));
+            }
+            Ok(unary::step(expand, "of any type and shape", "with more axes, or larger ones"))
         },
     }
 }
 
 impl Expand {
-    fn check(&self) -> Result<(), BuildError> {
-        let new = self.axes.as_ref().map_or(0, |axes| axes.list().len());
-        let broadcast = self.broadcast.as_deref().unwrap_or_default();
-        if new > MAX_RANK || broadcast.len() > MAX_RANK {
-            let option = if new > MAX_RANK { "axes" } else { "broadcast" };
-            return Err(BuildError::option(option, format!("at most {MAX_RANK} axes are made")));
-        }
-        if let Some(size) = broadcast.iter().find(|size| **size < -1) {
-            return Err(BuildError::option("broadcast", format!("{size} is not a size")));
-        }
-        if self.axes.is_none() && self.broadcast.is_none() {
-            return Err(BuildError::option("axes", "neither `axes` nor `broadcast` says what to do")
-                .with_hint("`expand: { axes: 0 }` adds a batch axis"));
-        }
-        Ok(())
-    }
-
     /// The shape with the new axes, each of them `one`.
     fn with_axes<T: Clone>(&self, given: &[T], one: &T) -> Result<Vec<T>, String> {
         let Some(new) = &self.axes else { return Ok(given.to_vec()) };
@@ -67,7 +53,7 @@ impl Expand {
         if rank > MAX_RANK {
             return Err(format!("the result would have {rank} axes, but at most {MAX_RANK} are made"));
         }
-        let places = shape::axes(new.list(), rank)?;
+        let places = shape::normalize_axes(new.list(), rank)?;
         let mut old = given.iter();
         let dim = |axis| if places.contains(&axis) { Some(one) } else { old.next() };
         Ok((0..rank).map_while(dim).cloned().collect())
@@ -125,7 +111,7 @@ impl TensorOperation for Expand {
         if repeated == given.shape() {
             return Ok(given);
         }
-        fits(given.element(), &repeated, longest_text(&given))?;
+        check_size(given.element(), &repeated, longest_text(&given))?;
         let added = repeated.len() - given.rank();
         let strides = given.strides();
         let axis = |(axis, size): (usize, usize)| match axis.checked_sub(added) {
@@ -142,8 +128,8 @@ impl TensorOperation for Expand {
 mod tests {
     use serde_json::json;
 
-    use super::super::unary::testing;
     use super::*;
+    use crate::unary::testing;
     use gpux_core::ElementType;
 
     fn expand(options: serde_json::Value, tensor: Tensor) -> Result<Tensor, String> {

@@ -4,7 +4,7 @@
 use serde_json::{Value as Json, json};
 
 use crate::reference::random;
-use gpux_core::{Context, ElementSet, ElementType, Kind, OptionOrigin, StepFailure, Tensor, TensorKind, Value};
+use gpux_core::{Context, ElementSet, ElementType, Kind, StepFailure, Tensor, TensorKind, Value};
 
 const SIZES: [usize; 6] = [0, 1, 1, 2, 3, 5];
 const NUMBERS: [i64; 12] = [0, 1, -1, 2, -2, 3, 5, 7, 64, -100, i64::MAX, i64::MIN];
@@ -74,7 +74,7 @@ fn random_options_and_tensors_never_panic() {
     let (mut ran, mut refused) = (0, 0);
     for _ in 0..400 {
         for builtin in super::all() {
-            let Ok(step) = (builtin.build)(dice.options(builtin.name), &OptionOrigin::Component) else { continue };
+            let Ok(step) = crate::reference::build(builtin, dice.options(builtin.name)) else { continue };
             let first = dice.tensor();
             let mut inputs = vec![Some(Value::from(first.clone()))];
             if matches!(builtin.name, "concat" | "stack") {

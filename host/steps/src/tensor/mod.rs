@@ -20,7 +20,6 @@ mod squeeze;
 mod stack;
 mod text;
 mod transpose;
-mod unary;
 
 use gpux_core::Builtin;
 
@@ -46,4 +45,4 @@ pub(super) fn all() -> Vec<Builtin> {
 #[cfg(test)]
 mod fuzz;
 #[cfg(test)]
-mod reference;
+mod reference_tests;

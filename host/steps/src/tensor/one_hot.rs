@@ -4,13 +4,12 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::element::ElementName;
-use super::shape::{self, MAX_RANK, fits};
-use super::unary::{TensorOperation, UnaryStep};
+use super::shape::{self, MAX_RANK, check_size};
 use crate::deadline::Deadline;
 use crate::ports;
-use gpux_core::{
-    BuildError, Builtin, Dim, ElementSet, ElementType, Group, Tensor, TensorData, TensorElement, TensorKind,
-};
+use crate::unary::{self, TensorOperation};
+use gpux_core::with_integer_type;
+use gpux_core::{BuildError, Builtin, Dim, ElementSet, ElementType, Group, Tensor, TensorElement, TensorKind};
 
 /// Options of `one-hot`.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
@@ -47,13 +46,10 @@ pub(super) fn builtin() -> Builtin {
         schema: || schemars::schema_for!(OneHot),
         build: |options, _| {
             let one_hot: OneHot = ports::options(options)?;
-            if one_hot.classes == 0 {
-                return Err(BuildError::option("classes", "there are no classes"));
-            }
             if one_hot.element.0 == ElementType::String {
                 return Err(BuildError::option("element", "there is no one and no zero among strings"));
             }
-            Ok(Box::new(UnaryStep::new(one_hot, "indices of any shape", "ones and zeros, with an axis more")))
+            Ok(unary::step(one_hot, "indices of any shape", "ones and zeros, with an axis more"))
         },
     }
 }
@@ -63,7 +59,7 @@ impl OneHot {
         if rank >= MAX_RANK {
             return Err(format!("the result would have {} axes, but at most {MAX_RANK} are made", rank + 1));
         }
-        shape::axis(self.axis, rank + 1)
+        shape::normalize_axis(self.axis, rank + 1)
     }
 
     fn class(&self, index: i128) -> Result<usize, String> {
@@ -127,18 +123,11 @@ impl TensorOperation for OneHot {
         let mut shape = given.shape().to_vec();
         let inner = shape[axis..].iter().product();
         shape.insert(axis, self.classes);
-        fits(self.element.0, &shape, 0)?;
-        let classes = match given.data() {
-            TensorData::Uint8(data) => self.classes(data, deadline),
-            TensorData::Int8(data) => self.classes(data, deadline),
-            TensorData::Uint16(data) => self.classes(data, deadline),
-            TensorData::Int16(data) => self.classes(data, deadline),
-            TensorData::Uint32(data) => self.classes(data, deadline),
-            TensorData::Int32(data) => self.classes(data, deadline),
-            TensorData::Uint64(data) => self.classes(data, deadline),
-            TensorData::Int64(data) => self.classes(data, deadline),
-            _ => Ok(Vec::new()),
-        }?;
+        check_size(self.element.0, &shape, 0)?;
+        let classes = with_integer_type!(given.element(),
+            T => self.classes::<T>(given.as_slice().unwrap_or_default(), deadline)?,
+            _ => Vec::new(),
+        );
         match self.element.0 {
             ElementType::Bool => self.encode(&classes, inner, &shape, deadline, true),
             ElementType::Uint8 | ElementType::String => self.encode(&classes, inner, &shape, deadline, 1_u8),
@@ -157,8 +146,8 @@ impl TensorOperation for OneHot {
 mod tests {
     use serde_json::json;
 
-    use super::super::unary::testing;
     use super::*;
+    use crate::unary::testing;
 
     #[test]
     fn encodes_each_index() {

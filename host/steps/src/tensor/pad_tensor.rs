@@ -4,10 +4,10 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
 
-use super::shape::{fits, longest_text};
-use super::unary::{TensorOperation, UnaryStep};
+use super::shape::{check_size, longest_text};
 use crate::deadline::Deadline;
 use crate::ports;
+use crate::unary::{self, TensorOperation};
 use gpux_core::with_elements;
 use gpux_core::{
     BuildError, Builtin, Dim, ElementType, Group, Kind, Metadata, Tensor, TensorElement, TensorKind, element_count,
@@ -64,7 +64,7 @@ pub(super) fn builtin() -> Builtin {
             if pad.value.is_array() || pad.value.is_object() {
                 return Err(BuildError::option("value", "the value is one number, bool or text"));
             }
-            Ok(Box::new(UnaryStep::new(pad, "of any type and shape", "the tensor with what was added")))
+            Ok(unary::step(pad, "of any type and shape", "the tensor with what was added"))
         },
     }
 }
@@ -200,7 +200,7 @@ impl TensorOperation for Pad {
         if shape == given.shape() {
             return Ok(given);
         }
-        fits(given.element(), &shape, self.longest(&given))?;
+        check_size(given.element(), &shape, self.longest(&given))?;
         let metadata = Metadata { layout: None, geometry: None, ..given.metadata };
         let padded = with_elements!(given.data(), data => self.pad_elements(data, &given, shape, deadline))?;
         Ok(padded.with_metadata(metadata))
@@ -226,8 +226,8 @@ impl Pad {
 mod tests {
     use serde_json::json;
 
-    use super::super::unary::testing;
     use super::*;
+    use crate::unary::testing;
 
     fn pad(options: Json, tensor: Tensor) -> Result<Tensor, String> {
         testing::apply(builtin(), options, tensor)

@@ -3,10 +3,10 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::shape::{MAX_RANK, fixed};
-use super::unary::{TensorOperation, UnaryStep};
+use super::shape::{MAX_RANK, static_shape};
 use crate::deadline::Deadline;
 use crate::ports;
+use crate::unary::{self, TensorOperation};
 use gpux_core::{BuildError, Builtin, Dim, Group, Metadata, Tensor, TensorKind, element_count};
 
 /// Options of `reshape`.
@@ -33,7 +33,7 @@ pub(super) fn builtin() -> Builtin {
         build: |options, _| {
             let reshape: Reshape = ports::options(options)?;
             reshape.check()?;
-            Ok(Box::new(UnaryStep::new(reshape, "of any type and shape", "the same elements in the new shape")))
+            Ok(unary::step(reshape, "of any type and shape", "the same elements in the new shape"))
         },
     }
 }
@@ -94,7 +94,7 @@ impl TensorOperation for Reshape {
         let dims = match &given.shape {
             None => open().collect::<Vec<_>>(),
             Some(dims) => {
-                if let Some(sizes) = fixed(dims) {
+                if let Some(sizes) = static_shape(dims) {
                     self.shape(&sizes)?.into_iter().map(Dim::Fixed).collect()
                 } else {
                     self.sizes(dims)?;
@@ -118,8 +118,8 @@ impl TensorOperation for Reshape {
 mod tests {
     use serde_json::json;
 
-    use super::super::unary::testing;
     use super::*;
+    use crate::unary::testing;
     use gpux_core::ElementType;
 
     fn reshape(shape: &[i64], tensor: Tensor) -> Result<Tensor, String> {

@@ -4,10 +4,10 @@ use half::{bf16, f16};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::unary::{TensorOperation, UnaryStep};
 use crate::deadline::{Deadline, DeadlineExceeded};
 use crate::ports;
 use crate::simd::map_elements;
+use crate::unary::{self, TensorOperation};
 use gpux_core::{
     BuildError, Builtin, ElementSet, ElementType, Group, Tensor, TensorData, TensorElement, TensorKind, bf16_from_f64,
     f16_from_f64,
@@ -41,7 +41,7 @@ pub(super) fn builtin() -> Builtin {
             if scale.factor.is_none() && scale.offset.is_none() {
                 return Err(BuildError::option("factor", "neither `factor` nor `offset` says what to do"));
             }
-            Ok(Box::new(UnaryStep::new(scale, "numbers or bools", "floats of the same shape")))
+            Ok(unary::step(scale, "numbers or bools", "floats of the same shape"))
         },
     }
 }
@@ -106,8 +106,8 @@ fn scaled_element(element: ElementType) -> ElementType {
 mod tests {
     use serde_json::json;
 
-    use super::super::unary::testing;
     use super::*;
+    use crate::unary::testing;
 
     #[test]
     fn scales_integers_to_floats_without_changing_shared_tensors() {

@@ -9,7 +9,7 @@ pub(super) const MAX_BYTES: usize = 1 << 30;
 pub(super) const MAX_RANK: usize = 64;
 
 /// Refuses a tensor of `shape` that would be too large; `text` are the bytes of its longest string.
-pub(super) fn fits(element: ElementType, shape: &[usize], text: usize) -> Result<(), String> {
+pub(super) fn check_size(element: ElementType, shape: &[usize], text: usize) -> Result<(), String> {
     let size = element.size().unwrap_or(size_of::<String>()).saturating_add(text);
     let bytes = element_count(shape).and_then(|count| count.checked_mul(size));
     if bytes.is_some_and(|bytes| bytes <= MAX_BYTES) {
@@ -24,13 +24,13 @@ pub(super) fn longest_text(tensor: &Tensor) -> usize {
 }
 
 /// The axis that `axis` names, or why there is none.
-pub(super) fn axis(axis: i64, rank: usize) -> Result<usize, String> {
+pub(super) fn normalize_axis(axis: i64, rank: usize) -> Result<usize, String> {
     crate::ports::axis(axis, rank).ok_or_else(|| no_axis(axis, rank))
 }
 
 /// The axes that `axes` name, in ascending order; each may be named once.
-pub(super) fn axes(axes: &[i64], rank: usize) -> Result<Vec<usize>, String> {
-    let mut found = axes.iter().map(|name| axis(*name, rank)).collect::<Result<Vec<_>, _>>()?;
+pub(super) fn normalize_axes(axes: &[i64], rank: usize) -> Result<Vec<usize>, String> {
+    let mut found = axes.iter().map(|name| normalize_axis(*name, rank)).collect::<Result<Vec<_>, _>>()?;
     found.sort_unstable();
     match found.windows(2).find(|pair| pair[0] == pair[1]) {
         Some(pair) => Err(format!("axis {} is named twice", pair[0])),
@@ -47,7 +47,7 @@ fn no_axis(axis: i64, rank: usize) -> String {
 }
 
 /// The sizes, if all are known.
-pub(super) fn fixed(shape: &[Dim]) -> Option<Vec<usize>> {
+pub(super) fn static_shape(shape: &[Dim]) -> Option<Vec<usize>> {
     shape.iter().map(crate::ports::fixed).collect()
 }
 
@@ -58,18 +58,18 @@ mod tests {
 
     #[test]
     fn rejects_repeated_axes() {
-        assert_eq!(axes(&[-1, 0], 3).unwrap(), [0, 2]);
-        assert!(axes(&[-1, 2], 3).unwrap_err().contains("twice"));
-        assert!(axes(&[3], 3).unwrap_err().contains("0 to 2"));
-        assert!(axes(&[0], 0).unwrap_err().contains("single number"));
-        assert!(axis(i64::MIN, usize::MAX).is_err());
+        assert_eq!(normalize_axes(&[-1, 0], 3).unwrap(), [0, 2]);
+        assert!(normalize_axes(&[-1, 2], 3).unwrap_err().contains("twice"));
+        assert!(normalize_axes(&[3], 3).unwrap_err().contains("0 to 2"));
+        assert!(normalize_axes(&[0], 0).unwrap_err().contains("single number"));
+        assert!(normalize_axis(i64::MIN, usize::MAX).is_err());
     }
 
     #[test]
     fn rejects_large_sizes() {
-        assert!(fits(ElementType::Float32, &[1 << 28], 0).is_ok());
-        assert!(fits(ElementType::Float32, &[1 << 28, 2], 0).is_err());
-        assert!(fits(ElementType::Uint8, &[usize::MAX, 3], 0).is_err());
-        assert!(fits(ElementType::String, &[1 << 10], 1 << 21).is_err());
+        assert!(check_size(ElementType::Float32, &[1 << 28], 0).is_ok());
+        assert!(check_size(ElementType::Float32, &[1 << 28, 2], 0).is_err());
+        assert!(check_size(ElementType::Uint8, &[usize::MAX, 3], 0).is_err());
+        assert!(check_size(ElementType::String, &[1 << 10], 1 << 21).is_err());
     }
 }

@@ -4,9 +4,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::slice_notation::{self, AxisSlice};
-use super::unary::{TensorOperation, UnaryStep};
 use crate::deadline::Deadline;
 use crate::ports;
+use crate::unary::{self, TensorOperation};
 use gpux_core::{BuildError, Builtin, Dim, Group, Metadata, Tensor, TensorKind};
 
 /// Options of `slice`.
@@ -48,7 +48,7 @@ pub(super) fn builtin() -> Builtin {
         schema: || schemars::schema_for!(Options),
         build: |options, _| {
             let slice = Slice::new(ports::options(options)?)?;
-            Ok(Box::new(UnaryStep::new(slice, "of any type and shape", "the part that is kept")))
+            Ok(unary::step(slice, "of any type and shape", "the part that is kept"))
         },
     }
 }
@@ -140,8 +140,8 @@ impl TensorOperation for Slice {
 mod tests {
     use serde_json::json;
 
-    use super::super::unary::testing;
     use super::*;
+    use crate::unary::testing;
     use gpux_core::ElementType;
 
     fn slice(index: serde_json::Value, shape: &[usize]) -> Result<Tensor, String> {

@@ -2,17 +2,16 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 
 use super::shape;
 use crate::deadline::Deadline;
+use crate::operation::{BuiltinStep, Inputs, Operation};
 use crate::ports;
 use gpux_core::{
-    BuildError, Builtin, Context, Dim, ElementSet, Group, Kind, Metadata, Mismatch, Port, Signature, Step, StepFailure,
-    Tensor, TensorKind, Value,
+    BuildError, Builtin, Dim, ElementSet, Group, Kind, Metadata, Port, Signature, StepFailure, Tensor, TensorKind,
+    Value,
 };
-
-/// Most tensors that are made.
-const MOST: usize = 64;
 
 /// Options of `split`: `parts` or `sizes`.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
@@ -33,7 +32,6 @@ struct Options {
 /// Cuts a tensor along an axis into `part-1`, `part-2` …, as `numpy.split` does. `out: [a, b]` names them.
 struct Split {
     options: Options,
-    signature: Signature,
 }
 
 pub(super) fn builtin() -> Builtin {
@@ -49,7 +47,7 @@ pub(super) fn builtin() -> Builtin {
 }
 
 impl Split {
-    fn new(options: Options) -> Result<Self, BuildError> {
+    fn new(options: Options) -> Result<BuiltinStep<Self>, BuildError> {
         let count = match (options.parts, &options.sizes) {
             (Some(parts), None) => parts,
             (None, Some(sizes)) => sizes.len(),
@@ -63,13 +61,9 @@ impl Split {
                 );
             }
         };
-        let option = if options.parts.is_some() { "parts" } else { "sizes" };
-        if count == 0 || count > MOST {
-            return Err(BuildError::option(option, format!("there would be {count} parts; 1 to {MOST} are made")));
-        }
         let sizes = options.sizes.as_deref().unwrap_or_default();
-        if sizes.iter().any(|size| *size < -1) || sizes.iter().filter(|size| **size == -1).count() > 1 {
-            return Err(BuildError::option("sizes", "sizes are numbers from 0, or one -1 for the rest"));
+        if sizes.iter().filter(|size| **size == -1).count() > 1 {
+            return Err(BuildError::option("sizes", "only one size can be -1, which is the rest"));
         }
         let any = || Kind::Tensor(TensorKind::of_elements(ElementSet::ANY));
         let part = |number: usize| Port::new(format!("part-{number}"), any());
@@ -77,7 +71,7 @@ impl Split {
             inputs: vec![Port { description: "of any type and shape".into(), ..Port::new("tensor", any()) }],
             outputs: (1..=count).map(part).collect(),
         };
-        Ok(Self { options, signature })
+        Ok(BuiltinStep::new(signature, json!(options), Self { options }))
     }
 
     /// The size of each part of an axis of `size`.
@@ -100,10 +94,9 @@ impl Split {
         Ok(sizes.iter().map(|size| usize::try_from(*size).unwrap_or(rest)).collect())
     }
 
-    fn kinds(&self, given: &TensorKind) -> Result<Vec<TensorKind>, String> {
-        let parts = self.signature.outputs.len();
+    fn kinds(&self, given: &TensorKind, parts: usize) -> Result<Vec<TensorKind>, String> {
         let Some(dims) = &given.shape else { return Ok(vec![TensorKind::of_elements(given.elements); parts]) };
-        let axis = shape::axis(self.options.axis, dims.len())?;
+        let axis = shape::normalize_axis(self.options.axis, dims.len())?;
         let sizes: Vec<_> = match (ports::fixed(&dims[axis]), &self.options.sizes) {
             (Some(size), _) => self.sizes(size)?.into_iter().map(Dim::Fixed).collect(),
             (None, Some(sizes)) => {
@@ -120,7 +113,7 @@ impl Split {
     }
 
     fn cut(&self, given: &Tensor, deadline: &Deadline) -> Result<Vec<Value>, String> {
-        let axis = shape::axis(self.options.axis, given.rank())?;
+        let axis = shape::normalize_axis(self.options.axis, given.rank())?;
         let strides = given.strides();
         let whole: Vec<_> = given.shape().iter().copied().zip(strides.iter().copied()).collect();
         let metadata = Metadata { layout: None, geometry: None, ..given.metadata };
@@ -139,42 +132,26 @@ impl Split {
     }
 }
 
-impl Step for Split {
-    fn signature(&self) -> &Signature {
-        &self.signature
+impl Operation for Split {
+    fn infer_tensor(&self, given: &TensorKind, outputs: &mut Vec<Kind>) -> Result<(), String> {
+        *outputs = self.kinds(given, outputs.len())?.into_iter().map(Kind::Tensor).collect();
+        Ok(())
     }
 
-    fn infer(&self, inputs: &[Option<Kind>]) -> Result<Vec<Kind>, Mismatch> {
-        ports::check(&self.signature, inputs)?;
-        let Some(given) = ports::known_tensor(inputs) else {
-            return Ok(self.signature.outputs.iter().map(|port| port.kind.clone()).collect());
-        };
-        let kinds = self.kinds(given).map_err(|why| ports::refuse(&self.signature, given, why))?;
-        Ok(kinds.into_iter().map(Kind::Tensor).collect())
-    }
-
-    fn run(&self, inputs: Vec<Option<Value>>, context: &mut Context) -> Result<Vec<Value>, StepFailure> {
-        let tensor = ports::first_tensor(inputs, "tensor")?;
-        let deadline = Deadline::from_context(context);
-        deadline.check()?;
-        let parts = self.cut(&tensor, &deadline);
+    fn run(&self, mut inputs: Inputs<'_>, deadline: &Deadline) -> Result<Vec<Value>, StepFailure> {
+        let tensor = inputs.tensor()?;
+        let parts = self.cut(&tensor, deadline);
         deadline.check_cached()?;
         parts.map_err(|why| StepFailure::InvalidInput(format!("split: {why}")))
-    }
-
-    fn details(&self) -> serde_json::Value {
-        serde_json::to_value(&self.options).unwrap_or_default()
     }
 }
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 mod tests {
-    use serde_json::json;
-
-    use super::super::unary::testing;
     use super::*;
-    use gpux_core::ElementType;
+    use crate::unary::testing;
+    use gpux_core::{Context, ElementType};
 
     fn split(options: serde_json::Value, tensor: Tensor) -> Result<Vec<Tensor>, StepFailure> {
         let step = testing::build(builtin(), options).unwrap();

@@ -5,9 +5,9 @@ use serde::{Deserialize, Serialize};
 
 use super::axes_option::Axes;
 use super::shape;
-use super::unary::{TensorOperation, UnaryStep};
 use crate::deadline::Deadline;
 use crate::ports;
+use crate::unary::{self, TensorOperation};
 use gpux_core::{Builtin, Dim, Group, Metadata, Tensor, TensorKind};
 
 /// Options of `squeeze`.
@@ -31,7 +31,7 @@ pub(super) fn builtin() -> Builtin {
         schema: || schemars::schema_for!(Squeeze),
         build: |options, _| {
             let squeeze: Squeeze = ports::options(options)?;
-            Ok(Box::new(UnaryStep::new(squeeze, "of any type and shape", "without these axes")))
+            Ok(unary::step(squeeze, "of any type and shape", "without these axes"))
         },
     }
 }
@@ -43,7 +43,7 @@ impl Squeeze {
             let all = sizes.iter().all(Option::is_some);
             return Ok(all.then(|| (0..sizes.len()).filter(|axis| sizes[*axis] == Some(1)).collect()));
         };
-        let axes = shape::axes(axes.list(), sizes.len())?;
+        let axes = shape::normalize_axes(axes.list(), sizes.len())?;
         match axes.iter().find_map(|axis| sizes[*axis].filter(|size| *size != 1).map(|size| (axis, size))) {
             Some((axis, size)) => Err(format!("axis {axis} has size {size}, but only axes of size 1 can go")),
             None => Ok(Some(axes)),
@@ -84,8 +84,8 @@ impl TensorOperation for Squeeze {
 mod tests {
     use serde_json::json;
 
-    use super::super::unary::testing;
     use super::*;
+    use crate::unary::testing;
     use gpux_core::ElementType;
 
     #[test]

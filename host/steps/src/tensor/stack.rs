@@ -3,28 +3,21 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::combine::{self, CombinedShape};
+use super::combine::{self, Combination, CombinedShape};
 use super::shape::{self, MAX_RANK};
 use crate::ports;
-use gpux_core::{
-    Builtin, Context, Dim, ElementSet, Group, Kind, Mismatch, Signature, Step, StepFailure, TensorKind, Value,
-};
+use gpux_core::{Builtin, Dim, ElementSet, Group, Kind, TensorKind};
 
 /// Options of `stack`.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-struct Options {
+struct Stack {
     /// Where the new axis is in the result; negative ones count from the result's last. Default: 0.
     axis: i64,
 }
 
 /// Puts 2 to 16 tensors of one shape and type beside each other along a new axis, as `numpy.stack` does.
 /// `in: [a, b]` names them.
-struct Stack {
-    options: Options,
-    signature: Signature,
-}
-
 pub(super) fn builtin() -> Builtin {
     Builtin {
         name: "stack",
@@ -32,11 +25,8 @@ pub(super) fn builtin() -> Builtin {
         group: Group::Tensor,
         follows: "NumPy: numpy.stack",
         example: "stack: { axis: 0, in: [first, second] }",
-        schema: || schemars::schema_for!(Options),
-        build: |options, _| {
-            let signature = combine::signature("all of them, along the new axis");
-            Ok(Box::new(Stack { options: ports::options(options)?, signature }))
-        },
+        schema: || schemars::schema_for!(Stack),
+        build: |options, _| Ok(combine::step(ports::options::<Stack>(options)?, "all of them, along the new axis")),
     }
 }
 
@@ -46,8 +36,12 @@ impl Stack {
         if rank >= MAX_RANK {
             return Err(format!("the result would have {} axes, but at most {MAX_RANK} are made", rank + 1));
         }
-        shape::axis(self.options.axis, rank + 1)
+        shape::normalize_axis(self.axis, rank + 1)
     }
+}
+
+impl Combination for Stack {
+    const NAME: &'static str = "stack";
 
     fn kind(&self, kinds: &[&TensorKind], elements: ElementSet) -> Result<TensorKind, String> {
         let Some(first) = kinds.iter().find_map(|kind| kind.shape.as_ref()) else {
@@ -60,6 +54,17 @@ impl Stack {
         shape.insert(self.axis(first.len())?, Dim::Fixed(kinds.len()));
         Ok(TensorKind::shaped(elements, shape))
     }
+
+    fn shape(&self, shapes: &[&[usize]]) -> Result<CombinedShape, String> {
+        let shape = shapes.first().copied().unwrap_or_default();
+        if let Some(other) = shapes.iter().find(|other| **other != shape) {
+            return Err(format!("all shapes must be the same, but there are {shape:?} and {other:?}"));
+        }
+        let axis = self.axis(shape.len())?;
+        let mut stacked = shape.to_vec();
+        stacked.insert(axis, shapes.len());
+        Ok(CombinedShape { sizes: vec![shape[axis..].iter().product(); shapes.len()], shape: stacked })
+    }
 }
 
 /// Whether tensors of these shapes may be the same in each.
@@ -69,45 +74,14 @@ fn agree(one: &[Dim], other: &[Dim]) -> Result<(), String> {
     fits.map_err(|mismatch| format!("all shapes must be the same: {}", mismatch.because.unwrap_or_default()))
 }
 
-impl Step for Stack {
-    fn signature(&self) -> &Signature {
-        &self.signature
-    }
-
-    fn infer(&self, inputs: &[Option<Kind>]) -> Result<Vec<Kind>, Mismatch> {
-        combine::infer(&self.signature, inputs, |kinds, elements| self.kind(kinds, elements))
-    }
-
-    fn buffers(&self, inputs: &[Option<Value>]) -> usize {
-        combine::buffers(inputs)
-    }
-
-    fn run(&self, inputs: Vec<Option<Value>>, context: &mut Context) -> Result<Vec<Value>, StepFailure> {
-        combine::run("stack", inputs, context, |shapes| {
-            let shape = shapes.first().copied().unwrap_or_default();
-            if let Some(other) = shapes.iter().find(|other| **other != shape) {
-                return Err(format!("all shapes must be the same, but there are {shape:?} and {other:?}"));
-            }
-            let axis = self.axis(shape.len())?;
-            let mut stacked = shape.to_vec();
-            stacked.insert(axis, shapes.len());
-            Ok(CombinedShape { sizes: vec![shape[axis..].iter().product(); shapes.len()], shape: stacked })
-        })
-    }
-
-    fn details(&self) -> serde_json::Value {
-        serde_json::to_value(&self.options).unwrap_or_default()
-    }
-}
-
 #[cfg(test)]
 #[allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 mod tests {
     use serde_json::json;
 
-    use super::super::unary::testing;
     use super::*;
-    use gpux_core::{ElementType, Tensor};
+    use crate::unary::testing;
+    use gpux_core::{Context, ElementType, StepFailure, Tensor};
 
     fn stack(axis: i64, tensors: Vec<Tensor>) -> Result<Tensor, StepFailure> {
         let step = testing::build(builtin(), json!({ "axis": axis })).unwrap();

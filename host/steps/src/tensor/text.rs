@@ -2,6 +2,7 @@
 
 use super::parse_number::{float, integer};
 use crate::deadline::{Deadline, DeadlineExceeded};
+use gpux_core::with_integer_type;
 use gpux_core::{ElementType, Tensor, TensorData, TensorElement, bf16_from_f64, f16_from_f64};
 
 /// Why texts do not become bools.
@@ -18,23 +19,15 @@ const MAX_NUMBER: usize = 1024;
 
 /// The strings of `given` as numbers of type `to`.
 pub(super) fn read(given: &Tensor, to: ElementType, deadline: &Deadline) -> Result<Tensor, String> {
-    match to {
+    with_integer_type!(to, T => each::<T>(given, deadline, integer),
         ElementType::Bool => Err(NO_BOOL.into()),
         ElementType::String => Ok(given.clone()),
-        ElementType::Uint8 => each::<u8>(given, deadline, integer),
-        ElementType::Int8 => each::<i8>(given, deadline, integer),
-        ElementType::Uint16 => each::<u16>(given, deadline, integer),
-        ElementType::Int16 => each::<i16>(given, deadline, integer),
-        ElementType::Uint32 => each::<u32>(given, deadline, integer),
-        ElementType::Int32 => each::<i32>(given, deadline, integer),
-        ElementType::Uint64 => each::<u64>(given, deadline, integer),
-        ElementType::Int64 => each::<i64>(given, deadline, integer),
         ElementType::Float16 => each(given, deadline, |text| float(text).map(f16_from_f64)),
         ElementType::Bfloat16 => each(given, deadline, |text| float(text).map(bf16_from_f64)),
         // As NumPy: a float64 first.
         ElementType::Float32 => each(given, deadline, |text| float(text).map(|number| number as f32)),
         ElementType::Float64 => each(given, deadline, float),
-    }
+    )
 }
 
 fn each<T: TensorElement>(

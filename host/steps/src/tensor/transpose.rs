@@ -3,9 +3,9 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::unary::{TensorOperation, UnaryStep};
 use crate::deadline::Deadline;
 use crate::ports;
+use crate::unary::{self, TensorOperation};
 use gpux_core::{BuildError, Builtin, Dim, Group, Layout, Metadata, Tensor, TensorKind};
 
 /// Options of `transpose`.
@@ -34,7 +34,7 @@ pub(super) fn builtin() -> Builtin {
                 // Whether each axis is named once shows without the tensor, but for negative names.
                 transpose.order(axes.len()).map_err(|why| BuildError::option("axes", why))?;
             }
-            Ok(Box::new(UnaryStep::new(transpose, "of any type and shape", "with its axes in the new order")))
+            Ok(unary::step(transpose, "of any type and shape", "with its axes in the new order"))
         },
     }
 }
@@ -45,7 +45,7 @@ impl Transpose {
         if axes.len() != rank {
             return Err(format!("{} axes are named, but there are {rank}", axes.len()));
         }
-        super::shape::axes(axes, rank)?;
+        super::shape::normalize_axes(axes, rank)?;
         Ok(axes.iter().filter_map(|axis| ports::axis(*axis, rank)).collect())
     }
 }
@@ -98,8 +98,8 @@ fn moves_nothing(order: &[usize], shape: &[usize]) -> bool {
 mod tests {
     use serde_json::json;
 
-    use super::super::unary::testing;
     use super::*;
+    use crate::unary::testing;
     use gpux_core::ElementType;
 
     #[test]

@@ -30,7 +30,7 @@ pub(super) enum Padding {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[schemars(inline)]
-pub(super) enum Side {
+pub(super) enum TextSide {
     Left,
     Right,
 }
@@ -71,7 +71,7 @@ pub(super) struct PaddingOptions<'o> {
     pub(super) max_length: Option<usize>,
     pub(super) multiple: Option<usize>,
     pub(super) token: Option<&'o str>,
-    pub(super) side: Option<Side>,
+    pub(super) side: Option<TextSide>,
 }
 
 impl BatchPadder {
@@ -98,7 +98,7 @@ impl BatchPadder {
             multiple: options.multiple.unwrap_or(1),
             id,
             type_id: file.map_or(0, |file| file.pad_type_id),
-            left: options.side.map_or(file_left, |side| side == Side::Left),
+            left: options.side.map_or(file_left, |side| side == TextSide::Left),
             file: path,
         })
     }
@@ -113,8 +113,8 @@ impl BatchPadder {
 
     /// Upper bound of the bytes of the result, in this many tensors: texts of at most `most` tokens if they are
     /// truncated, in rows as long as the longest.
-    pub(super) fn answer_bytes(&self, inputs: &[Option<Value>], most: Option<usize>, tensors: usize) -> usize {
-        let extents = inputs.iter().flatten().map(text_input::extent);
+    pub(super) fn output_bytes(&self, inputs: &[Option<Value>], most: Option<usize>, tensors: usize) -> usize {
+        let extents = inputs.iter().flatten().map(text_input::count_and_bytes);
         let (rows, longest) =
             extents.fold((0, SPECIAL), |(rows, sum), (texts, longest)| (texts.max(rows), sum + longest));
         let length = longest.min(most.unwrap_or(longest)).max(self.max_length).next_multiple_of(self.multiple);
@@ -270,11 +270,11 @@ pub(super) fn outputs(length: &Dim, extras: ExtraOutputs) -> Vec<Port> {
 }
 
 /// How many texts the plan knows will arrive at these ports.
-pub(super) fn known_batch(ports: &[Port], inputs: &[Option<Kind>]) -> Result<Dim, Mismatch> {
+pub(super) fn inferred_batch(ports: &[Port], inputs: &[Option<Kind>]) -> Result<Dim, Mismatch> {
     let mut batch = Dim::Dynamic;
     for (port, given) in ports.iter().zip(inputs) {
         if let Some(given) = given {
-            batch = match text_input::known_count(port, given)? {
+            batch = match text_input::inferred_count(port, given)? {
                 Dim::Dynamic => batch,
                 known => known,
             };

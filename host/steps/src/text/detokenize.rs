@@ -13,10 +13,10 @@ use super::text_input::MAX_TEXT;
 use super::tokenizer_cost::TokenizerCost;
 use super::tokenizer_file::{self, TokenizerFile};
 use crate::deadline::{Deadline, DeadlineExceeded};
+use crate::operation::{BuiltinStep, Inputs, Operation};
 use crate::ports;
 use gpux_core::{
-    BuildError, Builtin, Context, ElementSet, ElementType, Group, Kind, Mismatch, Port, Signature, Step, StepFailure,
-    Tensor, TensorKind, Value,
+    BuildError, Builtin, ElementSet, ElementType, Group, Kind, Port, Signature, StepFailure, Tensor, TensorKind, Value,
 };
 
 /// Bytes of a token while the text is assembled, beside its own text.
@@ -47,16 +47,12 @@ struct Options {
     /// Hugging Face cache, and last, with a warning, as `./tokenizer.json`. Required.
     tokenizer: String,
     /// Whether tokens such as `[SEP]`, `</s>` and padding are left out. Default: true.
-    #[serde(default = "yes")]
+    #[serde(default = "crate::ports::default_true")]
     skip_special_tokens: bool,
     /// Whether the spaces before punctuation and English contractions are taken away, as
     /// `clean_up_tokenization_spaces` of transformers does. Default: false.
     #[serde(default)]
     clean_up: bool,
-}
-
-const fn yes() -> bool {
-    true
 }
 
 /// Puts tokens together to text as a Hugging Face `tokenizer.json` says.
@@ -66,11 +62,9 @@ const fn yes() -> bool {
 struct Detokenize {
     options: Options,
     tokenizer: Arc<Tokenizer>,
-    file: String,
     /// bytes of the longest token, with a space before it
     longest: usize,
     offload: Offload,
-    signature: Signature,
 }
 
 pub(super) fn builtin() -> Builtin {
@@ -90,7 +84,7 @@ pub(super) fn builtin() -> Builtin {
 }
 
 impl Detokenize {
-    fn new(options: Options, file: &TokenizerFile) -> Result<Self, BuildError> {
+    fn new(options: Options, file: &TokenizerFile) -> Result<BuiltinStep<Self>, BuildError> {
         let tokenizer = read(file)?;
         let longest = tokenizer.get_vocab(true).keys().map(String::len).max().unwrap_or(0) + 1;
         let offload = Offload::new(TokenizerCost::for_decoding(&tokenizer), MAX_TEXT);
@@ -99,8 +93,11 @@ impl Detokenize {
             Port { description: "token numbers, of one axis or batch × length".into(), ..Port::new("ids", ids) },
             Port { description: "the text; for a batch a JSON list".into(), ..Port::new("text", Kind::Any) },
         );
-        let (tokenizer, file) = (Arc::new(tokenizer), file.path.display().to_string());
-        Ok(Self { options, tokenizer, file, longest, offload, signature })
+        let mut details = json!(options);
+        details["file"] = json!(file.path.display().to_string());
+        details["vocabulary"] = json!(tokenizer.get_vocab_size(true));
+        let operation = Self { options, tokenizer: Arc::new(tokenizer), longest, offload };
+        Ok(BuiltinStep::new(signature, details, operation))
     }
 
     /// Bytes that these tokens become at most.
@@ -119,20 +116,15 @@ impl Detokenize {
     }
 }
 
-impl Step for Detokenize {
-    fn signature(&self) -> &Signature {
-        &self.signature
-    }
-
-    fn infer(&self, inputs: &[Option<Kind>]) -> Result<Vec<Kind>, Mismatch> {
-        ports::check(&self.signature, inputs)?;
-        let Some(given) = ports::known_tensor(inputs) else { return Ok(vec![Kind::Any]) };
-        match given.shape.as_ref().map(Vec::len) {
-            None => Ok(vec![Kind::Any]),
-            Some(0 | 1) => Ok(vec![Kind::Text]),
-            Some(2) => Ok(vec![Kind::Json]),
-            Some(rank) => Err(ports::refuse(&self.signature, given, wrong_rank(rank))),
-        }
+impl Operation for Detokenize {
+    fn infer_tensor(&self, given: &TensorKind, outputs: &mut Vec<Kind>) -> Result<(), String> {
+        outputs[0] = match given.shape.as_ref().map(Vec::len) {
+            None => Kind::Any,
+            Some(0 | 1) => Kind::Text,
+            Some(2) => Kind::Json,
+            Some(rank) => return Err(wrong_rank(rank)),
+        };
+        Ok(())
     }
 
     fn buffers(&self, inputs: &[Option<Value>]) -> usize {
@@ -143,14 +135,12 @@ impl Step for Detokenize {
         tensor.len().saturating_mul(PER_TOKEN).saturating_add(text.saturating_mul(2)).saturating_add(rows)
     }
 
-    fn run(&self, inputs: Vec<Option<Value>>, context: &mut Context) -> Result<Vec<Value>, StepFailure> {
-        let tensor = ports::first_tensor(inputs, "ids")?;
+    fn run(&self, mut inputs: Inputs<'_>, deadline: &Deadline) -> Result<Vec<Value>, StepFailure> {
+        let tensor = inputs.tensor()?;
         if !ElementSet::integers().contains(tensor.element()) {
             let message = format!("detokenize takes whole numbers, but gets {}", tensor.element());
             return Err(StepFailure::InvalidInput(message));
         }
-        let deadline = &Deadline::from_context(context);
-        deadline.check()?;
         let ids = ids(&tensor, deadline)?;
         let size = self.size(&ids, deadline)?;
         if size > MAX_TEXT {
@@ -183,13 +173,6 @@ impl Step for Detokenize {
         })?;
         Ok(vec![text])
     }
-
-    fn details(&self) -> serde_json::Value {
-        let mut details = serde_json::to_value(&self.options).unwrap_or_default();
-        details["file"] = json!(self.file);
-        details["vocabulary"] = json!(self.tokenizer.get_vocab_size(true));
-        details
-    }
 }
 
 fn clean_up_spaces(text: String) -> String {
@@ -213,18 +196,18 @@ fn ids(tensor: &Tensor, deadline: &Deadline) -> Result<Vec<u32>, StepFailure> {
 mod tests {
     use super::*;
     use crate::reference;
-    use gpux_core::Dim;
+    use gpux_core::{Context, Dim, Step};
 
     fn file(bytes: Vec<u8>) -> TokenizerFile {
         TokenizerFile { path: "t.json".into(), bytes }
     }
 
-    fn build(name: &str) -> Detokenize {
+    fn build(name: &str) -> BuiltinStep<Detokenize> {
         let options = Options { tokenizer: name.into(), skip_special_tokens: true, clean_up: false };
         Detokenize::new(options, &file(reference::read(&format!("tokenize/{name}.json")))).unwrap()
     }
 
-    fn run(step: &Detokenize, tensor: Tensor) -> Result<Value, StepFailure> {
+    fn run(step: &dyn Step, tensor: Tensor) -> Result<Value, StepFailure> {
         Ok(step.run(vec![Some(tensor.into())], &mut Context::default())?.remove(0))
     }
 

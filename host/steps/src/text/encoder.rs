@@ -18,11 +18,8 @@ use super::tokenizer_limits::{check_skeleton, check_vocabulary};
 use super::tokenizer_scan::{scan, skeleton};
 use super::unigram_scores::with_python_rounding;
 use crate::deadline::{Deadline, Throughput};
-use crate::ports;
-use gpux_core::{BuildError, StepFailure, Value};
-
-/// Most tokens that `max_length` may ask for.
-pub(super) const MAX_LENGTH: usize = 1 << 20;
+use crate::operation::Inputs;
+use gpux_core::{BuildError, StepFailure};
 
 /// The longest text, as the tokenizer's normalizer makes it, in bytes. On each core that there is, a step may be at as
 /// much at a time.
@@ -163,10 +160,10 @@ impl Encoder {
     }
 
     /// Reads the inputs `text` and `pair`.
-    pub(super) fn read_input(&self, inputs: Vec<Option<Value>>) -> Result<EncoderInput, StepFailure> {
-        let mut inputs = inputs.into_iter();
-        let texts = text_input::read(ports::first(inputs.by_ref().take(1).collect(), "text")?, "text")?;
-        let pairs = inputs.next().flatten().map(|pairs| text_input::read(pairs, "pair")).transpose()?;
+    pub(super) fn read_input(&self, mut inputs: Inputs<'_>) -> Result<EncoderInput, StepFailure> {
+        let (name, texts) = inputs.named()?;
+        let texts = text_input::read(texts, name)?;
+        let pairs = inputs.optional().map(|pairs| text_input::read(pairs, "pair")).transpose()?;
         if let Some(pairs) = &pairs {
             if pairs.len() != texts.len() {
                 let message = format!("`text` holds {} texts, but `pair` {}", texts.len(), pairs.len());
@@ -397,6 +394,11 @@ mod tests {
         Encoder::new(read(&file).unwrap(), &file, true, None, false).unwrap()
     }
 
+    fn input(encoder: &Encoder, text: String) -> EncoderInput {
+        let ports = [text_input::port("text", "")];
+        encoder.read_input(Inputs::new(&ports, vec![Some(text.into())])).unwrap()
+    }
+
     #[test]
     fn rejects_texts_that_grow_too_large() {
         let replace = |content: String| json!({ "normalizer": { "type": "Replace", "pattern": { "String": "a" }, "content": content } });
@@ -423,7 +425,7 @@ mod tests {
         ] {
             let encoder = encoder(parts);
             let bytes = text.len();
-            let given = encoder.read_input(vec![Some(text.into()), None]).unwrap();
+            let given = input(&encoder, text);
             let done = encoder.encode(given, &Deadline::default(), Encoding::len).map(drop);
             match (done, why) {
                 (Ok(()), None) => {}
@@ -442,7 +444,7 @@ mod tests {
         });
         let encoder = encoder(&words);
         let encode = |characters: usize, deadline: &Deadline| {
-            let given = encoder.read_input(vec![Some("a".repeat(characters).into()), None]).unwrap();
+            let given = input(&encoder, "a".repeat(characters));
             encoder.encode(given, deadline, Encoding::len).map(|encodings| encodings[0].get_ids().to_vec())
         };
         let soon = Deadline::at(Instant::now().checked_add(Duration::from_millis(20)));

@@ -2,11 +2,13 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 
 use crate::deadline::{Deadline, DeadlineExceeded, ELEMENTS_PER_CHECK, rows_per_check};
+use crate::operation::{self, BuiltinStep, Inputs, Operation};
 use crate::ports;
 use gpux_core::{
-    Builtin, Context, Dim, ElementSet, ElementType, Group, Kind, Mismatch, Port, Signature, Step, StepFailure, Tensor,
+    BuildError, Builtin, Dim, ElementSet, ElementType, Group, Kind, Mismatch, Port, Signature, StepFailure, Tensor,
     TensorElement, TensorKind, Value,
 };
 
@@ -39,7 +41,6 @@ enum Reduction {
 /// optional) say which of the positions are text. Follows NumPy's `mean`, `max` and `concatenate`.
 struct Join {
     options: Options,
-    signature: Signature,
 }
 
 pub(super) fn builtin() -> Builtin {
@@ -55,10 +56,10 @@ pub(super) fn builtin() -> Builtin {
 }
 
 impl Join {
-    fn new(options: Options) -> Result<Self, gpux_core::BuildError> {
+    fn new(options: Options) -> Result<BuiltinStep<Self>, BuildError> {
         if options.stride > 0 && options.how != Reduction::Concat {
             let message = "`stride` says what `concat` leaves out; mean and max take every position";
-            return Err(gpux_core::BuildError::option("stride", message));
+            return Err(BuildError::option("stride", message));
         }
         let numbers = |name: &str, elements: ElementSet, rank: usize, description: &str| {
             let shape = (rank > 0).then(|| vec![Dim::Dynamic; rank]);
@@ -76,7 +77,8 @@ impl Join {
             inputs.push(mask("special_tokens_mask", "1 for a special token and for padding"));
         }
         let output = Port { optional: false, ..numbers("values", floats, 0, "a row for each text") };
-        Ok(Self { options, signature: Signature { inputs, outputs: vec![output] } })
+        let signature = Signature { inputs, outputs: vec![output] };
+        Ok(BuiltinStep::new(signature, json!(options), Self { options }))
     }
 
     fn least_rank(&self) -> usize {
@@ -204,20 +206,13 @@ macro_rules! numbers {
 }
 numbers!(f32, f64);
 
-impl Step for Join {
-    fn signature(&self) -> &Signature {
-        &self.signature
-    }
-
-    fn infer(&self, inputs: &[Option<Kind>]) -> Result<Vec<Kind>, Mismatch> {
-        ports::check(&self.signature, inputs)?;
-        let Some(given) = ports::known_tensor(inputs) else {
-            return Ok(vec![self.signature.outputs[0].kind.clone()]);
-        };
+impl Operation for Join {
+    fn infer(&self, signature: &Signature, inputs: &[Option<Kind>]) -> Result<Vec<Kind>, Mismatch> {
+        let Some(given) = operation::known_tensor(inputs) else { return Ok(operation::output_kinds(signature)) };
         let elements = given.elements.intersection(ElementSet::floats());
         let Some(shape) = &given.shape else { return Ok(vec![Kind::Tensor(TensorKind::of_elements(elements))]) };
         if shape.len() < self.least_rank() {
-            return Err(ports::refuse(&self.signature, given, no_axis(self.least_rank(), shape.len())));
+            return Err(operation::mismatch(signature, given, no_axis(self.least_rank(), shape.len())));
         }
         let one = inputs.get(1).is_none_or(Option::is_none);
         let texts = if one { Dim::Fixed(1) } else { Dim::Dynamic };
@@ -240,9 +235,8 @@ impl Step for Join {
         inputs.iter().flatten().map(bytes).fold(kept.saturating_mul(positions), usize::saturating_add)
     }
 
-    fn run(&self, inputs: Vec<Option<Value>>, context: &mut Context) -> Result<Vec<Value>, StepFailure> {
-        let mut inputs = inputs.into_iter();
-        let tensor = ports::first_tensor(inputs.by_ref().take(1).collect(), "values")?;
+    fn run(&self, mut inputs: Inputs<'_>, deadline: &Deadline) -> Result<Vec<Value>, StepFailure> {
+        let tensor = inputs.tensor()?;
         let invalid = |message: String| Err(StepFailure::InvalidInput(message));
         if tensor.rank() < self.least_rank() {
             return invalid(no_axis(self.least_rank(), tensor.rank()));
@@ -251,19 +245,15 @@ impl Step for Join {
         if !element.is_float() {
             return invalid(format!("join takes floats, but gets {element}; cast them first"));
         }
-        let deadline = &Deadline::from_context(context);
-        deadline.check()?;
         let rows = tensor.shape()[0];
         if rows == 0 {
             return invalid("there are no windows".into());
         }
-        let window_of =
-            inputs.next().flatten().map(|value| whole(value, "window_of", &[rows], deadline)).transpose()?;
+        let window_of = inputs.optional().map(|value| whole(value, "window_of", &[rows], deadline)).transpose()?;
         let windows = windows(rows, window_of.as_deref(), deadline)?;
         let masks = if self.options.how == Reduction::Concat {
             let positions = &tensor.shape()[..2];
-            let mut mask =
-                |name| inputs.next().flatten().map(|value| whole(value, name, positions, deadline)).transpose();
+            let mut mask = |name| inputs.optional().map(|value| whole(value, name, positions, deadline)).transpose();
             Masks { attention: mask("attention_mask")?, special: mask("special_tokens_mask")? }
         } else {
             Masks::default()
@@ -276,10 +266,6 @@ impl Step for Join {
             _ => return invalid(format!("join takes floats, but gets {element}")),
         };
         Ok(vec![joined.cast_cancellable(element, deadline)?.into()])
-    }
-
-    fn details(&self) -> serde_json::Value {
-        serde_json::to_value(&self.options).unwrap_or_default()
     }
 }
 
@@ -343,12 +329,11 @@ fn windows(rows: usize, window_of: Option<&[i64]>, deadline: &Deadline) -> Resul
 #[cfg(test)]
 #[allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 mod tests {
-    use serde_json::json;
-
     use super::*;
     use crate::reference;
+    use gpux_core::{Context, Step as _};
 
-    fn step(options: serde_json::Value) -> Join {
+    fn step(options: serde_json::Value) -> BuiltinStep<Join> {
         Join::new(ports::options(options).unwrap()).unwrap()
     }
 
@@ -376,7 +361,9 @@ mod tests {
         ] {
             let (step, tensor) = (step(json!({"how": how})), values(shape));
             let data = tensor.as_slice::<f32>().unwrap();
-            let run = |looks| step.join(&tensor, data, &windows, &Masks::default(), &Deadline::exceeded_after(looks));
+            let run = |looks| {
+                step.operation.join(&tensor, data, &windows, &Masks::default(), &Deadline::exceeded_after(looks))
+            };
             assert_eq!(run(0), Err(StepFailure::Timeout), "{how} {shape:?}");
             assert!(run(99).is_ok(), "{how} {shape:?}");
         }

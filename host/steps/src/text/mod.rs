@@ -25,4 +25,4 @@ pub(super) fn all() -> Vec<Builtin> {
 }
 
 #[cfg(test)]
-mod reference;
+mod reference_tests;

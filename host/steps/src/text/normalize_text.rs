@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 use unicode_categories::UnicodeCategories as _;
 use unicode_normalization::char::canonical_combining_class;
 use unicode_normalization::{
@@ -12,8 +13,9 @@ use unicode_normalization::{
 
 use super::text_input::{self, MAX_TEXT};
 use crate::deadline::Deadline;
+use crate::operation::{BuiltinStep, Inputs, Operation};
 use crate::ports;
-use gpux_core::{Builtin, Context, Group, Kind, Mismatch, Port, Signature, Step, StepFailure, Tensor, Value};
+use gpux_core::{Builtin, Group, Kind, Mismatch, Port, Signature, StepFailure, Tensor, Value};
 
 /// Bytes or characters of text between two deadline checks.
 const PIECE: usize = 1 << 18;
@@ -94,7 +96,6 @@ enum WhiteSpace {
 /// `case: lower_chars` Hugging Face's `BertNormalizer`.
 struct NormalizeText {
     options: Options,
-    signature: Signature,
 }
 
 pub(super) fn builtin() -> Builtin {
@@ -110,10 +111,10 @@ pub(super) fn builtin() -> Builtin {
 }
 
 impl NormalizeText {
-    fn new(options: Options) -> Self {
+    fn new(options: Options) -> BuiltinStep<Self> {
         let output = Port { description: "the same, normalized".into(), ..Port::new("text", Kind::Any) };
         let signature = Signature::unary(text_input::port("text", "a text, or a list of texts"), output);
-        Self { options, signature }
+        BuiltinStep::new(signature, json!(options), Self { options })
     }
 
     /// How many times as long a text can become (Unicode Standard Annex #15, 9.2: expansion in UTF-8).
@@ -269,21 +270,17 @@ fn space_around_chinese(char: char) -> impl Iterator<Item = char> {
     [space, Some(char), space].into_iter().flatten()
 }
 
-impl Step for NormalizeText {
-    fn signature(&self) -> &Signature {
-        &self.signature
-    }
-
-    fn infer(&self, inputs: &[Option<Kind>]) -> Result<Vec<Kind>, Mismatch> {
+impl Operation for NormalizeText {
+    fn infer(&self, signature: &Signature, inputs: &[Option<Kind>]) -> Result<Vec<Kind>, Mismatch> {
         let Some(Some(given)) = inputs.first() else { return Ok(vec![Kind::Any]) };
-        text_input::known_count(&self.signature.inputs[0], given)?;
+        text_input::inferred_count(&signature.inputs[0], given)?;
         Ok(vec![given.clone()])
     }
 
     fn buffers(&self, inputs: &[Option<Value>]) -> usize {
         // The text before and after a pass, which can be longer, and a few texts for each of a list.
         let size = |value: &Value| {
-            let texts = text_input::extent(value).0.saturating_mul(4 * size_of::<serde_json::Value>());
+            let texts = text_input::count_and_bytes(value).0.saturating_mul(4 * size_of::<serde_json::Value>());
             let bytes = value.byte_len();
             let grown = if text_input::is_ascii(value) { bytes } else { bytes.saturating_mul(self.growth()) };
             // Longer ones are refused.
@@ -292,18 +289,17 @@ impl Step for NormalizeText {
         inputs.iter().flatten().map(size).fold(MARKS, usize::saturating_add)
     }
 
-    fn run(&self, inputs: Vec<Option<Value>>, context: &mut Context) -> Result<Vec<Value>, StepFailure> {
-        let deadline = Deadline::from_context(context);
-        let given = ports::first(inputs, "text")?;
+    fn run(&self, mut inputs: Inputs<'_>, deadline: &Deadline) -> Result<Vec<Value>, StepFailure> {
+        let (name, given) = inputs.named()?;
         let one = matches!(&given, Value::Json(json) if json.is_string());
         let shape = given.as_tensor().map(|tensor| tensor.shape().to_vec());
         let json = matches!(&given, Value::Json(_));
-        let texts = text_input::read(given, "text")?;
+        let texts = text_input::read(given, name)?;
         text_input::check_size(texts.iter())?;
         let mut left = MAX_TEXT;
         let normalize = |text: &String| {
             deadline.check()?;
-            let text = self.normalize(text, &deadline)?;
+            let text = self.normalize(text, deadline)?;
             left = left.checked_sub(text.len()).ok_or_else(|| {
                 StepFailure::InvalidInput(format!("the normalized texts are over {MAX_TEXT} bytes; send less at once"))
             })?;
@@ -319,20 +315,14 @@ impl Step for NormalizeText {
             }
         }])
     }
-
-    fn details(&self) -> serde_json::Value {
-        serde_json::to_value(&self.options).unwrap_or_default()
-    }
 }
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 mod tests {
-    use serde_json::json;
-
     use super::*;
     use crate::reference;
-    use gpux_core::{Dim, ElementType, TensorKind};
+    use gpux_core::{Context, Dim, ElementType, Step as _, TensorKind};
 
     fn run(options: serde_json::Value, value: impl Into<Value>) -> Result<Value, StepFailure> {
         let step = NormalizeText::new(ports::options(options).unwrap());

@@ -13,7 +13,7 @@ pub(crate) fn port(name: &str, description: &str) -> Port {
 }
 
 /// The number of texts, as far as the plan knows; an error for a kind that holds none.
-pub(crate) fn known_count(port: &Port, given: &Kind) -> Result<Dim, Mismatch> {
+pub(crate) fn inferred_count(port: &Port, given: &Kind) -> Result<Dim, Mismatch> {
     match given {
         Kind::Text => Ok(Dim::Fixed(1)),
         Kind::Tensor(tensor) => {
@@ -59,7 +59,7 @@ pub(crate) fn read(value: Value, port: &str) -> Result<Vec<String>, StepFailure>
 }
 
 /// The number of texts in a value, and the bytes of the longest; 0 for a value without texts.
-pub(crate) fn extent(value: &Value) -> (usize, usize) {
+pub(crate) fn count_and_bytes(value: &Value) -> (usize, usize) {
     fn measure<'t>(texts: impl ExactSizeIterator<Item = &'t str>) -> (usize, usize) {
         (texts.len(), texts.map(str::len).max().unwrap_or(0))
     }

@@ -4,13 +4,16 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tokenizers::{Encoding, TruncationDirection, TruncationStrategy};
 
-use super::batch_padder::{BatchPadder, ExtraOutputs, Padding, PaddingOptions, Side, known_batch, outputs, with_batch};
-use super::encoder::{self, Encoder, MAX_LENGTH, TruncationRule};
+use super::batch_padder::{
+    BatchPadder, ExtraOutputs, Padding, PaddingOptions, TextSide, inferred_batch, outputs, with_batch,
+};
+use super::encoder::{self, Encoder, TruncationRule};
 use super::text_input;
 use super::tokenizer_file::{self, TokenizerFile};
 use crate::deadline::Deadline;
+use crate::operation::{BuiltinStep, Inputs, Operation};
 use crate::ports;
-use gpux_core::{BuildError, Builtin, Context, Group, Kind, Mismatch, Port, Signature, Step, StepFailure, Value};
+use gpux_core::{BuildError, Builtin, Group, Kind, Mismatch, Port, Signature, StepFailure, Value};
 
 /// Options of `tokenize`.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
@@ -31,14 +34,14 @@ struct Options {
     truncation: Option<Truncation>,
     /// The end that is cut off: `left` or `right`. Default: what the tokenizer's file says, else `right`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    truncation_side: Option<Side>,
+    truncation_side: Option<TextSide>,
     /// Whether shorter texts are filled up: `none`, `longest` (default: to the longest of the batch)
     /// or `max_length`.
     #[serde(default)]
     padding: Padding,
     /// The end that is filled up: `left` or `right`. Default: what the tokenizer's file says, else `right`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    padding_side: Option<Side>,
+    padding_side: Option<TextSide>,
     /// Round the padded length up to a multiple of this many tokens, 1 to 1048576. Default: 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 1_048_576))]
@@ -48,7 +51,7 @@ struct Options {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pad_token: Option<String>,
     /// Whether the tokens that mark start, end and separation are added. Default: true.
-    #[serde(default = "yes")]
+    #[serde(default = "crate::ports::default_true")]
     add_special_tokens: bool,
     /// Whether to give `offsets` too, batch × length × 2: the first character of each token in its text,
     /// and one past its last, counted in Unicode characters as Python does. Default: false.
@@ -65,10 +68,6 @@ struct Options {
     /// false.
     #[serde(default)]
     word_ids: bool,
-}
-
-const fn yes() -> bool {
-    true
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
@@ -121,11 +120,6 @@ impl Options {
     }
 
     fn check(&self) -> Result<(), BuildError> {
-        for (name, value) in [("max_length", self.max_length), ("pad_to_multiple_of", self.pad_to_multiple_of)] {
-            if let Some(value) = value.filter(|value| !(1..=MAX_LENGTH).contains(value)) {
-                return Err(BuildError::option(name, format!("`{name}` is {value}, not 1 to {MAX_LENGTH}")));
-            }
-        }
         let needs_length = |option: &str| {
             let message = format!("`{option}` needs to know the `max_length`");
             Err(BuildError::option(option, message).with_hint("add `max_length: 128`, for example"))
@@ -150,7 +144,8 @@ struct Tokenize {
     options: Options,
     encoder: Encoder,
     padder: BatchPadder,
-    signature: Signature,
+    /// the number of its outputs
+    outputs: usize,
 }
 
 pub(super) fn builtin() -> Builtin {
@@ -169,7 +164,7 @@ pub(super) fn builtin() -> Builtin {
     }
 }
 
-impl Side {
+impl TextSide {
     pub(super) const fn direction(self) -> TruncationDirection {
         match self {
             Self::Left => TruncationDirection::Left,
@@ -179,13 +174,13 @@ impl Side {
 }
 
 impl Tokenize {
-    fn new(options: Options, file: &TokenizerFile) -> Result<Self, BuildError> {
+    fn new(options: Options, file: &TokenizerFile) -> Result<BuiltinStep<Self>, BuildError> {
         options.check()?;
         let tokenizer = encoder::read(file)?;
         let padder = BatchPadder::new(&options.padding_options(), &tokenizer, file.path.display().to_string())?;
         let cut = options.strategy().zip(options.max_length).map(|(strategy, max_length)| TruncationRule {
             max_length,
-            side: options.truncation_side.map(Side::direction),
+            side: options.truncation_side.map(TextSide::direction),
             strategy,
             stride: None,
         });
@@ -198,35 +193,27 @@ impl Tokenize {
             ],
             outputs: outputs(&padder.fixed_length(cut.is_some()), extras),
         };
-        Ok(Self { options, encoder, padder, signature })
+        let (details, outputs) = (encoder.details(&options), signature.outputs.len());
+        Ok(BuiltinStep::new(signature, details, Self { options, encoder, padder, outputs }))
     }
 }
 
-impl Step for Tokenize {
-    fn signature(&self) -> &Signature {
-        &self.signature
-    }
-
-    fn infer(&self, inputs: &[Option<Kind>]) -> Result<Vec<Kind>, Mismatch> {
-        let batch = known_batch(&self.signature.inputs, inputs)?;
-        Ok(with_batch(&self.signature.outputs, &batch))
+impl Operation for Tokenize {
+    fn infer(&self, signature: &Signature, inputs: &[Option<Kind>]) -> Result<Vec<Kind>, Mismatch> {
+        let batch = inferred_batch(&signature.inputs, inputs)?;
+        Ok(with_batch(&signature.outputs, &batch))
     }
 
     fn buffers(&self, inputs: &[Option<Value>]) -> usize {
         let most = self.options.strategy().and(self.options.max_length);
-        let answer = self.padder.answer_bytes(inputs, most, self.signature.outputs.len() + 1);
+        let answer = self.padder.output_bytes(inputs, most, self.outputs + 1);
         self.encoder.buffers(inputs.iter().flatten().map(Value::byte_len).sum()).saturating_add(answer)
     }
 
-    fn run(&self, inputs: Vec<Option<Value>>, context: &mut Context) -> Result<Vec<Value>, StepFailure> {
+    fn run(&self, inputs: Inputs<'_>, deadline: &Deadline) -> Result<Vec<Value>, StepFailure> {
         let given = self.encoder.read_input(inputs)?;
-        let deadline = &Deadline::from_context(context);
         let encodings = self.encoder.encode(given, deadline, Encoding::len)?;
         self.padder.tensors(&encodings.iter().collect::<Vec<_>>(), self.options.extras(), deadline)
-    }
-
-    fn details(&self) -> serde_json::Value {
-        self.encoder.details(&self.options)
     }
 }
 
@@ -237,19 +224,19 @@ mod tests {
 
     use super::*;
     use crate::reference;
-    use gpux_core::{Dim, ElementType, Tensor, TensorKind};
+    use gpux_core::{Context, Dim, ElementType, Step, Tensor, TensorKind};
 
     fn file(bytes: &[u8]) -> TokenizerFile {
         TokenizerFile { path: "t.json".into(), bytes: bytes.to_vec() }
     }
 
-    fn build(name: &str, options: serde_json::Value) -> Result<Tokenize, BuildError> {
-        let mut options = options;
+    fn build(name: &str, mut options: serde_json::Value) -> Result<BuiltinStep<Tokenize>, BuildError> {
         options["tokenizer"] = json!(name);
+        reference::check_options(builtin(), &options)?;
         Tokenize::new(ports::options(options)?, &file(&reference::read(&format!("tokenize/{name}.json"))))
     }
 
-    fn run(step: &Tokenize, inputs: Vec<Value>) -> Result<Vec<Vec<i64>>, StepFailure> {
+    fn run(step: &dyn Step, inputs: Vec<Value>) -> Result<Vec<Vec<i64>>, StepFailure> {
         let outputs = step.run(inputs.into_iter().map(Some).collect(), &mut Context::default())?;
         Ok(outputs.iter().map(|value| value.as_tensor().unwrap().as_slice::<i64>().unwrap().to_vec()).collect())
     }
@@ -355,7 +342,7 @@ mod tests {
     fn returns_requested_extra_outputs() {
         let all = json!({"offsets": true, "special_tokens_mask": true, "sequence_ids": true, "word_ids": true});
         let step = build("wordpiece", all).unwrap();
-        let names: Vec<_> = step.signature.outputs.iter().skip(3).map(|port| port.name.as_str()).collect();
+        let names: Vec<_> = step.signature().outputs.iter().skip(3).map(|port| port.name.as_str()).collect();
         assert_eq!(names, ["offsets", "special_tokens_mask", "sequence_ids", "word_ids"]);
         let kinds = step.infer(&[Some(Kind::Text), None]).unwrap();
         assert_eq!(kinds[3].to_string(), "tensor int64[1, ?, 2]");
@@ -377,7 +364,7 @@ mod tests {
 
     #[test]
     fn rejects_too_much_text() {
-        let step = build("wordpiece", json!({"max_length": MAX_LENGTH, "padding": "max_length"})).unwrap();
+        let step = build("wordpiece", json!({"max_length": 1 << 20, "padding": "max_length"})).unwrap();
         let error = run(&step, vec![json!(vec![""; 17]).into()]).unwrap_err();
         assert!(error.to_string().contains("tokens"), "{error}");
         let error = run(&step, vec!["a".repeat(text_input::MAX_TEXT + 1).into()]).unwrap_err();

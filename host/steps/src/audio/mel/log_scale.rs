@@ -9,15 +9,15 @@ const WHISPER_FLOOR: f32 = 1e-10;
 
 /// The options of decibels.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::audio) struct Decibels {
+pub(in crate::audio) struct DecibelOptions {
     pub(in crate::audio) reference: Reference,
     pub(in crate::audio) amin: f32,
     pub(in crate::audio) top_db: Option<f32>,
 }
 
 /// `librosa.power_to_db`, in place.
-pub(in crate::audio) fn to_decibels(bands: &mut [f32], how: Decibels) {
-    let Decibels { reference, amin, top_db } = how;
+pub(in crate::audio) fn to_decibels(bands: &mut [f32], how: DecibelOptions) {
+    let DecibelOptions { reference, amin, top_db } = how;
     let reference = match reference {
         Reference::Number(number) => number,
         Reference::Strongest(Max::Max) => largest(bands),
@@ -29,7 +29,7 @@ pub(in crate::audio) fn to_decibels(bands: &mut [f32], how: Decibels) {
         move |band| 10.0 * log10(band.max(amin)) - zero,
     );
     if let Some(top_db) = top_db {
-        raise(bands, top_db);
+        clamp_min(bands, top_db);
     }
 }
 
@@ -51,7 +51,7 @@ fn largest(numbers: &[f32]) -> f32 {
 }
 
 /// Raises numbers to the largest less `below`.
-fn raise(numbers: &mut [f32], below: f32) {
+fn clamp_min(numbers: &mut [f32], below: f32) {
     let floor = largest(numbers) - below;
     map_in_place(
         numbers,

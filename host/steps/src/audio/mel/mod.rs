@@ -7,6 +7,6 @@ mod options;
 mod spectrum;
 
 pub(super) use filters::{Filters, Scale};
-pub(super) use log_scale::{Decibels, to_decibels, to_whisper};
+pub(super) use log_scale::{DecibelOptions, to_decibels, to_whisper};
 pub(super) use options::{Method, Norm, Options, Reference, TopDb, Unbounded};
 pub(super) use spectrum::{EdgePadding, FrameLayout, Spectrum};

@@ -3,14 +3,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::super::decode::MAX_RATE;
 use super::spectrum::EdgePadding;
 use gpux_core::BuildError;
-
-/// Bounds of the options: samples of a frame, mel bands, seconds of Whisper's window.
-const MAX_FFT: u32 = 1 << 16;
-const MAX_MELS: u32 = 1024;
-const MAX_CHUNK: u32 = 3600;
 
 /// Options of `mel-spectrogram`.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
@@ -130,27 +124,8 @@ pub(in crate::audio) enum TopDb {
 impl Options {
     /// Refuses options that cannot work.
     pub(in crate::audio) fn check(&self) -> Result<(), BuildError> {
-        self.check_bounds()?;
         self.check_company()?;
         self.check_bands()
-    }
-
-    fn check_bounds(&self) -> Result<(), BuildError> {
-        let bounded = [
-            ("sample_rate", self.sample_rate, 1..=MAX_RATE),
-            ("n_fft", self.n_fft, 2..=MAX_FFT),
-            ("hop_length", self.hop_length, 1..=1 << 20),
-            ("win_length", self.win_length, 1..=MAX_FFT),
-            ("n_mels", self.n_mels, 1..=MAX_MELS),
-            ("chunk_length", self.chunk_length, 1..=MAX_CHUNK),
-        ];
-        for (name, value, range) in bounded {
-            if let Some(value) = value.filter(|value| !range.contains(value)) {
-                let message = format!("`{name}` is {value}, not {} to {}", range.start(), range.end());
-                return Err(BuildError::option(name, message));
-            }
-        }
-        Ok(())
     }
 
     /// Options that do not stand beside each other.

@@ -11,7 +11,7 @@ mod weighted;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::dims::{ImageDims, fits};
+use super::dims::{ImageDims, check_limits};
 use crate::deadline::{Deadline, DeadlineExceeded};
 use gpux_core::{BuildError, ElementSet, ElementType, StepFailure, Tensor, TensorElement};
 
@@ -116,7 +116,7 @@ impl Sampling {
         deadline: &Deadline,
     ) -> Result<Tensor, StepFailure> {
         // Between two passes lies an image as wide as one and as high as the other.
-        fits(dims.height, target.width).map_err(StepFailure::InvalidInput)?;
+        check_limits(dims.height, target.width).map_err(StepFailure::InvalidInput)?;
         match self.library {
             Library::Pillow => pillow::resize(tensor, dims, target, self.filter, deadline),
             Library::Opencv => opencv::resize(tensor, dims, target, self.filter, deadline),

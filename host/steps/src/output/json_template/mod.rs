@@ -229,10 +229,10 @@ impl Step for JsonTemplate {
 #[allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 mod tests {
     use super::*;
-    use gpux_core::{OptionOrigin, Tensor};
+    use gpux_core::Tensor;
 
     fn step(options: Json) -> Result<Box<dyn Step>, BuildError> {
-        (builtin().build)(options, &OptionOrigin::Component)
+        crate::reference::build(builtin(), options)
     }
 
     fn run(options: Json, inputs: Vec<Value>) -> Result<Json, StepFailure> {

@@ -9,17 +9,15 @@ use self::suppress::{Candidate, Rule};
 use super::label_names::LabelSource;
 use super::ranking::MAX_ANSWER;
 use crate::deadline::Deadline;
+use crate::operation::{self, BuiltinStep, Inputs, Operation};
 use crate::ports;
 use gpux_core::{
-    BuildError, Builtin, Context, Dim, ElementSet, ElementType, Geometry, Group, Kind, Layout, Mismatch, OptionOrigin,
-    Port, Signature, Step, StepFailure, Tensor, TensorKind, Value, float32_to_json,
+    BuildError, Builtin, ElementSet, ElementType, Geometry, Group, Kind, Layout, Mismatch, OptionOrigin, Port,
+    Signature, StepFailure, Tensor, TensorKind, Value, float32_to_json,
 };
 
 mod candidates;
 mod suppress;
-
-/// Most candidates that may be looked at, and most boxes that may be kept.
-const MOST: usize = 30_000;
 
 /// Bytes of a box in the answer, beside its label: an object of four fields, one of them a list.
 const ENTRY: usize = 1024;
@@ -73,7 +71,7 @@ impl Default for Options {
             score_threshold: 0.25,
             iou_threshold: 0.45,
             max_detections: 300,
-            max_candidates: MOST,
+            max_candidates: 30_000,
             class_agnostic: false,
             multi_label: false,
             labels: None,
@@ -104,7 +102,6 @@ struct Nms {
     options: Options,
     labels: Option<Vec<String>>,
     longest_label: usize,
-    signature: Signature,
 }
 
 pub(super) fn builtin() -> Builtin {
@@ -128,21 +125,15 @@ struct DetectorShape {
 }
 
 impl Nms {
-    fn new(options: Options, site: &OptionOrigin<'_>) -> Result<Self, BuildError> {
-        for (name, value) in [("score_threshold", options.score_threshold), ("iou_threshold", options.iou_threshold)] {
-            if !(0.0..=1.0).contains(&value) {
-                return Err(BuildError::option(name, format!("`{name}` is {value}, but must be from 0 to 1")));
-            }
-        }
-        for (name, value) in [("max_detections", options.max_detections), ("max_candidates", options.max_candidates)] {
-            if !(1..=MOST).contains(&value) {
-                return Err(BuildError::option(name, format!("`{name}` is {value}, but must be from 1 to {MOST}")));
-            }
-        }
+    fn new(options: Options, site: &OptionOrigin<'_>) -> Result<BuiltinStep<Self>, BuildError> {
         let labels = options.labels.as_ref().map(|labels| labels.read(site)).transpose()?;
         let longest_label = labels.iter().flatten().map(String::len).max().unwrap_or(0);
         let signature = signature(&options);
-        Ok(Self { options, labels, longest_label, signature })
+        let mut details = json!(options);
+        if let Some(labels) = &labels {
+            details["labels"] = labels.len().into();
+        }
+        Ok(BuiltinStep::new(signature, details, Self { options, labels, longest_label }))
     }
 
     fn is_separate(&self) -> bool {
@@ -200,7 +191,7 @@ impl Nms {
     }
 
     /// Bytes that the answer takes at most.
-    fn answer_bytes(&self, given: &DetectorShape) -> usize {
+    fn output_bytes(&self, given: &DetectorShape) -> usize {
         let boxes = self.most_candidates(given).min(self.options.max_detections);
         boxes.saturating_add(1).saturating_mul(given.batch).saturating_mul(ENTRY + self.longest_label)
     }
@@ -219,7 +210,7 @@ impl Nms {
     fn detect(&self, inputs: &NmsInputs, deadline: &Deadline) -> Result<serde_json::Value, StepFailure> {
         let invalid = |why: String| StepFailure::InvalidInput(format!("nms: {why}"));
         let given = self.detector_shape(&inputs.first, inputs.scores.as_ref()).map_err(invalid)?;
-        if self.answer_bytes(&given) > MAX_ANSWER {
+        if self.output_bytes(&given) > MAX_ANSWER {
             let why =
                 format!("there are {} pictures of {} boxes, more than can be answered", given.batch, given.anchors);
             return Err(invalid(why));
@@ -337,11 +328,10 @@ struct NmsInputs {
 }
 
 impl NmsInputs {
-    fn take(signature: &Signature, inputs: Vec<Option<Value>>) -> Result<Self, StepFailure> {
+    fn take(inputs: Inputs<'_>) -> Result<Self, StepFailure> {
         let mut taken = Self { first: Tensor::scalar(0_f32), scores: None, classes: None, image: None };
-        let mut inputs = inputs.into_iter();
-        for port in &signature.inputs {
-            let tensor = match inputs.next().flatten() {
+        for (port, value) in inputs {
+            let tensor = match value {
                 None if port.optional => continue,
                 Some(Value::Tensor(tensor)) => tensor,
                 other => {
@@ -404,22 +394,17 @@ impl BoxMapping {
     }
 }
 
-impl Step for Nms {
-    fn signature(&self) -> &Signature {
-        &self.signature
-    }
-
-    fn infer(&self, inputs: &[Option<Kind>]) -> Result<Vec<Kind>, Mismatch> {
-        ports::check(&self.signature, inputs)?;
+impl Operation for Nms {
+    fn infer(&self, signature: &Signature, inputs: &[Option<Kind>]) -> Result<Vec<Kind>, Mismatch> {
         let shape = |index: usize| match inputs.get(index) {
             Some(Some(Kind::Tensor(TensorKind { shape: Some(shape), .. }))) => {
-                Some(shape.iter().map(|dim: &Dim| ports::fixed(dim)).collect::<Vec<_>>())
+                Some(shape.iter().map(ports::fixed).collect::<Vec<_>>())
             }
             _ => None,
         };
-        if let (Some(given), Some(first)) = (ports::known_tensor(inputs), shape(0)) {
+        if let (Some(given), Some(first)) = (operation::known_tensor(inputs), shape(0)) {
             let scores = if self.is_separate() { shape(1) } else { None };
-            self.sizes(&first, scores.as_deref()).map_err(|why| ports::refuse(&self.signature, given, why))?;
+            self.sizes(&first, scores.as_deref()).map_err(|why| operation::mismatch(signature, given, why))?;
         }
         Ok(vec![Kind::Json])
     }
@@ -434,20 +419,12 @@ impl Step for Nms {
         });
         let each = 2 * size_of::<Candidate>() + 3 * size_of::<usize>();
         let candidates = self.most_candidates(&given).saturating_mul(each).saturating_add(given.anchors * 8);
-        copies.saturating_add(candidates).saturating_add(self.answer_bytes(&given))
+        copies.saturating_add(candidates).saturating_add(self.output_bytes(&given))
     }
 
-    fn run(&self, inputs: Vec<Option<Value>>, context: &mut Context) -> Result<Vec<Value>, StepFailure> {
-        let inputs = NmsInputs::take(&self.signature, inputs)?;
-        Ok(vec![self.detect(&inputs, &Deadline::from_context(context))?.into()])
-    }
-
-    fn details(&self) -> serde_json::Value {
-        let mut details = serde_json::to_value(&self.options).unwrap_or_default();
-        if let (Some(labels), Some(details)) = (&self.labels, details.as_object_mut()) {
-            details.insert("labels".into(), labels.len().into());
-        }
-        details
+    fn run(&self, inputs: Inputs<'_>, deadline: &Deadline) -> Result<Vec<Value>, StepFailure> {
+        let inputs = NmsInputs::take(inputs)?;
+        Ok(vec![self.detect(&inputs, deadline)?.into()])
     }
 }
 

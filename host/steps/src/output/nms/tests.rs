@@ -2,10 +2,10 @@
 
 use super::*;
 use crate::reference::random;
-use gpux_core::Metadata;
+use gpux_core::{Context, Dim, Metadata, Step};
 
 fn step(options: serde_json::Value) -> Result<Box<dyn Step>, BuildError> {
-    (builtin().build)(options, &OptionOrigin::Component)
+    crate::reference::build(builtin(), options)
 }
 
 fn detect(options: serde_json::Value, inputs: Vec<Tensor>) -> Result<serde_json::Value, StepFailure> {

@@ -3,8 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::text::batch_padder::{ExtraOutputs, Padding, Side};
-use crate::text::encoder::MAX_LENGTH;
+use crate::text::batch_padder::{ExtraOutputs, Padding, TextSide};
 use gpux_core::{BuildError, Dim, ElementType, Kind, Port, TensorKind};
 
 /// Options of `chunk`.
@@ -33,7 +32,7 @@ pub(super) struct Options {
     pub(super) padding: Padding,
     /// The end that is filled up: `left` or `right`. Default: what the tokenizer's file says, else `right`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) padding_side: Option<Side>,
+    pub(super) padding_side: Option<TextSide>,
     /// The token that fills up, such as `[PAD]`. Default: as for `tokenize`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) pad_token: Option<String>,
@@ -41,7 +40,7 @@ pub(super) struct Options {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) pad_id: Option<u32>,
     /// Whether the tokens that mark start, end and separation are added to each window. Default: true.
-    #[serde(default = "yes")]
+    #[serde(default = "crate::ports::default_true")]
     pub(super) add_special_tokens: bool,
     /// Whether to give `offsets` too, as `tokenize` does. Default: false.
     #[serde(default)]
@@ -55,10 +54,6 @@ pub(super) struct Options {
     /// Whether to give `word_ids` too. Default: false.
     #[serde(default)]
     word_ids: bool,
-}
-
-const fn yes() -> bool {
-    true
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
@@ -80,10 +75,6 @@ impl Options {
     }
 
     pub(super) fn check(&self) -> Result<(), BuildError> {
-        if !(1..=MAX_LENGTH).contains(&self.max_length) {
-            let message = format!("`max_length` is {}, not 1 to {MAX_LENGTH}", self.max_length);
-            return Err(BuildError::option("max_length", message));
-        }
         if self.stride >= self.max_length {
             let message =
                 format!("`stride` is {}, but a window of {} must begin somewhere else", self.stride, self.max_length);

@@ -1,24 +1,26 @@
 //! `chunk` without a tokenizer: a long tensor → its overlapping windows.
 
+use serde_json::json;
+
 use super::options::{Options, window_of};
 use crate::deadline::Deadline;
+use crate::operation::{BuiltinStep, Inputs, Operation};
 use crate::ports;
 use crate::text::batch_padder::{MAX_TOKENS, Padding, too_many};
 use gpux_core::with_elements;
 use gpux_core::{
-    Context, Dim, ElementSet, ElementType, Kind, Mismatch, Port, Signature, Step, StepFailure, Tensor, TensorData,
-    TensorElement, TensorKind, Value,
+    Dim, ElementSet, ElementType, Kind, Port, Signature, StepFailure, Tensor, TensorData, TensorElement, TensorKind,
+    Value,
 };
 
 /// Cuts a tensor of one axis (or 1 × length) into windows, and pads the last: the rule of `Encoding.truncate` of the
 /// package `tokenizers`.
 pub(super) struct ChunkTokens {
     options: Options,
-    signature: Signature,
 }
 
 impl ChunkTokens {
-    pub(super) fn new(options: Options) -> Self {
+    pub(super) fn new(options: Options) -> BuiltinStep<Self> {
         let length = match options.padding {
             Padding::MaxLength => Dim::Fixed(options.max_length),
             Padding::None | Padding::Longest => Dim::Dynamic,
@@ -38,7 +40,7 @@ impl ChunkTokens {
         let tokens =
             Port { description: "tokens or samples, of one axis".into(), ..Port::new("tokens", numbers(None)) };
         let signature = Signature { inputs: vec![tokens], outputs: vec![windows, mask, window_of()] };
-        Self { options, signature }
+        BuiltinStep::new(signature, json!(options), Self { options })
     }
 
     /// How far windows are apart.
@@ -84,22 +86,18 @@ impl ChunkTokens {
     }
 }
 
-impl Step for ChunkTokens {
-    fn signature(&self) -> &Signature {
-        &self.signature
-    }
-
-    fn infer(&self, inputs: &[Option<Kind>]) -> Result<Vec<Kind>, Mismatch> {
-        ports::check(&self.signature, inputs)?;
-        let mut kinds: Vec<_> = self.signature.outputs.iter().map(|port| port.kind.clone()).collect();
-        let Some(given) = ports::known_tensor(inputs) else { return Ok(kinds) };
+impl Operation for ChunkTokens {
+    fn infer_tensor(&self, given: &TensorKind, outputs: &mut Vec<Kind>) -> Result<(), String> {
         let length = match given.shape.as_deref() {
             None => None,
             Some([length]) => ports::fixed(length),
             Some([batch, length]) if ports::fixed(batch).is_none_or(|batch| batch == 1) => ports::fixed(length),
-            Some(_) => return Err(ports::refuse(&self.signature, given, "tokens have one axis, or 1 × length")),
+            Some(_) => return Err("tokens have one axis, or 1 × length".into()),
         };
-        if let (Kind::Tensor(windows), Some(length)) = (&mut kinds[0], length) {
+        let [Kind::Tensor(windows), Kind::Tensor(mask), Kind::Tensor(window_of)] = outputs.as_mut_slice() else {
+            return Ok(());
+        };
+        if let Some(length) = length {
             let width = if self.options.padding == Padding::MaxLength {
                 self.options.max_length
             } else {
@@ -107,18 +105,14 @@ impl Step for ChunkTokens {
             };
             windows.shape = Some(vec![Dim::Fixed(self.count(length)), Dim::Fixed(width)]);
         }
-        if let Kind::Tensor(windows) = &mut kinds[0] {
-            windows.elements = windows.elements.intersection(given.elements);
-        }
-        if let [Kind::Tensor(windows), Kind::Tensor(mask), Kind::Tensor(window_of)] = kinds.as_mut_slice() {
-            mask.shape.clone_from(&windows.shape);
-            window_of.shape = windows.shape.as_ref().map(|shape| shape[..1].to_vec());
-        }
-        Ok(kinds)
+        windows.elements = windows.elements.intersection(given.elements);
+        mask.shape.clone_from(&windows.shape);
+        window_of.shape = windows.shape.as_ref().map(|shape| shape[..1].to_vec());
+        Ok(())
     }
 
-    fn run(&self, inputs: Vec<Option<Value>>, context: &mut Context) -> Result<Vec<Value>, StepFailure> {
-        let tensor = ports::first_tensor(inputs, "tokens")?;
+    fn run(&self, mut inputs: Inputs<'_>, deadline: &Deadline) -> Result<Vec<Value>, StepFailure> {
+        let tensor = inputs.tensor()?;
         if !matches!(tensor.shape(), [_] | [1, _]) {
             let message = format!("tokens have one axis, or 1 × length, not the shape {:?}", tensor.shape());
             return Err(StepFailure::InvalidInput(message));
@@ -130,25 +124,19 @@ impl Step for ChunkTokens {
         let pad = Tensor::scalar(i64::from(self.options.pad_id.unwrap_or(0))).cast(tensor.element())?;
         with_elements!(tensor.data(), data => {
             match TensorElement::slice(pad.data()).and_then(|pad| pad.first()) {
-                Some(pad) => self.cut(data, pad, &Deadline::from_context(context)),
+                Some(pad) => self.cut(data, pad, deadline),
                 None => Err(StepFailure::Failed("the padding has another type".into())),
             }
         })
-    }
-
-    fn details(&self) -> serde_json::Value {
-        serde_json::to_value(&self.options).unwrap_or_default()
     }
 }
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 mod tests {
-    use serde_json::json;
-
     use super::*;
     use crate::reference;
-    use gpux_core::OptionOrigin;
+    use gpux_core::{Context, OptionOrigin, Step};
 
     fn step(options: serde_json::Value) -> Box<dyn Step> {
         crate::text::chunk::build(options, &OptionOrigin::Component).unwrap()

@@ -4,11 +4,12 @@ use tokenizers::{Encoding, TruncationStrategy};
 
 use super::options::{CutText, Options, window_of};
 use crate::deadline::Deadline;
+use crate::operation::{self, BuiltinStep, Inputs, Operation};
 use crate::text::batch_padder::{self, BatchPadder, MAX_TOKENS, PaddingOptions, outputs};
 use crate::text::encoder::{self, Encoder, TruncationRule};
 use crate::text::text_input;
 use crate::text::tokenizer_file::TokenizerFile;
-use gpux_core::{BuildError, Context, Kind, Mismatch, Port, Signature, Step, StepFailure, Tensor, Value};
+use gpux_core::{BuildError, Kind, Mismatch, Port, Signature, StepFailure, Tensor, Value};
 
 /// Bytes that the tokenizers crate holds for a token of a window, at most.
 const BYTES_PER_TOKEN: usize = 256;
@@ -25,11 +26,10 @@ pub(super) struct ChunkText {
     options: Options,
     encoder: Encoder,
     padder: BatchPadder,
-    signature: Signature,
 }
 
 impl ChunkText {
-    pub(super) fn new(options: Options, file: &TokenizerFile) -> Result<Self, BuildError> {
+    pub(super) fn new(options: Options, file: &TokenizerFile) -> Result<BuiltinStep<Self>, BuildError> {
         let tokenizer = encoder::read(file)?;
         let padding = PaddingOptions {
             padding: options.padding,
@@ -52,18 +52,15 @@ impl ChunkText {
             text_input::port("text", "a text, or a list of texts"),
             Port { optional: true, ..text_input::port("pair", "the second text of each pair") },
         ];
-        Ok(Self { options, encoder, padder, signature: Signature { inputs, outputs } })
+        let details = encoder.details(&options);
+        Ok(BuiltinStep::new(Signature { inputs, outputs }, details, Self { options, encoder, padder }))
     }
 }
 
-impl Step for ChunkText {
-    fn signature(&self) -> &Signature {
-        &self.signature
-    }
-
-    fn infer(&self, inputs: &[Option<Kind>]) -> Result<Vec<Kind>, Mismatch> {
-        batch_padder::known_batch(&self.signature.inputs, inputs)?;
-        Ok(self.signature.outputs.iter().map(|port| port.kind.clone()).collect())
+impl Operation for ChunkText {
+    fn infer(&self, signature: &Signature, inputs: &[Option<Kind>]) -> Result<Vec<Kind>, Mismatch> {
+        batch_padder::inferred_batch(&signature.inputs, inputs)?;
+        Ok(operation::output_kinds(signature))
     }
 
     fn buffers(&self, inputs: &[Option<Value>]) -> usize {
@@ -73,16 +70,15 @@ impl Step for ChunkText {
         let tokens = bytes.saturating_mul(repeated).min(MAX_TOKENS);
         let held = if repeated > 1 { BYTES_PER_TOKEN } else { 0 };
         let answer = tokens.saturating_mul(NUMBERS_PER_TOKEN * size_of::<i64>() + held);
-        let shortest = self.padder.answer_bytes(inputs, Some(self.options.max_length), NUMBERS_PER_TOKEN);
+        let shortest = self.padder.output_bytes(inputs, Some(self.options.max_length), NUMBERS_PER_TOKEN);
         self.encoder.buffers(bytes).saturating_add(answer).saturating_add(shortest)
     }
 
-    fn run(&self, inputs: Vec<Option<Value>>, context: &mut Context) -> Result<Vec<Value>, StepFailure> {
+    fn run(&self, inputs: Inputs<'_>, deadline: &Deadline) -> Result<Vec<Value>, StepFailure> {
         let given = self.encoder.read_input(inputs)?;
         let windows = |encoding: &Encoding| 1 + encoding.get_overflowing().len();
         let max_length = self.options.max_length;
         let size = move |encoding: &Encoding| windows(encoding).saturating_mul(max_length);
-        let deadline = &Deadline::from_context(context);
         let encodings = self.encoder.encode(given, deadline, size)?;
         let window_of: Vec<i64> = (0_i64..)
             .zip(&encodings)
@@ -94,10 +90,6 @@ impl Step for ChunkText {
         values.push(Tensor::new([window_of.len()], window_of)?.into());
         Ok(values)
     }
-
-    fn details(&self) -> serde_json::Value {
-        self.encoder.details(&self.options)
-    }
 }
 
 #[cfg(test)]
@@ -108,7 +100,7 @@ mod tests {
     use super::*;
     use crate::reference;
     use crate::text::chunk::build;
-    use gpux_core::OptionOrigin;
+    use gpux_core::{Context, OptionOrigin, Step};
 
     const LONG: &str = "The quick brown fox jumps over the lazy dog, and every request gets its own sandbox.";
 

@@ -1,9 +1,9 @@
-//! The schema of a component's options, which is a stranger's too.
+//! The JSON Schema of a component's options. It comes with the component and is not trusted.
 
 use jsonschema::{PatternOptions, Validator};
 use serde_json::Value;
 
-use super::error::{OptionFault, SandboxError};
+use super::error::{OptionViolation, SandboxError};
 use super::log::sanitize;
 use gpux_core::{BoundedJsonTree, check_schema_limits};
 
@@ -15,8 +15,8 @@ const DEPTH: usize = 32;
 const PATTERN: usize = 256 << 10;
 /// Bytes of a message about one option.
 const MESSAGE: usize = 500;
-/// Faults that are reported.
-const FAULTS: usize = 20;
+/// Violations that are reported.
+const VIOLATIONS: usize = 20;
 
 fn contract(what: String) -> SandboxError {
     SandboxError::Contract { call: "describe".into(), what }
@@ -34,11 +34,11 @@ pub(super) fn parse(text: &str) -> Result<Value, SandboxError> {
     Ok(schema)
 }
 
-/// Checks `options` against `schema`; every fault is reported.
+/// Checks `options` against `schema`; every violation is reported.
 pub(super) fn check(schema: &Value, options: &Value) -> Result<(), SandboxError> {
     let validator =
         validator(schema).map_err(|why| contract(format!("an options schema that cannot be used: {why}")))?;
-    let faults: Vec<_> = faults(&validator, options);
+    let faults = violations(&validator, options);
     if faults.is_empty() { Ok(()) } else { Err(SandboxError::Options { faults, schema: schema.clone() }) }
 }
 
@@ -50,12 +50,12 @@ pub(super) fn validator(schema: &Value) -> Result<Validator, String> {
 }
 
 /// The first errors of `options`.
-pub(super) fn faults(validator: &Validator, options: &Value) -> Vec<OptionFault> {
-    let fault = |error: jsonschema::ValidationError<'_>| OptionFault {
+pub(super) fn violations(validator: &Validator, options: &Value) -> Vec<OptionViolation> {
+    let violation = |error: jsonschema::ValidationError<'_>| OptionViolation {
         path: error.instance_path().as_str().split('/').skip(1).map(str::to_owned).collect(),
         message: sanitize(&error.to_string(), MESSAGE),
     };
-    validator.iter_errors(options).take(FAULTS).map(fault).collect()
+    validator.iter_errors(options).take(VIOLATIONS).map(violation).collect()
 }
 
 #[cfg(test)]

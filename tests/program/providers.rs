@@ -7,7 +7,7 @@ use serde_json::{Value as Json, json};
 
 use crate::digits::{root, stdout};
 
-/// The build of OpenVINO that `gpux engine install openvino` puts into a cache in `target/`.
+/// The build of OpenVINO that `gpux engine install openvino --whole` puts into a cache in `target/`.
 /// Without one a test says that it is skipped; with `GPUX_REQUIRE_ORT=1` (as in CI) it fails.
 fn library() -> Option<PathBuf> {
     let engines = root().join("target/openvino/engines");
@@ -16,8 +16,8 @@ fn library() -> Option<PathBuf> {
     if folder.is_none() {
         let required = std::env::var_os("GPUX_REQUIRE_ORT").is_some_and(|value| value == "1");
         let published = cfg!(all(target_arch = "x86_64", any(target_os = "linux", windows)));
-        assert!(!required || !published, "run `GPUX_CACHE_DIR=target/openvino gpux engine install openvino`");
-        eprintln!("skipped: run `GPUX_CACHE_DIR=target/openvino gpux engine install openvino`");
+        assert!(!required || !published, "run `GPUX_CACHE_DIR=target/openvino gpux engine install openvino --whole`");
+        eprintln!("skipped: run `GPUX_CACHE_DIR=target/openvino gpux engine install openvino --whole`");
     }
     folder
 }
@@ -177,9 +177,9 @@ fn registers_provider_libraries_by_name() {
     let refused = gpux(cache.path(), &library, &broken);
     assert_eq!(refused.status.code(), Some(3));
     assert!(stderr(&refused).contains("the provider library `mine` (`Cargo.toml`) cannot be used: "));
-    let taken = gpux(cache.path(), &library, &[&model[..], &["--provider-library", "cuda=x.so"]].concat());
+    let taken = gpux(cache.path(), &library, &[&model[..], &["--provider-library", "cpu=x.so"]].concat());
     assert_eq!(taken.status.code(), Some(2));
-    assert!(stderr(&taken).contains("`cuda` is a provider of ONNX Runtime already"), "{}", stderr(&taken));
+    assert!(stderr(&taken).contains("the CPU needs no library of its own"), "{}", stderr(&taken));
     if !cfg!(target_os = "linux") {
         return;
     }
@@ -221,4 +221,70 @@ fn lists_nodes_that_openvino_leaves_to_the_cpu() {
     assert!(placement["on_cpu"].as_object().is_some_and(|left| !left.is_empty()), "{estimator:#}");
     let built = gpux(cache.path(), &library, &["build", ".", "--verbose", "--provider", "openvino"]);
     assert!(stderr(&built).contains("OpenVINO (1 part)"), "{}", stderr(&built));
+}
+
+/// Whether the processor computes in bfloat16.
+fn has_bf16(cache: &Path, library: &Path) -> bool {
+    let json: Json = serde_json::from_str(&stdout(&gpux(cache, library, &["inspect", "--json"]))).unwrap();
+    let features = json["hardware"]["cpu"]["features"].as_array().unwrap();
+    features.iter().any(|feature| feature == "avx512_bf16" || feature == "amx_bf16")
+}
+
+#[test]
+fn computes_in_the_precision_that_is_asked_for() {
+    let Some(library) = library() else { return };
+    let cache = tempfile::tempdir().unwrap();
+    let run = |precision: &str| {
+        let asked = ["run", "tests/models/conv.onnx", "--provider", "openvino", "--precision", precision, "--json"];
+        let output = gpux(cache.path(), &library, &[&asked[..], &["--input", &ramp()]].concat());
+        let json: Json = serde_json::from_str(&stdout(&output)).unwrap();
+        (numbers(json.as_object().unwrap().values().next().unwrap()), stderr(&output))
+    };
+    let ((exact, _), (rounded, told)) = (run("exact"), run("bf16"));
+    let off = exact.iter().zip(&rounded).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
+    let largest = exact.iter().map(|number| number.abs()).fold(0.0, f64::max);
+    if has_bf16(cache.path(), &library) {
+        assert!(off > 0.0 && off < largest * 0.03, "{off} of {largest}");
+    } else {
+        assert!(off == 0.0 && told.contains("is computed in float32, not in bf16"), "{told}");
+    }
+    let strict = ["run", "tests/models/conv.onnx", "--provider", "cpu", "--precision", "fp16", "--strict"];
+    let refused = gpux(cache.path(), &library, &[&strict[..], &["--input", &ramp()]].concat());
+    assert_eq!(refused.status.code(), Some(3));
+    assert!(stderr(&refused).contains("`gpux build --precision fp16` makes a float16 model"), "{}", stderr(&refused));
+}
+
+#[test]
+fn chooses_a_precision_on_the_golden_cases_and_remembers_it() {
+    let Some(library) = library() else { return };
+    let (cache, folder) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let model = folder.path().join("model.onnx");
+    std::fs::copy(root().join("tests/models/conv.onnx"), &model).unwrap();
+    // Not the same model: its results are far from exact, however fast it is.
+    std::fs::copy(root().join("models/digits.onnx"), folder.path().join("model.int8.onnx")).unwrap();
+    let text = "name: auto\nversion: 1.0.0\nmodel: ./model.onnx\nruntime: { precision: auto }\n";
+    std::fs::write(folder.path().join("gpux.yml"), text).unwrap();
+    let place = folder.path().to_str().unwrap();
+    let strict = gpux(cache.path(), &library, &["inspect", place, "--strict"]);
+    assert!(strict.status.code() == Some(3) && stderr(&strict).contains("is not chosen yet"), "{strict:?}");
+    let undecided = gpux(cache.path(), &library, &["run", place, "--input", &ramp()]);
+    assert!(undecided.status.success() && stderr(&undecided).contains("is computed in float32"), "{undecided:?}");
+
+    let built = gpux(cache.path(), &library, &["build", place, "--json"]);
+    let built: Json = serde_json::from_str(&stdout(&built)).unwrap();
+    let choice = &built["models"][0]["precision_choice"];
+    assert!(choice["error"].as_f64().unwrap() <= 0.03 && choice["precision"] != "int8", "{choice}");
+    assert!(choice["speedup"].as_f64().unwrap() >= 1.0, "{choice}");
+    let inspected = gpux(cache.path(), &library, &["inspect", place, "--strict", "--json"]);
+    let inspected: Json = serde_json::from_str(&stdout(&inspected)).unwrap();
+    assert_eq!(&inspected["models"][0]["precision_choice"], choice);
+    let provider = choice["provider"].as_str().unwrap();
+    let runs_on = inspected["models"][0]["provider"].as_str().unwrap().to_ascii_lowercase();
+    assert!(runs_on.starts_with(provider), "{runs_on} is not {provider}");
+
+    let missing = ["run", "tests/models/conv.onnx", "--precision", "int8", "--input", &ramp()];
+    let missing = gpux(cache.path(), &library, &missing);
+    assert!(stderr(&missing).contains("there is no `conv.int8.onnx` beside it"), "{missing:?}");
+    let converted = gpux(cache.path(), &library, &["inspect", place, "--precision", "int8"]);
+    assert!(converted.status.success() && stdout(&converted).contains("logits"), "the model beside it: {converted:?}");
 }

@@ -8,7 +8,7 @@ use serde_json::{Value as Json, json};
 use crate::digits::{root, stdout};
 use crate::test_server::Server;
 
-/// What `gpux engine install webgpu` puts into a cache in `target/`, and the folder of the driver.
+/// What `gpux engine install webgpu --whole` puts into a cache in `target/`, and the folder of the driver.
 /// Without them a test says that it is skipped; with `GPUX_REQUIRE_ORT=1` (as in CI) it fails.
 fn library() -> Option<(PathBuf, PathBuf)> {
     let engines = std::fs::read_dir(root().join("target/webgpu/engines"));
@@ -18,7 +18,7 @@ fn library() -> Option<(PathBuf, PathBuf)> {
     if let Some(folder) = folder.filter(|_| vulkan.join("libvulkan.so.1").is_file()) {
         return Some((folder, vulkan));
     }
-    let told = "run `GPUX_CACHE_DIR=target/webgpu gpux engine install webgpu` and `tests/software-vulkan.sh`";
+    let told = "run `GPUX_CACHE_DIR=target/webgpu gpux engine install webgpu --whole` and `tests/software-vulkan.sh`";
     let required = std::env::var_os("GPUX_REQUIRE_ORT").is_some_and(|value| value == "1");
     assert!(!required || !cfg!(all(target_arch = "x86_64", target_os = "linux")), "{told}");
     eprintln!("skipped: {told}");

@@ -25,6 +25,8 @@ pub struct Accuracy {
     /// of an output with scores (rows of at least two floats): in how many rows the largest stands
     /// where it stood, and of how many
     pub top: Option<(usize, usize)>,
+    /// the least cosine between a row of the original's and the same row
+    pub cosine: Option<f64>,
 }
 
 impl Accuracy {
@@ -53,6 +55,8 @@ impl Accuracy {
                     let rows = original.numbers.chunks(width).zip(changed.numbers.chunks(width));
                     let (same, all) = self.top.unwrap_or_default();
                     let found = rows.clone().filter(|(one, other)| top(one) == top(other)).count();
+                    let cosine = rows.clone().filter_map(|(one, other)| cosine(one, other));
+                    self.cosine = self.cosine.into_iter().chain(cosine).min_by(f64::total_cmp);
                     self.top = Some((same + found, all + rows.count()));
                 }
             }
@@ -82,6 +86,13 @@ fn larger(most: f64, number: f64) -> f64 {
 
 fn top(row: &[f64]) -> Option<usize> {
     row.iter().enumerate().max_by(|(_, a), (_, b)| a.total_cmp(b)).map(|(at, _)| at)
+}
+
+/// `None` for rows of zeros, which have no direction.
+fn cosine(one: &[f64], other: &[f64]) -> Option<f64> {
+    let dot = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| a * b).sum::<f64>();
+    let lengths = (dot(one, one) * dot(other, other)).sqrt();
+    (lengths > 0.0).then(|| dot(one, other) / lengths)
 }
 
 fn numbers(json: &serde_json::Value) -> Vec<f64> {
@@ -185,6 +196,9 @@ mod tests {
         assert_eq!((accuracy.error(), accuracy.top), (2.5 / 16.0, Some((3, 4))));
         accuracy.add(&rows([0.0; 4]), &rows([f32::NAN, 0.0, 0.0, 0.0]));
         assert_eq!(accuracy.error(), f64::INFINITY);
+        let mut turned = Accuracy::default();
+        turned.add(&rows([3.0, 4.0, 1.0, 0.0]), &rows([4.0, 3.0, 2.0, 0.0]));
+        assert_eq!(turned.cosine, Some(24.0 / 25.0));
     }
 
     #[test]

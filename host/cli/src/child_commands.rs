@@ -18,7 +18,7 @@ pub(super) enum Command {
     PrepareComponent { folder: PathBuf },
     /// Load an engine library and say what it offers
     #[command(name = "__engine-probe", hide = true)]
-    EngineProbe { library: PathBuf },
+    EngineProbe { library: PathBuf, plugins: String },
     /// Optimize a model's graph
     #[command(name = "__optimize-model", hide = true)]
     OptimizeModel { request: String },
@@ -41,12 +41,12 @@ pub(super) fn main(command: Command) -> Exit {
             let told = told.unwrap_or_else(|| Err(std::io::ErrorKind::UnexpectedEof.into()));
             gpux_sandbox::prepare_answer(&folder, told, gpux::builtins())
         }
-        Command::EngineProbe { library } => gpux_inference::probe_child(&library),
+        Command::EngineProbe { library, plugins } => gpux_inference::probe_child(&library, &plugins),
         Command::OptimizeModel { request } => gpux_inference::optimization_child(&request),
         Command::RunNodes { request } => gpux_inference::node_profile_child(&request),
         Command::Measure(arguments) => measure::answer(&arguments),
     };
     // Without a reader there is nobody to tell.
-    let _ = super::printer(true, false).result(&answer);
+    let _ = crate::printer(true, false).result(&answer);
     Exit::Done
 }

@@ -11,7 +11,7 @@ use super::printer::Printer;
 use gpux::GpuxError;
 use gpux::{AllowedGrants, EngineChoice, EngineOptions, LoadOptions, Pipeline, Policy, ProviderSelection};
 use gpux_author::StepFile;
-use gpux_config::{FILE_NAMES, LoadError, WasmLimits};
+use gpux_config::{FILE_NAMES, LoadError, PrecisionChoice, WasmLimits};
 use gpux_core::files::open_file;
 use gpux_inference::{OptionSource, ProviderLibrary, ProviderOptions};
 use gpux_sandbox::SandboxError;
@@ -108,7 +108,7 @@ impl PipelineArguments {
         PathBuf::from(self.pipeline.as_deref().unwrap_or("."))
     }
 
-    fn path(&self) -> String {
+    pub(super) fn path(&self) -> String {
         let folder = self.pipeline.as_deref().unwrap_or(".");
         match &self.config {
             Some(config) => Path::new(folder).join(config).display().to_string(),
@@ -179,7 +179,12 @@ pub(super) struct LoadArguments {
     #[arg(long, value_name = "NAME=VALUE", value_parser = provider_option)]
     provider_option: Vec<(String, serde_json::Value)>,
 
-    /// Fail where a provider would otherwise be replaced by the next one
+    /// What models are computed in: exact (float32 stays float32), bf16, fp16, int8, or auto: the fastest that
+    /// `gpux build` found to stay close to exact
+    #[arg(long, value_name = "PRECISION")]
+    pub(super) precision: Option<PrecisionChoice>,
+
+    /// Fail where a provider or a precision would otherwise be replaced by the next one
     #[arg(long)]
     strict: bool,
 
@@ -227,7 +232,7 @@ impl LoadArguments {
         name.into_iter().chain(library).chain(options).collect()
     }
 
-    /// The same on another command line, but for engine and provider, which differ there.
+    /// The same on another command line, but for engine and provider, which differ there, as precision may.
     pub(super) fn to_flags(&self) -> Vec<OsString> {
         let mut words: Vec<OsString> = Vec::new();
         if self.allow_outside {
@@ -264,6 +269,7 @@ impl LoadArguments {
             providers: ProviderSelection {
                 names: self.provider.clone(),
                 options: self.provider_option.clone(),
+                precision: self.precision,
                 strict: self.strict,
                 ..ProviderSelection::default()
             },

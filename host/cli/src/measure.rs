@@ -4,7 +4,7 @@
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use clap::Args;
 use serde::{Deserialize, Serialize};
@@ -15,6 +15,7 @@ use super::load_arguments::{LoadArguments, PipelineArguments};
 use super::printer::Printer;
 use gpux::GpuxError;
 use gpux::Pipeline;
+use gpux_config::PrecisionChoice;
 use gpux_core::child_process::{self, ChildError};
 use gpux_core::{
     BenchmarkOptions, ElementType, Kind, LatencyStatistics, Plan, Request, RunOptions, Value, deadline_after, from_npy,
@@ -42,6 +43,14 @@ pub(super) struct Arguments {
     #[arg(long, default_value_t = 1)]
     samples: usize,
 
+    /// Run the golden cases, else the warm-up requests, rather than synthetic numbers, where no input is given
+    #[arg(long)]
+    cases: bool,
+
+    /// Time for measuring requests a second, in seconds, after as much of warming up
+    #[arg(long)]
+    throughput: Option<f64>,
+
     /// How many timed runs of the first request
     #[arg(long, default_value_t = 0)]
     runs: usize,
@@ -64,6 +73,8 @@ pub(super) struct Arguments {
 pub(super) enum Target {
     /// a provider of the engine that is used anyway
     Provider(String),
+    /// the same, in a precision
+    Precision(String, PrecisionChoice),
     /// the embedded engine
     Embedded,
     /// an engine library, on a provider of it
@@ -86,6 +97,10 @@ impl FromStr for Target {
             provider.map(known).transpose()?;
             return Ok(Self::Library(PathBuf::from(path), provider.map(str::to_owned)));
         }
+        if let Some((provider, precision)) = text.split_once(':') {
+            known(provider)?;
+            return Ok(Self::Precision(provider.to_owned(), precision.parse()?));
+        }
         known(text)?;
         Ok(Self::Provider(text.to_owned()))
     }
@@ -95,6 +110,7 @@ impl std::fmt::Display for Target {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Provider(provider) => f.pad(provider),
+            Self::Precision(provider, precision) => write!(f, "{provider}:{precision}"),
             Self::Embedded => f.pad("embedded"),
             Self::Library(path, None) => write!(f, "{}", path.display()),
             Self::Library(path, Some(provider)) => write!(f, "{}={provider}", path.display()),
@@ -108,6 +124,9 @@ impl Target {
         let strings = |flags: &[&str]| flags.iter().map(Into::into).collect::<Vec<OsString>>();
         match self {
             Self::Provider(provider) => strings(&["--strict", "--provider", provider]),
+            Self::Precision(provider, precision) => {
+                strings(&["--strict", "--provider", provider, "--precision", precision.name()])
+            }
             Self::Embedded => strings(&["--engine", "embedded", "--provider", "cpu"]),
             Self::Library(path, provider) => {
                 let mut flags = strings(&["--strict", "--provider", provider.as_deref().unwrap_or("auto")]);
@@ -126,6 +145,8 @@ pub(super) struct Measurement {
     pub(super) items: Vec<MeasuredItem>,
     /// milliseconds
     pub(super) times: Option<LatencyStatistics>,
+    /// requests a second
+    pub(super) throughput: Option<f64>,
 }
 
 /// The outputs of one request by name, as files in the folder; or the error.
@@ -152,10 +173,16 @@ pub(super) struct MeasureRequest<'a> {
     pub(super) runs: usize,
     pub(super) warmup: usize,
     pub(super) timeout: Option<Duration>,
+    /// whether to run golden cases, else warm-up requests, where no input is given
+    pub(super) cases: bool,
+    /// how long to measure requests a second
+    pub(super) throughput: Option<Duration>,
     /// where the comparison will be written
     pub(super) output: Option<&'a Path>,
 }
 
+/// The most threads that send requests: enough for the largest usual batch.
+const MAX_THREADS: usize = 32;
 /// The longest that a child may take.
 const CHILD_TIMEOUT: Duration = Duration::from_hours(1);
 
@@ -174,8 +201,17 @@ impl MeasureRequest<'_> {
         if let Some(output) = self.output {
             words.extend(["--output".into(), output.into()]);
         }
-        if matches!(place, Target::Provider(_)) {
+        if let Some(throughput) = self.throughput {
+            words.extend(["--throughput".into(), throughput.as_secs_f64().to_string().into()]);
+        }
+        if self.cases {
+            words.push("--cases".into());
+        }
+        if matches!(place, Target::Provider(_) | Target::Precision(..)) {
             words.extend(self.load.engine_flags());
+        }
+        if !matches!(place, Target::Precision(..)) {
+            words.extend(self.load.precision.map(|precision| format!("--precision={precision}").into()));
         }
         words.extend(self.load.to_flags());
         words.extend(place.flags());
@@ -201,7 +237,10 @@ pub(super) fn answer(arguments: &Arguments) -> String {
 fn measure(arguments: &Arguments, printer: Printer) -> Result<Measurement, MeasureError> {
     let failed = |error: GpuxError| MeasureError { exit: error.category().into(), message: error.to_string() };
     let usage = |message: String| MeasureError { message, exit: Exit::Usage };
-    let pipeline = arguments.pipeline.open(&arguments.load, printer).map_err(failed)?;
+    let mut load_options = arguments.load.options().map_err(failed)?;
+    // Batches are as large as in the server.
+    load_options.serving = arguments.throughput.is_some();
+    let pipeline = arguments.pipeline.open_as(load_options, printer).map_err(failed)?;
     let timeout = arguments.timeout.map(Duration::from_secs_f64).or(pipeline.timeout());
     let wrong = |error: UsageError| usage(error.to_string());
     let outputs = arguments.output.as_slice();
@@ -212,7 +251,12 @@ fn measure(arguments: &Arguments, printer: Printer) -> Result<Measurement, Measu
         requests.take(arguments.samples.max(1)).map(item).collect()
     } else {
         reject_overwrites(&pipeline, std::iter::empty(), outputs).map_err(wrong)?;
-        vec![("made up".to_owned(), Ok(synthetic_request(pipeline.plan()).map_err(usage)?))]
+        let known = if arguments.cases { known_requests(&pipeline).map_err(failed)? } else { Vec::new() };
+        if known.is_empty() {
+            vec![("made up".to_owned(), Ok(synthetic_request(pipeline.plan()).map_err(usage)?))]
+        } else {
+            known.into_iter().take(arguments.samples.max(1)).map(|(source, request)| (source, Ok(request))).collect()
+        }
     };
     let mut times = None;
     if arguments.runs > 0
@@ -221,12 +265,58 @@ fn measure(arguments: &Arguments, printer: Printer) -> Result<Measurement, Measu
         let options = BenchmarkOptions { runs: arguments.runs, warmup: arguments.warmup, timeout, cancelled: None };
         times = Some(pipeline.plan().benchmark(request, options).map_err(|error| failed(error.into()))?.total);
     }
+    let throughput = arguments.throughput.map(|seconds| {
+        let requests: Vec<_> = requests.iter().filter_map(|(_, request)| request.clone().ok()).collect();
+        throughput(&pipeline, &requests, Duration::from_secs_f64(seconds))
+    });
     let run = |(number, (source, request)): (usize, (String, Result<Request, String>))| {
         let result = request.and_then(|request| run_one(&pipeline, request, timeout, &arguments.folder, number));
         MeasuredItem { source, result }
     };
     let items = requests.into_iter().enumerate().map(run).collect();
-    Ok(Measurement { engine: pipeline.engine().to_owned(), items, times })
+    Ok(Measurement { engine: pipeline.engine().to_owned(), items, times, throughput })
+}
+
+/// The requests of golden cases, else those that warm the server up.
+fn known_requests(pipeline: &Pipeline) -> Result<Vec<(String, Request)>, GpuxError> {
+    let folder = pipeline.path().with_file_name(gpux_author::CASES_FOLDER);
+    // A model alone has no cases: files beside it belong to others.
+    let alone = gpux::is_model(&pipeline.path().to_string_lossy());
+    let cases = if alone { Vec::new() } else { gpux_author::case_requests(pipeline, &folder)? };
+    if !cases.is_empty() {
+        return Ok(cases);
+    }
+    Ok(pipeline.warm_up().iter().map(|request| ("warm-up request".to_owned(), request.clone())).collect())
+}
+
+/// Requests a second of as many threads as requests run together, after as long a time that is not counted.
+fn throughput(pipeline: &Pipeline, requests: &[Request], time: Duration) -> f64 {
+    let threads = pipeline.concurrency().clamp(1, MAX_THREADS);
+    let count = |time: Duration| {
+        let start = Instant::now();
+        let done: usize = std::thread::scope(|scope| {
+            let run = |thread: usize| {
+                let run = move || {
+                    let mut done = 0;
+                    for request in requests.iter().cycle().skip(thread % requests.len().max(1)) {
+                        if start.elapsed() >= time
+                            || pipeline.plan().run(request.clone(), RunOptions::default()).is_err()
+                        {
+                            break;
+                        }
+                        done += 1;
+                    }
+                    done
+                };
+                std::thread::Builder::new().spawn_scoped(scope, run).ok()
+            };
+            let started: Vec<_> = (0..threads).filter_map(run).collect();
+            started.into_iter().filter_map(|thread| thread.join().ok()).sum()
+        });
+        done as f64 / start.elapsed().as_secs_f64()
+    };
+    count(time);
+    count(time)
 }
 
 fn run_one(

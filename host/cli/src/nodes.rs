@@ -6,7 +6,8 @@ use super::printer::table;
 use gpux::GpuxError;
 use gpux::LoadOptions;
 use gpux_inference::{
-    ExecutionProvider, ModelFile, ModelInfo, NodeReport, Placement, ProviderOptions, Trial, profile_nodes,
+    ExecutionProvider, ModelFile, ModelInfo, NodeReport, Placement, ProviderChoice, ProviderOptions, Trial,
+    profile_nodes,
 };
 
 /// Runs a model once on each of `providers`; without any, on those that the engine offers.
@@ -17,14 +18,15 @@ pub(super) fn report(
     providers: &[ExecutionProvider],
     options: &ProviderOptions,
 ) -> Result<NodeReport, GpuxError> {
-    let selected = gpux::select_engine(load_options, providers)?;
+    let choice = if providers.is_empty() { ProviderChoice::Auto } else { ProviderChoice::These(providers.to_vec()) };
+    let selected = gpux::select_engine(load_options, &[choice])?;
     let trial = Trial {
         program: load_options.program.as_deref(),
         cache: None,
         file,
         engine: selected.engine.as_ref(),
         library: selected.library.as_deref(),
-        plugins: &load_options.engine.provider_libraries,
+        plugins: &selected.plugins,
     };
     // The embedded engine does not tell, but says what it lacks in any case.
     let offered = if selected.library.is_some() { selected.engine.providers() } else { &[] };

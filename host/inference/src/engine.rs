@@ -11,7 +11,7 @@ use super::error::ModelLoadError;
 use super::install;
 use super::library::LibraryBuild;
 use super::model_file::ModelFile;
-use super::providers::{ExecutionProvider, ProviderOptions};
+use super::providers::{ExecutionProvider, FloatPrecision, ProviderOptions};
 use super::value::OnnxValue;
 
 /// How one session is made.
@@ -24,6 +24,8 @@ pub struct SessionOptions {
     pub threads: Option<usize>,
     /// the provider's options
     pub provider_options: ProviderOptions,
+    /// what float32 operators are computed in
+    pub precision: FloatPrecision,
     /// where the optimized graph is read from, or put
     pub optimized: Option<Optimized>,
 }
@@ -44,6 +46,7 @@ impl SessionOptions {
             provider: ExecutionProvider::Cpu,
             threads: None,
             provider_options: ProviderOptions::default(),
+            precision: FloatPrecision::Exact,
             optimized: None,
         }
     }

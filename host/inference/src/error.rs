@@ -15,6 +15,14 @@ pub enum ModelLoadError {
         /// the system's reason
         source: std::io::Error,
     },
+    /// it is not there in the precision that was asked for
+    #[error("the model `{shown}` cannot be used in this precision: {reason}", shown = path.display())]
+    Precision {
+        /// the model's file
+        path: PathBuf,
+        /// what is missing, and what to do
+        reason: String,
+    },
     /// the file is not an ONNX model, or breaks a rule of the format
     #[error("`{shown}` is not a valid ONNX model: {reason}", shown = path.display())]
     Invalid {
@@ -106,6 +114,7 @@ impl ModelLoadError {
             Self::NeedsOnnxRuntime { .. }
                 | Self::BeyondEmbedded { .. }
                 | Self::CannotValidate { .. }
+                | Self::Precision { .. }
                 | Self::Provider(_)
         )
     }

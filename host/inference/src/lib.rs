@@ -48,9 +48,12 @@ pub use graph::{
 };
 pub use graph_optimization::{Optimization, cached_graph, optimization_child, optimize, should_optimize};
 pub use hardware::{Cpu, Drivers, Gpu, Hardware, Memory};
-pub use install::{InstallError, InstallRequest, InstalledLibrary, Progress, install};
+pub use install::{
+    InstallError, InstallRequest, Installed, InstalledLibrary, Progress, install, installed, remove, remove_outdated,
+};
 pub use library::{
-    LibraryBuild, LibraryError, LibraryFile, LibraryOrigin, LibrarySearch, LibrarySelection, SkippedLibrary,
+    LibraryBuild, LibraryError, LibraryFile, LibraryOrigin, LibrarySearch, LibrarySelection, OtherPlugins, PluginFile,
+    SkippedLibrary,
 };
 pub use library_probe::{ProbeReport, probe, probe_child, probe_in_child};
 pub use model_file::ModelFile;
@@ -59,8 +62,8 @@ pub use onnxruntime::OnnxRuntime;
 pub use provider_manager::{ProviderInfo, ProviderManager};
 pub use provider_ranking::{ProviderRanking, ProviderTiming, rank_providers};
 pub use providers::{
-    ExecutionProvider, Fallback, OptionError, OptionKind, OptionSource, PluginName, ProviderChoice, ProviderError,
-    ProviderLibrary, ProviderOption, ProviderOptions, options_of,
+    ExecutionProvider, Fallback, FloatPrecision, OptionError, OptionKind, OptionSource, PluginName, ProviderChoice,
+    ProviderError, ProviderLibrary, ProviderOption, ProviderOptions, options_of,
 };
 pub use sessions::{ModelInputs, SessionRunError, SessionSet};
 pub use sessions::{SessionReservation, with_preferred_session};

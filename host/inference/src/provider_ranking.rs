@@ -79,12 +79,11 @@ pub fn rank_providers(
         return ProviderRanking { warning: Some(warning.to_owned()), ..ProviderRanking::default() };
     };
     let measure = |provider: &ExecutionProvider| {
-        let (milliseconds, failure) =
-            match validation::measure(program, trial, *provider, &options.provider_options, shapes) {
-                Ok(Some(time)) => (Some(time.as_secs_f64() * 1e3), None),
-                Ok(None) => (None, Some("a run on zeros gives no result".to_owned())),
-                Err(error) => (None, Some(error.to_string())),
-            };
+        let (milliseconds, failure) = match validation::measure(program, trial, *provider, options, shapes) {
+            Ok(Some(time)) => (Some(time.as_secs_f64() * 1e3), None),
+            Ok(None) => (None, Some("a run on zeros gives no result".to_owned())),
+            Err(error) => (None, Some(error.to_string())),
+        };
         ProviderTiming { provider: *provider, milliseconds, failure }
     };
     let ranking = ProviderRanking::new(trial.engine.providers().iter().map(measure).collect(), false);
@@ -99,7 +98,7 @@ fn place(trial: &Trial<'_>, options: &ModelOptions) -> Option<PathBuf> {
     let folder = trial.cache?.folder("fastest").ok()?;
     let hardware = Hardware::detect();
     let key = format!(
-        "{}\0{}\0{}\0{:?}\0{:?}\0{:?}\0{:?}\0{:?}",
+        "{}\0{}\0{}\0{:?}\0{:?}\0{:?}\0{:?}\0{:?}\0{}",
         trial.file.digest(),
         trial.engine.identity(),
         env!("CARGO_PKG_VERSION"),
@@ -108,6 +107,7 @@ fn place(trial: &Trial<'_>, options: &ModelOptions) -> Option<PathBuf> {
         hardware.drivers,
         options.provider_options,
         options.threads,
+        options.precision,
     );
     Some(folder.join(digest(key)))
 }

@@ -11,7 +11,7 @@ use super::batch::Batcher;
 use super::engine::{Engine, RunFailure};
 use super::graph::OnnxType;
 use super::model_file::ModelFile;
-use super::providers::{ExecutionProvider, Fallback};
+use super::providers::{ExecutionProvider, Fallback, FloatPrecision};
 use super::sessions::{ModelInputs, SessionRunError, SessionSet};
 use super::value::OnnxValue;
 use gpux_core::{
@@ -61,6 +61,11 @@ impl ModelStep {
     pub fn provider_options(&self) -> serde_json::Value {
         let options = &self.sessions.options().provider_options;
         options.values(self.provider()).map(|(name, value)| (name.to_owned(), json!(value))).collect()
+    }
+
+    /// What float32 operators are computed in.
+    pub fn precision(&self) -> FloatPrecision {
+        self.sessions.options().precision
     }
 
     /// The providers that were tried before, and why they are not used.

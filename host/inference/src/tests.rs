@@ -209,6 +209,7 @@ fn rejects_mutated_models() {
             }
             let request = ValidationRequest {
                 plugins: Vec::new(),
+                precision: FloatPrecision::Exact,
                 model: path.clone(),
                 library: None,
                 providers: ProviderChoice::Auto,
@@ -233,7 +234,7 @@ fn rejects_a_second_library() {
     std::fs::copy(&found.path, &copy).unwrap();
     let error = OnnxRuntime::load(&LibraryFile::at(&copy, LibraryOrigin::Option)).unwrap_err();
     assert!(matches!(error, LibraryError::Another { .. }), "{error}");
-    let report = probe(&found.path).unwrap();
+    let report = probe(&found.path, &[]).unwrap();
     assert!(report.providers.contains(&ExecutionProvider::Cpu) && report.version.starts_with("1."), "{report:?}");
 }
 

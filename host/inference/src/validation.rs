@@ -15,7 +15,8 @@ use super::graph::{InputSpec, ModelInfo, OnnxType};
 use super::library::{LibraryFile, LibraryOrigin};
 use super::model_file::ModelFile;
 use super::onnxruntime::OnnxRuntime;
-use super::providers::{ExecutionProvider, ProviderChoice, ProviderLibrary, ProviderOptions};
+use super::providers::ProviderOptions;
+use super::providers::{ExecutionProvider, FloatPrecision, ProviderChoice, ProviderLibrary};
 use super::step::{InputShapes, ModelOptions, ModelStep};
 use super::trial::{Trial, absolute, candidate_providers, memory_limit};
 use gpux_core::authenticated_file;
@@ -47,6 +48,9 @@ pub(super) struct ValidationRequest {
     /// the providers' options
     #[serde(default)]
     pub options: ProviderOptions,
+    /// what float32 operators are computed in
+    #[serde(default)]
+    pub precision: FloatPrecision,
     /// the most memory that the child may take, in bytes; `None` where it cannot be bounded
     pub memory: Option<u64>,
     /// whether to time runs, too
@@ -103,6 +107,7 @@ pub(super) fn validate(request: &ValidationRequest) -> Result<Option<Duration>, 
         providers: request.providers.clone(),
         strict: request.measure,
         provider_options: request.options.clone(),
+        precision: request.precision,
         ..ModelOptions::default()
     };
     let step = ModelStep::load(engine, file, &options)?;
@@ -231,9 +236,9 @@ pub fn ensure_validated(trial: &Trial<'_>, options: &ModelOptions) -> Result<(),
     let Some(gpux) = trial.program else { return Ok(()) };
     let Trial { cache, file, engine, .. } = *trial;
     file.info().signature()?;
-    let ModelOptions { providers, provider_options, .. } = options;
+    let ModelOptions { providers, provider_options, precision, .. } = options;
     let key = format!(
-        "{}\0{}\0{providers:?}\0{provider_options:?}\0{}",
+        "{}\0{}\0{providers:?}\0{provider_options:?}\0{precision}\0{}",
         file.digest(),
         engine.identity(),
         env!("CARGO_PKG_VERSION")
@@ -242,7 +247,7 @@ pub fn ensure_validated(trial: &Trial<'_>, options: &ModelOptions) -> Result<(),
     if cache.is_some_and(|cache| authenticated_file::read(cache, "verified", &key).is_some()) {
         return Ok(());
     }
-    ask_child(gpux, trial, providers, provider_options, None)?;
+    ask_child(gpux, trial, options, None)?;
     // Not remembering costs the next start a trial, no more.
     let _ = cache.map(|cache| authenticated_file::write(cache, "verified", &key, b""));
     Ok(())
@@ -253,29 +258,30 @@ pub(super) fn measure(
     gpux: &Path,
     trial: &Trial<'_>,
     provider: ExecutionProvider,
-    options: &ProviderOptions,
+    options: &ModelOptions,
     shapes: &[Option<Vec<usize>>],
 ) -> Result<Option<Duration>, ModelLoadError> {
-    ask_child(gpux, trial, &ProviderChoice::These(vec![provider]), options, Some(shapes))
+    let options = ModelOptions { providers: ProviderChoice::These(vec![provider]), ..options.clone() };
+    ask_child(gpux, trial, &options, Some(shapes))
 }
 
 fn ask_child(
     gpux: &Path,
     trial: &Trial<'_>,
-    providers: &ProviderChoice,
-    options: &ProviderOptions,
+    options: &ModelOptions,
     measured: Option<&[Option<Vec<usize>>]>,
 ) -> Result<Option<Duration>, ModelLoadError> {
     let Trial { file, engine, library, plugins, .. } = *trial;
-    let candidate_providers = candidate_providers(providers, engine.providers());
+    let candidate_providers = candidate_providers(&options.providers, engine.providers());
     // Where TensorRT may be tried, it builds an engine.
     let timeout = if candidate_providers.contains(&ExecutionProvider::TensorRt) { BUILD_TIMEOUT } else { TIMEOUT };
     let request = ValidationRequest {
         plugins: plugins.to_vec(),
         model: absolute(file.path()),
         library: library.map(absolute),
-        providers: providers.clone(),
-        options: options.clone(),
+        providers: options.providers.clone(),
+        options: options.provider_options.clone(),
+        precision: options.precision,
         memory: memory_limit(trial, candidate_providers),
         measure: measured.is_some(),
         shapes: measured.unwrap_or_default().to_vec(),

@@ -24,6 +24,10 @@ impl Pipeline {
                 let mut info = model.step.file().info().to_dict();
                 info["name"] = json!(model.name);
                 info["provider"] = json!(model.step.provider().name());
+                info["precision"] = json!(model.step.precision());
+                if let Some(decision) = &model.decision {
+                    info["precision_choice"] = json!(decision);
+                }
                 info["provider_options"] = model.step.provider_options();
                 info["fallbacks"] = json!(model.step.fallbacks());
                 info["instances"] = json!(model.step.sessions().instances());

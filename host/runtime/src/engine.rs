@@ -6,7 +6,8 @@ use std::sync::Arc;
 use super::load_options::{EngineChoice, LoadOptions};
 use crate::GpuxError;
 use gpux_inference::{
-    Embedded, Engine, ExecutionProvider, LibraryError, LibraryFile, LibraryOrigin, LibrarySearch, OnnxRuntime,
+    Embedded, Engine, LibraryError, LibraryFile, LibraryOrigin, LibrarySearch, OnnxRuntime, OtherPlugins,
+    ProviderChoice, ProviderLibrary,
 };
 
 /// An engine and the reason for its selection.
@@ -16,6 +17,8 @@ pub struct SelectedEngine {
     pub engine: Arc<dyn Engine>,
     /// its library; `None` for the embedded engine
     pub library: Option<PathBuf>,
+    /// the plug-ins that are registered with it
+    pub plugins: Vec<ProviderLibrary>,
     /// where it comes from, for people
     pub reason: String,
     /// libraries that were found first but cannot be used
@@ -27,27 +30,33 @@ impl SelectedEngine {
         if !Embedded::IS_BUILT {
             return Err(GpuxError::NoEngine);
         }
-        Ok(Self { engine: Arc::new(Embedded), library: None, reason: reason.to_owned(), warnings })
+        Ok(Self { engine: Arc::new(Embedded), library: None, plugins: Vec::new(), reason: reason.to_owned(), warnings })
     }
 }
 
-/// The places where an engine library is looked for, for this operator; `wanted` are the providers
-/// that are asked for by name.
-pub fn engine_search(load_options: &LoadOptions, wanted: &[ExecutionProvider]) -> LibrarySearch {
+/// The search for an engine library and its plug-ins, for this operator and these choices of providers; without
+/// any, for `auto`.
+pub fn engine_search(load_options: &LoadOptions, choices: &[ProviderChoice]) -> LibrarySearch {
     let mut search = LibrarySearch::from_environment(load_options.engine.library.clone());
-    search.wanted = wanted.to_vec();
     search.cache.clone_from(&load_options.cache);
-    search
+    search.plugins.clone_from(&load_options.engine.provider_libraries);
+    let wanted: Vec<_> = choices.iter().flat_map(|choice| choice.providers().iter().copied()).collect();
+    let others = choices.iter().map(|choice| match choice {
+        ProviderChoice::These(_) => OtherPlugins::None,
+        ProviderChoice::Auto | ProviderChoice::First(_) => OtherPlugins::Suited,
+        ProviderChoice::Fastest => OtherPlugins::All,
+    });
+    search.for_providers(&wanted, others.max().unwrap_or_default())
 }
 
 /// Selects the engine. A library that the operator names must work; a discovered library
-/// that fails is replaced by the embedded engine. Of several installed libraries, the
-/// one with a `wanted` provider is used, else the one that suits this machine.
-pub fn select_engine(load_options: &LoadOptions, wanted: &[ExecutionProvider]) -> Result<SelectedEngine, GpuxError> {
+/// that fails is replaced by the embedded engine. Of several libraries, the one that comes to the first
+/// provider of `choices` is used, else the one that suits this machine.
+pub fn select_engine(load_options: &LoadOptions, choices: &[ProviderChoice]) -> Result<SelectedEngine, GpuxError> {
     if load_options.engine.choice == EngineChoice::Embedded {
         return SelectedEngine::embedded("asked for", Vec::new());
     }
-    let choice = engine_search(load_options, wanted).choose()?;
+    let choice = engine_search(load_options, choices).choose()?;
     let mut warnings: Vec<_> = choice.passed_over.into_iter().map(|library| library.reason).collect();
     let Some(found) = choice.found else {
         return if load_options.engine.choice == EngineChoice::OnnxRuntime {
@@ -62,10 +71,16 @@ pub fn select_engine(load_options: &LoadOptions, wanted: &[ExecutionProvider]) -
         Some(loaded) if !named => LibraryFile::at(loaded, found.origin),
         _ => found,
     };
-    match OnnxRuntime::load_with(&found, &load_options.engine.provider_libraries) {
+    match OnnxRuntime::load_with(&found, &choice.plugins) {
         Ok(engine) => {
             let reason = format!("{}, from {}", found.path.display(), found.origin);
-            Ok(SelectedEngine { engine: Arc::new(engine), library: Some(found.path), reason, warnings })
+            Ok(SelectedEngine {
+                engine: Arc::new(engine),
+                library: Some(found.path),
+                plugins: choice.plugins,
+                reason,
+                warnings,
+            })
         }
         Err(error @ (LibraryError::Another { .. } | LibraryError::Plugin { .. })) => Err(error.into()),
         Err(error) if named || load_options.engine.choice == EngineChoice::OnnxRuntime => Err(error.into()),

@@ -55,6 +55,7 @@ mod models;
 mod pipeline;
 mod policy;
 mod ports;
+mod precision;
 mod provider_options;
 mod runtime;
 mod step_factory;
@@ -65,6 +66,9 @@ pub use error::{ErrorCategory, GpuxError};
 pub use load_options::{EngineChoice, EngineOptions, LoadOptions, ProviderSelection};
 pub use pipeline::{Pipeline, is_model};
 pub use policy::{AllowedDir, AllowedGrants, ParseGrantsError, Policy};
+pub use precision::{
+    PrecisionDecision, auto_models, candidates as precision_candidates, converted_path, remember as remember_precision,
+};
 pub use runtime::{Runtime, RuntimeBuilder};
 
 pub use gpux_config::{ConfigParser, ConfigurationError};

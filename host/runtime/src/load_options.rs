@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use super::policy::Policy;
+use gpux_config::PrecisionChoice;
 use gpux_core::CacheDir;
 use gpux_inference::{InputShapes, ProviderLibrary};
 use gpux_sandbox::{Sandbox, SandboxError, SandboxOptions};
@@ -61,6 +62,8 @@ pub struct ProviderSelection {
     pub names: Option<String>,
     /// options of the providers
     pub options: Vec<(String, serde_json::Value)>,
+    /// what models are computed in, in place of gpux.yml's
+    pub precision: Option<PrecisionChoice>,
     /// whether a provider that cannot be used is an error, instead of being replaced by the next
     pub strict: bool,
     /// whether to measure which provider is the fastest, even where that is cached

@@ -1,6 +1,5 @@
 //! Loads the models of a pipeline.
 
-use std::io;
 use std::num::NonZeroU32;
 use std::path::Path;
 use std::sync::Arc;
@@ -8,12 +7,13 @@ use std::time::Duration;
 
 use super::engine::{self, SelectedEngine};
 use super::load_options::LoadOptions;
+use super::precision::{self, PrecisionDecision, ResolvedPrecision};
 use super::provider_options;
 use crate::GpuxError;
 use gpux_config::{BatchingSpec, Diagnostic, ModelSpec, Spanned, Spec};
 use gpux_core::{ProjectFiles, Registry};
 use gpux_inference::{
-    self, BatchOptions, ExecutionProvider, ModelFile, ModelLoadError, ModelOptions, ModelStep, Optimization,
+    self, BatchOptions, ExecutionProvider, FloatPrecision, ModelFile, ModelOptions, ModelStep, Optimization,
     ProviderChoice, ProviderError, ProviderRanking, Trial, ensure_validated, rank_providers,
 };
 
@@ -35,6 +35,8 @@ const MAX_ROWS: u32 = 4096;
 pub(super) struct LoadedModel {
     pub(super) name: String,
     pub(super) step: Arc<ModelStep>,
+    /// what `precision: auto` came to
+    pub(super) decision: Option<PrecisionDecision>,
     /// the measurements, where the fastest provider was asked for
     pub(super) ranking: Option<ProviderRanking>,
     /// the result of optimizing its graph, unless that is off or cached
@@ -102,23 +104,23 @@ pub(super) fn load(spec: &Spec, files: &ProjectFiles, load_options: &LoadOptions
     if spec.models.is_empty() {
         return Ok(loaded);
     }
-    let choices =
-        spec.models.iter().map(|model| provider_choice(model, load_options)).collect::<Result<Vec<_>, _>>()?;
-    let wanted: Vec<_> = choices.iter().flat_map(|choice| choice.providers().iter().copied()).collect();
-    let SelectedEngine { engine, library, warnings, .. } = engine::select_engine(load_options, &wanted)?;
-    loaded.warnings = warnings;
-    for (model, providers) in spec.models.iter().zip(choices) {
-        // The files have been checked; this fails for a file that changed since.
-        let changed =
-            |error| ModelLoadError::Io { path: model.source.value.clone().into(), source: io::Error::other(error) };
+    let mut resolved = Vec::new();
+    for model in &spec.models {
+        let providers = provider_choice(model, load_options)?;
         let replacement = load_options.model_files.iter().find(|(name, _)| *name == model.name.value);
-        let file = if let Some((_, path)) = replacement {
-            ModelFile::open(path)?
-        } else {
-            let (path, file) = files.open(Path::new(&model.source.value)).map_err(changed)?;
-            ModelFile::read(path, file)?
-        };
+        resolved.push(match replacement {
+            Some((_, path)) => ResolvedPrecision::exact(ModelFile::open(path)?, providers),
+            None => precision::resolve(model, files, providers, load_options)?,
+        });
+    }
+    let choices: Vec<_> = resolved.iter().map(|resolved| resolved.providers.clone()).collect();
+    let SelectedEngine { engine, library, plugins, warnings, .. } = engine::select_engine(load_options, &choices)?;
+    loaded.warnings = warnings;
+    for (model, resolved) in spec.models.iter().zip(resolved) {
+        let ResolvedPrecision { file, providers, precision, decision, warning } = resolved;
+        loaded.warnings.extend(warning);
         let mut options = model_options(model, spec, providers, file.digest(), load_options)?;
+        options.precision = precision;
         let (program, cache) = (load_options.program.as_deref(), load_options.cache.as_ref());
         let trial = Trial {
             program,
@@ -126,7 +128,7 @@ pub(super) fn load(spec: &Spec, files: &ProjectFiles, load_options: &LoadOptions
             file: &file,
             engine: engine.as_ref(),
             library: library.as_deref(),
-            plugins: &load_options.engine.provider_libraries,
+            plugins: &plugins,
         };
         let mut ranking = None;
         if options.providers == ProviderChoice::Fastest {
@@ -151,12 +153,19 @@ pub(super) fn load(spec: &Spec, files: &ProjectFiles, load_options: &LoadOptions
             provider_options::mark_used(step.file().digest(), load_options);
         }
         loaded.warnings.extend(step.fallbacks().iter().map(ToString::to_string));
+        if step.precision() != precision {
+            let (name, provider) = (&model.name.value, step.provider());
+            loaded.warnings.push(format!(
+                "the model `{name}` is computed in float32, not in {precision}: no provider on this machine that it \
+                 may use has that, and it runs on `{provider}`"
+            ));
+        }
         if let Some(Err(reason)) = step.batcher() {
             let name = &model.name.value;
             loaded.warnings.push(format!("requests of the model `{name}` run one at a time: {reason}"));
         }
         loaded.registry.add_model(&model.name.value, step.clone());
-        loaded.models.push(LoadedModel { name: model.name.value.clone(), step, ranking, optimization });
+        loaded.models.push(LoadedModel { name: model.name.value.clone(), step, decision, ranking, optimization });
     }
     loaded.engine = on_providers(engine.name(), loaded.models.iter().map(|model| model.step.provider()));
     Ok(loaded)
@@ -195,6 +204,7 @@ fn model_options(
         providers,
         strict: load_options.providers.strict,
         provider_options: provider_options::for_model(model, spec, digest, load_options)?,
+        precision: FloatPrecision::Exact,
         instances: model.instances.as_ref().map(count),
         threads: model.threads.as_ref().map(count),
         batch: batch_options(model, spec, load_options),

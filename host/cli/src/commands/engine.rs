@@ -11,8 +11,8 @@ use gpux::GpuxError;
 use gpux::LoadOptions;
 use gpux_core::CacheDir;
 use gpux_inference::{
-    self, Embedded, ExecutionProvider, InstallRequest, LibraryBuild, LibraryFile, LibraryOrigin, ProbeReport, Progress,
-    ProviderChoice, options_of,
+    self, Embedded, ExecutionProvider, InstallError, InstallRequest, InstalledLibrary, LibraryBuild, LibraryFile,
+    LibraryOrigin, PluginFile, ProbeReport, Progress, ProviderChoice, ProviderLibrary, options_of,
 };
 
 #[derive(Debug, Args)]
@@ -51,6 +51,29 @@ enum Command {
         #[arg(long)]
         offline: bool,
 
+        /// Install ONNX Runtime with the provider built in, even if its plug-in runs on this machine
+        #[arg(long)]
+        whole: bool,
+
+        /// As JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Install the pinned version of all that is installed, and remove other versions
+    Update {
+        /// Use only what is downloaded already
+        #[arg(long)]
+        offline: bool,
+
+        /// As JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Remove what was installed
+    Remove {
+        /// Which: cpu, cuda, migraphx, directml, webgpu, openvino
+        build: LibraryBuild,
+
         /// As JSON
         #[arg(long)]
         json: bool,
@@ -64,7 +87,18 @@ pub(crate) fn main(arguments: &Arguments) -> Exit {
             load.options().map_or_else(|error| printer.error(&error), |load_options| list(&load_options, printer))
         }
         Command::Options { provider, json } => options(*provider, crate::printer(*json, false)),
-        Command::Install { build, offline, json } => install(*build, *offline, crate::printer(*json, false)),
+        Command::Install { build, offline, whole, json } => {
+            with_cache(crate::printer(*json, false), |cache, printer| {
+                let request = InstallRequest { cache, build: *build, offline: *offline, whole: *whole };
+                install(&request, printer)
+            })
+        }
+        Command::Update { offline, json } => {
+            with_cache(crate::printer(*json, false), |cache, printer| update(&cache, *offline, printer))
+        }
+        Command::Remove { build, json } => {
+            with_cache(crate::printer(*json, false), |cache, printer| remove(&cache, *build, printer))
+        }
     }
 }
 
@@ -76,13 +110,14 @@ struct EngineEntry {
     /// its providers, or why it cannot be loaded
     providers: Result<Vec<&'static str>, String>,
     used: bool,
+    is_plugin: bool,
 }
 
 impl EngineEntry {
     /// Whether it was chosen among several that gpux installed.
     fn is_one_of_several(&self, all: &[Self]) -> bool {
         let installed = LibraryOrigin::Installed.to_string();
-        self.origin == installed && all.iter().filter(|other| other.origin == installed).count() > 1
+        self.origin == installed && all.iter().filter(|other| other.origin == installed && !other.is_plugin).count() > 1
     }
 }
 
@@ -92,20 +127,24 @@ fn list(load_options: &LoadOptions, printer: Printer) -> Exit {
         Ok(choice) => choice,
         Err(error) => return printer.error(&GpuxError::from(error)),
     };
-    let search = gpux::engine_search(load_options, wanted.providers());
-    let (found, fault) = match search.choose() {
-        Ok(choice) => (choice.found, None),
-        Err(error) => (None, Some(error)),
-    };
+    let search = gpux::engine_search(load_options, std::slice::from_ref(&wanted));
+    let selection = search.choose();
+    let found = selection.as_ref().ok().and_then(|choice| choice.found.clone());
     let used = found.filter(|_| load_options.engine.choice != gpux::EngineChoice::Embedded);
+    let registered = match &selection {
+        Ok(choice) if used.is_some() => choice.plugins.as_slice(),
+        _ => &[],
+    };
     let mut entries: Vec<_> =
         search.all().into_iter().map(|found| entry(&found, used.as_ref(), load_options)).collect();
+    entries.extend(search.plugins().iter().map(|plugin| plugin_entry(plugin, used.as_ref(), registered, load_options)));
     entries.push(EngineEntry {
         engine: Embedded::NAME.to_owned(),
         origin: "built in".to_owned(),
         path: String::new(),
         providers: Ok(vec!["CPUExecutionProvider"]),
-        used: fault.is_none() && !entries.iter().any(|entry| entry.used),
+        used: selection.is_ok() && !entries.iter().any(|entry| entry.used),
+        is_plugin: false,
     });
     let why = match entries.iter().find(|entry| entry.used) {
         Some(_) if load_options.engine.choice == gpux::EngineChoice::Embedded => "it was asked for",
@@ -138,12 +177,15 @@ fn list(load_options: &LoadOptions, printer: Printer) -> Exit {
         format!("{listed}\n\n→ is used: {why}{}", problems.concat())
     };
     let written = printer.print_result(&text);
-    fault.map_or(written, |error| printer.error(&error.into()))
+    match selection {
+        Ok(_) => written,
+        Err(error) => printer.error(&error.into()),
+    }
 }
 
 fn entry(found: &LibraryFile, used: Option<&LibraryFile>, load_options: &LoadOptions) -> EngineEntry {
     let report: Result<ProbeReport, String> = match &load_options.program {
-        Some(program) => gpux_inference::probe_in_child(program, &found.path).map_err(|error| error.to_string()),
+        Some(program) => gpux_inference::probe_in_child(program, &found.path, &[]).map_err(|error| error.to_string()),
         None => Err("not examined".to_owned()),
     };
     let version = report.as_ref().ok().map(|report| report.version.clone()).or_else(|| found.version.clone());
@@ -153,6 +195,32 @@ fn entry(found: &LibraryFile, used: Option<&LibraryFile>, load_options: &LoadOpt
         path: found.path.display().to_string(),
         providers: report.map(|report| report.providers.iter().map(|provider| provider.name()).collect()),
         used: used.is_some_and(|used| used.path == found.path),
+        is_plugin: false,
+    }
+}
+
+/// A plug-in, asked beside the library in use.
+fn plugin_entry(
+    plugin: &PluginFile,
+    used: Option<&LibraryFile>,
+    registered: &[ProviderLibrary],
+    load_options: &LoadOptions,
+) -> EngineEntry {
+    let PluginFile { library, origin, version } = plugin;
+    let required = ProviderLibrary { is_required: true, ..library.clone() };
+    let report = match (&load_options.program, used) {
+        (Some(program), Some(used)) => gpux_inference::probe_in_child(program, &used.path, &[required])
+            .map_err(|error| error.to_string())
+            .and_then(|report| report.missing.first().map_or(Ok(()), |reason| Err(reason.clone()))),
+        _ => Err(format!("`{}` is a plug-in, and there is no ONNX Runtime that it goes with", library.path.display())),
+    };
+    EngineEntry {
+        engine: format!("plug-in {} {}", library.provider, version.clone().unwrap_or_default()).trim_end().to_owned(),
+        origin: origin.to_string(),
+        path: library.path.display().to_string(),
+        providers: report.map(|()| vec![library.provider.name()]),
+        used: registered.contains(library),
+        is_plugin: true,
     }
 }
 
@@ -162,7 +230,7 @@ fn entry_json(entry: &EngineEntry) -> Json {
         Err(reason) => (None, Some(reason)),
     };
     json!({
-        "engine": entry.engine, "from": entry.origin, "library": entry.path, "used": entry.used,
+        "engine": entry.engine, "from": entry.origin, "library": entry.path, "used": entry.used, "plugin": entry.is_plugin,
         "providers": providers, "problem": problem,
     })
 }
@@ -220,32 +288,68 @@ fn options(provider: Option<ExecutionProvider>, printer: Printer) -> Exit {
     printer.print_result(&text)
 }
 
-fn install(build: LibraryBuild, offline: bool, printer: Printer) -> Exit {
+/// What an installation, update or removal comes to: the text, and the same as JSON.
+type Outcome = Result<(String, Json), InstallError>;
+
+fn with_cache(printer: Printer, run: impl FnOnce(CacheDir, Printer) -> Outcome) -> Exit {
     let Some(cache) = CacheDir::from_environment() else {
         let message = format!("there is no folder for the engine: set {}", CacheDir::VARIABLE);
         return printer.fail("ProviderError", &message, Exit::Environment);
     };
-    let mut bar = InstallProgress { bar: printer.download(), printer };
-    let installed = gpux_inference::install(&InstallRequest { cache, build, offline }, &mut bar);
-    bar.bar.finish_and_clear();
-    match installed {
-        Ok(installed) => {
-            let (path, version) = (installed.found.path.display().to_string(), installed.found.version);
-            let text = if printer.json {
-                pretty(&json!({
-                    "library": path, "version": version, "build": build.name(), "needs": build.needs(),
-                    "already": installed.already,
-                }))
-            } else {
-                let done = if installed.already { "is installed already" } else { "is installed" };
-                let needs = match build {
-                    LibraryBuild::Cpu => String::new(),
-                    build => format!("\nit needs {}", build.needs()),
-                };
-                format!("ONNX Runtime {} {done}: {path}{needs}", version.unwrap_or_default())
-            };
-            printer.print_result(&text)
-        }
+    match run(cache, printer) {
+        Ok((_, json)) if printer.json => printer.print_result(&pretty(&json)),
+        Ok((text, _)) => printer.print_result(&text),
         Err(error) => printer.fail("ProviderError", &error.to_string(), Exit::Environment),
     }
+}
+
+fn install(request: &InstallRequest, printer: Printer) -> Outcome {
+    let mut bar = InstallProgress { bar: printer.download(), printer };
+    let installed = gpux_inference::install(request, &mut bar);
+    bar.bar.finish_and_clear();
+    let InstalledLibrary { found, plugin, already } = installed?;
+    let build = request.build;
+    let done = if already { "is installed already" } else { "is installed" };
+    let mut text =
+        format!("ONNX Runtime {} {done}: {}", found.version.clone().unwrap_or_default(), found.path.display());
+    if let Some(plugin) = &plugin {
+        text += &format!("\nits plug-in for {build} {done}: {}", plugin.display());
+    }
+    if build != LibraryBuild::Cpu {
+        text += &format!("\nit needs {}", build.needs());
+    }
+    let json = json!({
+        "library": found.path, "version": found.version, "build": build.name(), "plugin": plugin,
+        "needs": build.needs(), "already": already,
+    });
+    Ok((text, json))
+}
+
+/// Installs what is there in its pinned version, first, so that a failure leaves what there was.
+fn update(cache: &CacheDir, offline: bool, printer: Printer) -> Outcome {
+    let mut wanted: Vec<_> = gpux_inference::installed(cache);
+    wanted.dedup_by_key(|installed| (installed.build, installed.plugin));
+    let mut lines = Vec::new();
+    let mut results = Vec::new();
+    for installed in wanted {
+        let (build, whole) = (installed.build, !installed.plugin);
+        let (text, json) = install(&InstallRequest { cache: cache.clone(), build, offline, whole }, printer)?;
+        lines.push(text);
+        results.push(json);
+    }
+    let removed = gpux_inference::remove_outdated(cache)?;
+    lines.extend(removed.iter().map(|folder| format!("removed {}", folder.display())));
+    if lines.is_empty() {
+        lines.push("nothing is installed: `gpux engine install` does".to_owned());
+    }
+    Ok((lines.join("\n"), json!({ "installed": results, "removed": removed })))
+}
+
+fn remove(cache: &CacheDir, build: LibraryBuild, printer: Printer) -> Outcome {
+    let removed = gpux_inference::remove(cache, build)?;
+    if removed.is_empty() {
+        printer.note(&format!("nothing of `{build}` is installed"));
+    }
+    let lines: Vec<_> = removed.iter().map(|folder| format!("removed {}", folder.display())).collect();
+    Ok((lines.join("\n"), json!({ "removed": removed })))
 }

@@ -9,7 +9,8 @@ use crate::input::InputArguments;
 use crate::load_arguments::{LoadArguments, PipelineArguments};
 use crate::measure::{self, MeasureError, MeasureRequest, Measurement, Target};
 use crate::printer::{Printer, pluralize, pretty, table};
-use gpux_author::DiffStatistics;
+use gpux_author::{Accuracy, DiffStatistics};
+use gpux_config::PrecisionChoice;
 use gpux_inference::ExecutionProvider;
 
 /// Runs the same input on two or more providers or engines, each in a process of its own, and says
@@ -19,6 +20,7 @@ use gpux_inference::ExecutionProvider;
 ///   gpux verify model.onnx --on cpu --on cuda
 ///   gpux verify . --file photo.jpg --on cpu --on openvino
 ///   gpux verify . --on embedded --on ./libonnxruntime.so=cpu
+///   gpux verify . --file text.txt --precision bf16
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Arguments {
@@ -28,8 +30,9 @@ pub(crate) struct Arguments {
     #[command(flatten)]
     input: InputArguments,
 
-    /// A provider, `embedded`, or an engine library (with `=PROVIDER`); the first is what others
-    /// are compared with [default: cpu, and the best other provider, else the embedded engine]
+    /// A provider (with `:PRECISION`), `embedded`, or an engine library (with `=PROVIDER`); the first is
+    /// what others are compared with [default: cpu, and with --precision the provider that has it, else
+    /// the best other provider, else the embedded engine]
     #[arg(long, value_name = "PLACE")]
     on: Vec<Target>,
 
@@ -58,6 +61,7 @@ struct Row {
     place: String,
     output: String,
     statistics: DiffStatistics,
+    accuracy: Accuracy,
 }
 
 pub(crate) fn main(arguments: &Arguments) -> Exit {
@@ -82,6 +86,8 @@ fn verify(arguments: &Arguments, printer: Printer) -> Result<Exit, Exit> {
         runs: 0,
         warmup: 0,
         timeout: None,
+        cases: false,
+        throughput: None,
         output: None,
     };
     let mut measured = Vec::new();
@@ -116,6 +122,10 @@ fn places(arguments: &Arguments, printer: Printer) -> Result<Vec<Target>, Exit> 
     if !arguments.on.is_empty() {
         return Ok(arguments.on.clone());
     }
+    if let Some(precision) = arguments.load.precision {
+        let exact = Target::Precision("cpu".to_owned(), PrecisionChoice::Exact);
+        return Ok(vec![exact, Target::Precision("auto".to_owned(), precision)]);
+    }
     let fail = |error| printer.error(&error);
     let operator = arguments.load.options().map_err(fail)?;
     let selected = gpux::select_engine(&operator, &[]).map_err(fail)?;
@@ -148,10 +158,22 @@ fn compare(
         for ((name, reference), (_, other)) in reference.iter().zip(other) {
             let (reference, other) = (measure::read_output(reference)?, measure::read_output(other)?);
             let statistics = DiffStatistics::compare(&reference, &other, arguments.absolute, arguments.relative);
-            match rows[first..].iter_mut().find(|row| row.output == *name) {
-                Some(row) => row.statistics = std::mem::take(&mut row.statistics).merge(statistics),
-                None => rows.push(Row { place: place.to_string(), output: name.clone(), statistics }),
-            }
+            let row = match rows[first..].iter().position(|row| row.output == *name) {
+                Some(at) => &mut rows[first + at],
+                None => {
+                    let (place, output) = (place.to_string(), name.clone());
+                    rows.push(Row {
+                        place,
+                        output,
+                        statistics: DiffStatistics::default(),
+                        accuracy: Accuracy::default(),
+                    });
+                    let last = rows.len() - 1;
+                    &mut rows[last]
+                }
+            };
+            row.statistics = std::mem::take(&mut row.statistics).merge(statistics);
+            row.accuracy.add(&reference, &other);
         }
     }
     if rows.len() == first {
@@ -170,7 +192,10 @@ fn report(arguments: &Arguments, places: &[Target], measured: &[Measurement], ro
             .zip(measured)
             .map(|(place, measured)| json!({ "on": place.to_string(), "engine": measured.engine }));
         let outputs = rows.iter().map(|row| {
-            json!({ "on": row.place, "output": row.output, "accepted": row.statistics.is_accepted(), "difference": row.statistics })
+            json!({ "on": row.place, "output": row.output, "accepted": row.statistics.is_accepted(),
+                "difference": row.statistics, "cosine": row.accuracy.cosine,
+                "top1": row.accuracy.top.map(|(same, all)| json!({ "same": same, "rows": all })),
+            })
         });
         pretty(&json!({
             "same": same,
@@ -189,11 +214,13 @@ fn report(arguments: &Arguments, places: &[Target], measured: &[Measurement], ro
                 None if *beyond == 0 => "accepted".to_owned(),
                 None => format!("{beyond} differ by more than is accepted"),
             };
-            let numbers = [compared.to_string(), format!("{absolute:.2e}"), format!("{relative:.2e}")];
+            let cosine = row.accuracy.cosine.map(|cosine| format!("{cosine:.6}")).unwrap_or_default();
+            let top = row.accuracy.top.map(|(same, all)| format!("{same} of {all}")).unwrap_or_default();
+            let numbers = [compared.to_string(), format!("{absolute:.2e}"), format!("{relative:.2e}"), cosine, top];
             [row.place.clone(), row.output.clone()].into_iter().chain(numbers).chain([verdict]).collect()
         };
-        let heading = ["on", "output", "numbers", "largest difference", "relative", ""];
-        let rows = table(&heading, &[2, 3, 4], rows.iter().map(line));
+        let heading = ["on", "output", "numbers", "largest difference", "relative", "cosine", "same top-1", ""];
+        let rows = table(&heading, &[2, 3, 4, 5], rows.iter().map(line));
         let (absolute, relative) = (arguments.absolute, arguments.relative);
         let verdict = if same { "the same" } else { "NOT the same" };
         let requests = pluralize(requests, "request");

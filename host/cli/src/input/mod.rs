@@ -30,6 +30,11 @@ pub(super) struct InputArguments {
 }
 
 impl InputArguments {
+    /// As if these files were named.
+    pub(super) fn of_files(files: &[String]) -> Self {
+        Self { input: Vec::new(), file: files.to_vec() }
+    }
+
     /// Whether the command line names a request.
     pub(super) const fn is_given(&self) -> bool {
         !self.input.is_empty() || !self.file.is_empty()

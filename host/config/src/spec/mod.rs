@@ -24,7 +24,7 @@ use fields::{part, put};
 pub use file::{StepSchema, json_schema};
 pub use model::{BatchingSpec, DEFAULT_MODEL_NAME, ModelFormat, ModelSpec};
 pub use ports::{Dimension, InputSpec, Labels, OutputSpec, PortType, UnknownPortType};
-pub use runtime::{Backend, GpuSpec, RuntimeSpec, ServingSpec};
+pub use runtime::{Backend, GpuSpec, PrecisionChoice, RuntimeSpec, ServingSpec};
 pub use steps::{Action, ModelCall, StepSpec, Wiring};
 pub use wasm::{DirGrant, Instances, Wasi, WasmGrant, WasmLimits, WasmSpec};
 
@@ -82,6 +82,7 @@ impl Spec {
             threads: None,
             batching: None,
             provider: runtime.gpu.backend.clone(),
+            precision: PrecisionChoice::Exact,
             options: runtime.gpu.options.clone(),
         };
         Self {

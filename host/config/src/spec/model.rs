@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::super::deserialize::read;
 use super::super::node::{Node, Spanned};
 use super::fields::text_or_number;
-use super::runtime::{Backend, RuntimeSpec};
+use super::runtime::{Backend, PrecisionChoice, RuntimeSpec};
 use gpux_core::TimeSpan;
 
 /// The name of the only model of a file that says `model:`.
@@ -62,6 +62,8 @@ pub struct ModelSpec {
     pub batching: Option<BatchingSpec>,
     /// what runs this model, else `runtime.gpu.backend`
     pub provider: Spanned<Backend>,
+    /// what it is computed in, else `runtime.precision`
+    pub precision: PrecisionChoice,
     /// options of the execution provider, else `runtime.gpu.options`
     pub options: serde_json::Map<String, serde_json::Value>,
 }
@@ -93,6 +95,9 @@ pub(super) struct RawModel {
     /// What runs this model, if it differs from `runtime.gpu.backend`
     #[serde(default)]
     provider: Option<Spanned<Backend>>,
+    /// What this model is computed in, if it differs from `runtime.precision`
+    #[serde(default)]
+    precision: Option<PrecisionChoice>,
     /// Options of the execution provider, under its own names
     #[serde(default)]
     options: Option<serde_json::Map<String, serde_json::Value>>,
@@ -121,6 +126,7 @@ impl ModelSpec {
                 threads: None,
                 batching: None,
                 provider: None,
+                precision: None,
                 options: None,
             },
             None => read(node)?,
@@ -134,6 +140,7 @@ impl ModelSpec {
             threads: written.threads,
             batching: written.batching,
             provider: written.provider.unwrap_or_else(|| runtime.gpu.backend.clone()),
+            precision: written.precision.unwrap_or(runtime.precision),
             options: written.options.unwrap_or_else(|| runtime.gpu.options.clone()),
         })
     }
@@ -144,6 +151,7 @@ impl ModelSpec {
             "format": self.format,
             "version": self.version,
             "provider": self.provider,
+            "precision": self.precision,
             "options": self.options,
         });
         super::fields::put(&mut json, "instances", self.instances.as_ref());

@@ -20,7 +20,7 @@ pub(super) fn extract(archive: &Path, package: &Package, target: &Path) -> Resul
 
 fn unpack(archive: &Path, package: &Package, target: &Path) -> Result<(), String> {
     let file = BufReader::new(File::open(archive).map_err(|error| error.to_string())?);
-    let mut left: HashSet<&str> = package.files.iter().copied().collect();
+    let mut left: HashSet<&str> = package.files.iter().map(String::as_str).collect();
     if archive.extension().is_some_and(|extension| extension == "whl") {
         let mut wheel = zip::ZipArchive::new(file).map_err(|error| error.to_string())?;
         for place in 0..wheel.len() {
@@ -56,7 +56,7 @@ fn keep(
     left: &mut HashSet<&str>,
     target: &Path,
 ) -> Result<(), String> {
-    if let Some(name) = path.strip_prefix(package.folder).and_then(|name| left.take(name)) {
+    if let Some(name) = path.strip_prefix(&package.folder).and_then(|name| left.take(name)) {
         return copy(member, &target.join(name));
     }
     if !is_notice(Path::new(path)) {

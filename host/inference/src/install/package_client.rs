@@ -21,7 +21,7 @@ impl PackageClient {
     ) -> Result<bool, String> {
         let downloads =
             &std::path::absolute(downloads).map_err(|error| format!("`{}`: {error}", downloads.display()))?;
-        let archive = downloads.join(package.archive);
+        let archive = downloads.join(&package.archive);
         if archive.is_file() {
             return Ok(true);
         }
@@ -56,7 +56,7 @@ impl PackageClient {
                     "--only-binary=:all:",
                     "--python-version=3.12",
                     "--platform",
-                    package.platform,
+                    &package.platform,
                     "--dest",
                     &folder,
                 ];

@@ -13,7 +13,7 @@ impl Progress for Silent {
 }
 
 /// A wheel in the folder of downloads, and its digest.
-fn wheel(cache: &CacheDir, name: &str, entries: &[(&str, &[u8])]) -> &'static str {
+fn wheel(cache: &CacheDir, name: &str, entries: &[(&str, &[u8])]) -> String {
     let path = cache.folder("downloads").unwrap().join(name);
     let mut writer = zip::ZipWriter::new(fs::File::create(&path).unwrap());
     for (entry, content) in entries {
@@ -25,28 +25,38 @@ fn wheel(cache: &CacheDir, name: &str, entries: &[(&str, &[u8])]) -> &'static st
         writer.write_all(content).unwrap();
     }
     writer.finish().unwrap();
-    Box::leak(digest(&path).unwrap().into_boxed_str())
+    digest(&path).unwrap()
 }
 
-fn package(archive: &'static str, sha256: &'static str, files: &'static [&'static str]) -> Package {
-    let (name, version) = ("pack", "1");
-    Package { name, version, platform: "any", archive, sha256, size: 1, folder: "capi/", files }
+fn package(archive: &str, sha256: impl Into<String>, files: &[&str]) -> Package {
+    let own = |text: &str| text.to_owned();
+    Package {
+        name: own("pack"),
+        version: own("1"),
+        platform: own("any"),
+        archive: own(archive),
+        sha256: sha256.into(),
+        size: 1,
+        folder: own("capi/"),
+        files: files.iter().map(|file| own(file)).collect(),
+    }
 }
 
 /// A package of npm's, which is read without its digest.
-fn tarball(files: &'static [&'static str]) -> Package {
-    Package { folder: "package/bin/", ..package("package.tgz", "", files) }
+fn tarball(files: &[&str]) -> Package {
+    Package { folder: "package/bin/".to_owned(), ..package("package.tgz", "", files) }
 }
 
 fn bundle(packages: Vec<Package>) -> Bundle {
     Bundle {
         build: LibraryBuild::Cuda,
-        os: "any",
-        arch: "any",
+        plugin: false,
+        os: "any".to_owned(),
+        arch: "any".to_owned(),
         client: PackageClient::Pip,
-        version: "1.31.1",
-        library: "lib.so",
-        packages: packages.leak(),
+        version: "1.31.1".to_owned(),
+        library: "lib.so".to_owned(),
+        packages,
     }
 }
 
@@ -61,15 +71,14 @@ fn names(folder: &Path) -> Vec<String> {
 fn installs_several_packages_atomically() {
     let folder = tempfile::tempdir().unwrap();
     let cache = CacheDir::at(folder.path());
-    let request = InstallRequest { cache: cache.clone(), build: LibraryBuild::Cuda, offline: true };
+    let request = InstallRequest { cache: cache.clone(), build: LibraryBuild::Cuda, offline: true, whole: false };
     let first = wheel(&cache, "a.whl", &[("capi/lib.so", b"the library"), ("capi/other.py", b"x")]);
     let second = wheel(&cache, "b.whl", &[("capi/cudart.so", b"cuda"), ("capi/cudnn.so", b"cudnn")]);
     let bundle =
         bundle(vec![package("a.whl", first, &["lib.so"]), package("b.whl", second, &["cudart.so", "cudnn.so"])]);
     let installed = install_one_of(&[&bundle], &request, &mut Silent).unwrap();
-    assert!(!installed.already && installed.found.path.ends_with("engines/onnxruntime-1.31.1-cuda/lib.so"));
-    assert_eq!(installed.found.version.as_deref(), Some("1.31.1"));
-    assert_eq!(names(installed.found.path.parent().unwrap()), ["cudart.so", "cudnn.so", "lib.so"]);
+    assert!(!installed.already && installed.path.ends_with("engines/onnxruntime-1.31.1-cuda/lib.so"));
+    assert_eq!(names(installed.path.parent().unwrap()), ["cudart.so", "cudnn.so", "lib.so"]);
     assert!(names(&folder.path().join("downloads")).is_empty(), "what is installed is not kept twice");
     assert!(install_one_of(&[&bundle], &request, &mut Silent).unwrap().already);
 }
@@ -78,7 +87,7 @@ fn installs_several_packages_atomically() {
 fn rejects_packages_with_wrong_digest() {
     let folder = tempfile::tempdir().unwrap();
     let cache = CacheDir::at(folder.path());
-    let request = InstallRequest { cache: cache.clone(), build: LibraryBuild::Cuda, offline: true };
+    let request = InstallRequest { cache: cache.clone(), build: LibraryBuild::Cuda, offline: true, whole: false };
     let right = wheel(&cache, "a.whl", &[("capi/lib.so", b"the library")]);
     wheel(&cache, "b.whl", &[("capi/cudart.so", b"something else")]);
     let known = "6a1fbcd2f3a9a2cd69b1fd1a4a8d2bca5a46b6a0b8d2bf0b87a8ef1d0f9b7f1c";
@@ -89,14 +98,14 @@ fn rejects_packages_with_wrong_digest() {
     assert_eq!(names(&folder.path().join("downloads")), ["a.whl"]);
 
     let error = install_one_of(&[&bundle], &request, &mut Silent).unwrap_err();
-    assert!(matches!(error, InstallError::Offline { missing: "b.whl", .. }), "{error}");
+    assert!(matches!(error, InstallError::Offline { ref missing, .. } if missing == "b.whl"), "{error}");
 }
 
 #[test]
 fn rejects_packages_without_the_library() {
     let folder = tempfile::tempdir().unwrap();
     let cache = CacheDir::at(folder.path());
-    let request = InstallRequest { cache: cache.clone(), build: LibraryBuild::Cuda, offline: true };
+    let request = InstallRequest { cache: cache.clone(), build: LibraryBuild::Cuda, offline: true, whole: false };
     let sha256 = wheel(&cache, "a.whl", &[("capi/lib.so", b"the library")]);
     let bundle = bundle(vec![package("a.whl", sha256, &["lib.so", "none.so"])]);
     let error = install_one_of(&[&bundle], &request, &mut Silent).unwrap_err();
@@ -129,7 +138,7 @@ fn reads_npm_archives() {
 fn installs_licences_and_notices() {
     let folder = tempfile::tempdir().unwrap();
     let cache = CacheDir::at(folder.path());
-    let request = InstallRequest { cache: cache.clone(), build: LibraryBuild::Cuda, offline: true };
+    let request = InstallRequest { cache: cache.clone(), build: LibraryBuild::Cuda, offline: true, whole: false };
     let entries: [(&str, &[u8]); 8] = [
         ("pack/LICENSE", b"free"),
         ("pack/ThirdPartyNotices.txt", b"thanks"),
@@ -143,7 +152,7 @@ fn installs_licences_and_notices() {
     let sha256 = wheel(&cache, "a.whl", &entries);
     let installed =
         install_one_of(&[&bundle(vec![package("a.whl", sha256, &["lib.so"])])], &request, &mut Silent).unwrap();
-    let engine = installed.found.path.parent().unwrap();
+    let engine = installed.path.parent().unwrap();
     assert_eq!(names(engine), ["lib.so", "licenses"]);
     assert_eq!(names(&engine.join("licenses")), ["pack", "pack-1.dist-info"]);
     assert_eq!(names(&engine.join("licenses/pack")), ["LICENSE", "ThirdPartyNotices.txt"]);
@@ -154,8 +163,30 @@ fn installs_licences_and_notices() {
 #[test]
 fn reports_platforms_without_build() {
     let folder = tempfile::tempdir().unwrap();
-    let request = InstallRequest { cache: CacheDir::at(folder.path()), build: LibraryBuild::DirectMl, offline: false };
+    let request = InstallRequest {
+        cache: CacheDir::at(folder.path()),
+        build: LibraryBuild::DirectMl,
+        offline: false,
+        whole: false,
+    };
     let error = install_one_of(&[], &request, &mut Silent).unwrap_err();
     assert!(error.to_string().contains("of the kind `directml` for "), "{error}");
     assert!(error.to_string().contains("gpux engine install cpu"), "{error}");
+}
+
+#[test]
+fn updates_and_removes_what_is_installed() {
+    let folder = tempfile::tempdir().unwrap();
+    let cache = CacheDir::at(folder.path());
+    let pinned = Bundle::for_this_machine(LibraryBuild::Cpu, false);
+    let Some(pinned) = pinned.first().map(|bundle| bundle.folder()) else { return };
+    for name in [pinned.as_str(), "onnxruntime-1.24.0-cpu", "onnxruntime-1.20.0-cuda", "onnxruntime-ep-webgpu-0.1.0"] {
+        fs::create_dir_all(folder.path().join("engines").join(name)).unwrap();
+    }
+    let plugin = installed(&cache).into_iter().find(|installed| installed.plugin).unwrap();
+    assert_eq!(plugin.build, LibraryBuild::WebGpu);
+    assert_eq!(remove_outdated(&cache).unwrap(), [folder.path().join("engines/onnxruntime-1.24.0-cpu")]);
+    assert_eq!(remove(&cache, LibraryBuild::WebGpu).unwrap(), [plugin.folder]);
+    assert_eq!(remove(&cache, LibraryBuild::WebGpu).unwrap(), Vec::<PathBuf>::new());
+    assert_eq!(names(&folder.path().join("engines")), ["onnxruntime-1.20.0-cuda", pinned.as_str()]);
 }

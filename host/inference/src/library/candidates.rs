@@ -1,8 +1,9 @@
 //! The files that may be ONNX Runtime's library.
 
+use std::env::consts::{DLL_PREFIX, DLL_SUFFIX};
 use std::path::{Path, PathBuf};
 
-use super::build::LibraryBuild;
+use crate::providers::ExecutionProvider;
 use gpux_core::CacheDir;
 
 /// The libraries directly in `folder`, the newest name first.
@@ -12,27 +13,45 @@ pub(super) fn in_folder(folder: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// Libraries of `gpux engine install`, by `rank`, the newest first.
-pub(super) fn installed(cache: &CacheDir, rank: &dyn Fn(Option<LibraryBuild>) -> (u8, usize)) -> Vec<PathBuf> {
-    let mut folders = files(&cache.root().join("engines"));
-    // A name that begins with a dot is an installation under way.
-    folders.retain(|path| path.file_name().is_some_and(|name| !name.to_string_lossy().starts_with('.')));
-    let name = |path: &Path| path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-    let build = |name: &str| LibraryBuild::ALL.into_iter().find(|build| name.ends_with(&format!("-{build}")));
-    folders.sort_by_key(|path| {
-        let name = name(path);
-        (rank(build(&name)), std::cmp::Reverse(super::version::numbers(&name)))
-    });
+/// Libraries of `gpux engine install`, the newest first.
+pub(super) fn installed(cache: &CacheDir) -> Vec<PathBuf> {
+    let mut folders = engine_folders(cache);
+    folders.sort_by_key(|path| std::cmp::Reverse(super::version::numbers(&file_name(path))));
     folders.iter().flat_map(|folder| in_folder(folder)).collect()
 }
 
-/// The library of the `onnxruntime` package in the Python environment at `root`.
-pub(super) fn python(root: &Path) -> Vec<PathBuf> {
-    let site = |lib: PathBuf| lib.join("site-packages/onnxruntime/capi");
-    let is_python = |path: &PathBuf| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("python3"));
-    let mut folders: Vec<_> = files(&root.join("lib")).into_iter().filter(is_python).map(site).collect();
-    folders.push(site(root.join("Lib")));
-    folders.iter().flat_map(|folder| in_folder(folder)).collect()
+/// The folders of what is installed, whole.
+pub(crate) fn engine_folders(cache: &CacheDir) -> Vec<PathBuf> {
+    let mut folders = files(&cache.root().join("engines"));
+    // A name that begins with a dot is an installation under way.
+    folders.retain(|path| !file_name(path).starts_with('.'));
+    folders
+}
+
+/// Whether the library of `provider` that belongs to a build lies in `folder`.
+pub(super) fn has_provider_library(folder: &Path, provider: ExecutionProvider) -> bool {
+    let name = match provider {
+        ExecutionProvider::TensorRt => "tensorrt",
+        ExecutionProvider::Cuda => "cuda",
+        ExecutionProvider::Rocm => "migraphx",
+        ExecutionProvider::OpenVino => "openvino",
+        // Part of the library itself, which does not tell.
+        ExecutionProvider::CoreMl
+        | ExecutionProvider::DirectMl
+        | ExecutionProvider::WebGpu
+        | ExecutionProvider::Cpu
+        | ExecutionProvider::Plugin(_) => return false,
+    };
+    folder.join(format!("{DLL_PREFIX}onnxruntime_providers_{name}{DLL_SUFFIX}")).is_file()
+}
+
+pub(super) fn file_name(path: &Path) -> String {
+    path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
+}
+
+/// The library of the `onnxruntime` package in this folder of Python packages.
+pub(super) fn in_site(site: &Path) -> Vec<PathBuf> {
+    in_folder(&site.join("onnxruntime/capi"))
 }
 
 /// Where the platform keeps libraries.
@@ -58,7 +77,7 @@ pub(super) fn system_folders() -> Vec<PathBuf> {
     named.into_iter().chain(usual.iter().map(PathBuf::from)).collect()
 }
 
-fn files(folder: &Path) -> Vec<PathBuf> {
+pub(super) fn files(folder: &Path) -> Vec<PathBuf> {
     let Ok(entries) = std::fs::read_dir(folder) else { return Vec::new() };
     let mut paths: Vec<_> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();
     paths.sort();

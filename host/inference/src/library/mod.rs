@@ -2,6 +2,8 @@
 
 mod build;
 mod candidates;
+mod plugin;
+mod python;
 mod version;
 
 use std::ffi::OsString;
@@ -11,10 +13,12 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use super::hardware::Hardware;
-use super::providers::ExecutionProvider;
+use super::providers::{ExecutionProvider, ProviderLibrary};
 use gpux_core::CacheDir;
 
 pub use build::LibraryBuild;
+pub(super) use candidates::engine_folders;
+pub use plugin::PluginFile;
 
 /// The oldest library that can be loaded: its API is what gpux is built against.
 pub(super) const OLDEST: u32 = ort::MINOR_VERSION;
@@ -128,6 +132,20 @@ impl LibraryFile {
         Self { path, origin, version }
     }
 
+    /// The providers that it was built with, as far as names tell: those of the build that gpux installed, else
+    /// those whose own libraries lie beside it.
+    fn built_in(&self) -> impl Iterator<Item = ExecutionProvider> {
+        ExecutionProvider::ALL.into_iter().filter(|provider| self.has_built_in(*provider))
+    }
+
+    fn has_built_in(&self, provider: ExecutionProvider) -> bool {
+        let Some(folder) = self.path.parent() else { return false };
+        match LibraryBuild::of_folder(folder).filter(|_| self.origin == LibraryOrigin::Installed) {
+            Some((build, _)) => build.providers().contains(&provider),
+            None => candidates::has_provider_library(folder, provider),
+        }
+    }
+
     /// The error of a library that is known to be too old.
     fn check_version(&self) -> Option<LibraryError> {
         let found = self.version.clone()?;
@@ -151,6 +169,8 @@ pub struct LibrarySelection {
     pub found: Option<LibraryFile>,
     /// found earlier in the order, but not usable
     pub passed_over: Vec<SkippedLibrary>,
+    /// plug-ins to register with it
+    pub plugins: Vec<ProviderLibrary>,
 }
 
 /// Where to look, in this order. Never filled from gpux.yml: a library is native code.
@@ -166,48 +186,86 @@ pub struct LibrarySearch {
     pub python: Vec<PathBuf>,
     /// folders of system libraries
     pub system: Vec<PathBuf>,
-    /// the providers that are requested by name: installed builds with the first of them come first
+    /// libraries of providers that the operator named
+    pub plugins: Vec<ProviderLibrary>,
+    /// the providers that are requested by name: libraries and plug-ins with the first of them come first
     pub wanted: Vec<ExecutionProvider>,
+    /// which other plug-ins are registered
+    pub others: OtherPlugins,
+}
+
+/// The plug-ins that are registered beside those of requested providers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum OtherPlugins {
+    /// none: only the requested providers are used
+    None,
+    /// those made for this machine's hardware
+    #[default]
+    Suited,
+    /// all, so that they can be compared
+    All,
 }
 
 impl LibrarySearch {
     /// Everything that this process's environment names; `option` is `--engine-library`.
     pub fn from_environment(option: Option<PathBuf>) -> Self {
         let set = |name: &str| std::env::var_os(name).filter(|value: &OsString| !value.is_empty());
+        let roots = ["VIRTUAL_ENV", "CONDA_PREFIX"].into_iter().filter_map(set).map(PathBuf::from);
         Self {
             option,
             variable: set("ORT_DYLIB_PATH").map(PathBuf::from),
             cache: CacheDir::from_environment(),
-            python: ["VIRTUAL_ENV", "CONDA_PREFIX"].into_iter().filter_map(set).map(PathBuf::from).collect(),
+            python: roots.flat_map(|root| python::site_folders(&root)).collect(),
             system: candidates::system_folders(),
-            wanted: Vec::new(),
+            ..Self::default()
         }
     }
 
-    /// The library to use. One that the operator names must be there and new enough; others that
-    /// are too old are passed over.
+    /// A search for these providers. If none of the places has a library of one that is requested, the packages of
+    /// the `python3` on the search path are searched as well.
+    #[must_use]
+    pub fn for_providers(mut self, wanted: &[ExecutionProvider], others: OtherPlugins) -> Self {
+        (self.wanted, self.others) = (wanted.to_vec(), others);
+        let plugins: Vec<_> = self.plugins().into_iter().map(|plugin| plugin.library.provider).collect();
+        let libraries = self.all();
+        let is_found = |provider: &ExecutionProvider| {
+            *provider == ExecutionProvider::Cpu
+                || plugins.contains(provider)
+                || libraries.iter().any(|library| library.has_built_in(*provider))
+        };
+        if !self.wanted.iter().all(is_found) {
+            self.python.extend(python::ask());
+        }
+        self
+    }
+
+    /// The library to use, and the plug-ins with it. One that the operator names must be there and new enough;
+    /// others that are too old are passed over.
     pub fn choose(&self) -> Result<LibrarySelection, LibraryError> {
+        let plugins = self.plugins();
+        let select = |found: Option<LibraryFile>, passed_over| {
+            let plugins = found.as_ref().map(|found| self.registered(found, &plugins)).unwrap_or_default();
+            LibrarySelection { found, passed_over, plugins }
+        };
         if let Some((path, origin)) = self.named().next() {
             let found = Self::named_library(path, origin)?;
-            return found
-                .check_version()
-                .map_or(Ok(LibrarySelection { found: Some(found), passed_over: Vec::new() }), Err);
+            return found.check_version().map_or_else(|| Ok(select(Some(found), Vec::new())), Err);
         }
         let mut passed_over = Vec::new();
-        for found in self.unnamed() {
+        for found in self.unnamed(&plugins) {
             match found.check_version() {
-                None => return Ok(LibrarySelection { found: Some(found), passed_over }),
+                None => return Ok(select(Some(found), passed_over)),
                 Some(error) => passed_over.push(SkippedLibrary { found, reason: error.to_string() }),
             }
         }
-        Ok(LibrarySelection { found: None, passed_over })
+        Ok(select(None, passed_over))
     }
 
     /// Every library that is found, in the order of the search: for `gpux engine list`.
     pub fn all(&self) -> Vec<LibraryFile> {
         let named = self.named().filter_map(|(path, origin)| Self::named_library(path, origin).ok());
         let mut all: Vec<LibraryFile> = Vec::new();
-        for found in named.chain(self.unnamed()) {
+        for found in named.chain(self.unnamed(&self.plugins())) {
             let same = |other: &LibraryFile| other.path.canonicalize().ok() == found.path.canonicalize().ok();
             if !all.iter().any(same) {
                 all.push(found);
@@ -216,20 +274,66 @@ impl LibrarySearch {
         all
     }
 
+    /// The providers that some library or plug-in offers, best first.
+    pub fn offered_providers(&self) -> Vec<ExecutionProvider> {
+        let (libraries, plugins) = (self.all(), self.plugins());
+        let is_offered = |provider: &ExecutionProvider| {
+            *provider == ExecutionProvider::Cpu && !libraries.is_empty()
+                || plugins.iter().any(|plugin| plugin.library.provider == *provider)
+                || libraries.iter().any(|library| library.has_built_in(*provider))
+        };
+        ExecutionProvider::ALL.into_iter().filter(is_offered).collect()
+    }
+
+    /// Every plug-in that is found, those first that come first.
+    pub fn plugins(&self) -> Vec<PluginFile> {
+        let named = self.plugins.iter().map(|library| PluginFile {
+            library: library.clone(),
+            origin: LibraryOrigin::Option,
+            version: version::detect(&library.path),
+        });
+        let installed = self.cache.iter().flat_map(plugin::installed);
+        named.chain(installed).chain(self.python.iter().flat_map(|site| plugin::in_site(site))).collect()
+    }
+
+    /// The plug-ins to register with `library`, one a provider: never one of a provider that it has built in, since
+    /// two copies of that provider's own libraries in a process are not known to get on.
+    fn registered(&self, library: &LibraryFile, plugins: &[PluginFile]) -> Vec<ProviderLibrary> {
+        let hardware = Hardware::detect();
+        let is_wanted = |provider: ExecutionProvider| match self.others {
+            _ if self.wanted.contains(&provider) => true,
+            OtherPlugins::None => false,
+            OtherPlugins::Suited => hardware.is_suited_to(provider),
+            OtherPlugins::All => true,
+        };
+        let mut registered: Vec<ProviderLibrary> = Vec::new();
+        for PluginFile { library: plugin, .. } in plugins {
+            let has_already = registered.iter().any(|other| other.provider == plugin.provider);
+            let found = is_wanted(plugin.provider) && !library.has_built_in(plugin.provider);
+            if !has_already && (plugin.is_required || found) {
+                registered.push(plugin.clone());
+            }
+        }
+        registered
+    }
+
     fn named(&self) -> impl Iterator<Item = (&Path, LibraryOrigin)> {
         let option = self.option.as_deref().map(|path| (path, LibraryOrigin::Option));
         option.into_iter().chain(self.variable.as_deref().map(|path| (path, LibraryOrigin::Variable)))
     }
 
-    fn unnamed(&self) -> impl Iterator<Item = LibraryFile> {
+    /// Libraries with a requested provider come first, then those for this machine's hardware; equals stay in the
+    /// order installed, Python, system.
+    fn unnamed(&self, plugins: &[PluginFile]) -> Vec<LibraryFile> {
         let found = |origin| move |path| LibraryFile::at(path, origin);
-        let rank = |build| rank(build, &self.wanted, Hardware::detect());
-        let installed = self.cache.iter().flat_map(move |cache| candidates::installed(cache, &rank));
-        let installed = installed.map(found(LibraryOrigin::Installed));
-        let python = self.python.iter().flat_map(|root| candidates::python(root)).map(found(LibraryOrigin::Python));
+        let installed = self.cache.iter().flat_map(candidates::installed).map(found(LibraryOrigin::Installed));
+        let python = self.python.iter().flat_map(|site| candidates::in_site(site)).map(found(LibraryOrigin::Python));
         let system =
             self.system.iter().flat_map(|folder| candidates::in_folder(folder)).map(found(LibraryOrigin::System));
-        installed.chain(python).chain(system)
+        let mut all: Vec<_> = installed.chain(python).chain(system).collect();
+        let plugins: Vec<_> = plugins.iter().map(|plugin| plugin.library.provider).collect();
+        all.sort_by_key(|library| rank(library, &plugins, &self.wanted, Hardware::detect()));
+        all
     }
 
     /// The library that the operator named, directly or by its folder.
@@ -244,21 +348,30 @@ impl LibrarySearch {
     }
 }
 
-/// The rank of an installed build, the smallest the best: it brings a provider that was
-/// requested; it brings a provider for this machine's hardware; it is for the CPU.
-fn rank(build: Option<LibraryBuild>, wanted: &[ExecutionProvider], hardware: &Hardware) -> (u8, usize) {
-    let Some(build) = build else { return (3, 0) };
-    let brings = |provider: &ExecutionProvider| {
-        build.providers().contains(provider) || (*provider == ExecutionProvider::Cpu && build == LibraryBuild::Cpu)
+/// The rank of a library, the smallest the best: it comes to a provider that was requested; to a provider for this
+/// machine's hardware; it is for the CPU. Of two that come to the same provider, one that needs its plug-in is newer
+/// than one with the provider built in.
+fn rank(
+    library: &LibraryFile,
+    plugins: &[ExecutionProvider],
+    wanted: &[ExecutionProvider],
+    hardware: &Hardware,
+) -> (u8, usize, bool) {
+    let is_whole = library.built_in().next().is_some();
+    let comes_to = |provider: &ExecutionProvider| {
+        library.has_built_in(*provider)
+            || plugins.contains(provider)
+            || (*provider == ExecutionProvider::Cpu && !is_whole)
     };
-    if let Some(place) = wanted.iter().position(brings) {
-        return (0, place);
+    if let Some(place) = wanted.iter().position(comes_to) {
+        return (0, place, is_whole);
     }
-    let suits = |provider: &ExecutionProvider| build.providers().contains(provider) && hardware.is_suited_to(*provider);
-    match (ExecutionProvider::ALL.iter().position(suits), build) {
-        (Some(place), _) => (1, place),
-        (None, LibraryBuild::Cpu) => (2, 0),
-        (None, _) => (3, 0),
+    let is_suited = |provider: &ExecutionProvider| {
+        *provider != ExecutionProvider::Cpu && comes_to(provider) && hardware.is_suited_to(*provider)
+    };
+    match ExecutionProvider::ALL.iter().position(is_suited) {
+        Some(place) => (1, place, is_whole),
+        None => (2, 0, is_whole),
     }
 }
 

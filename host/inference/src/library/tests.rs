@@ -24,9 +24,9 @@ fn searches_option_installed_python_system() {
         option: Some(named.clone()),
         variable: Some(root.join("gone.so")),
         cache: Some(CacheDir::at(root.join("cache"))),
-        python: vec![root.join("venv")],
+        python: python::site_folders(&root.join("venv")),
         system: vec![root.join("sys")],
-        wanted: Vec::new(),
+        ..LibrarySearch::default()
     };
     let chosen = |search: &LibrarySearch| search.choose().map(|choice| choice.found.map(|found| found.path));
     assert_eq!(chosen(&search).unwrap(), Some(named));
@@ -62,21 +62,64 @@ fn prefers_requested_then_suitable_builds() {
         place(folder.path(), &format!("engines/onnxruntime-{build}/libonnxruntime.so"));
     }
     let cache = CacheDir::at(folder.path());
-    let order = |wanted: &[ExecutionProvider], hardware: &Hardware| -> Vec<String> {
-        let found = candidates::installed(&cache, &|build| rank(build, wanted, hardware));
-        let name = |path: &PathBuf| path.parent().unwrap().file_name().unwrap().to_string_lossy()[12..].to_owned();
+    let order = |wanted: &[ExecutionProvider], plugins: &[ExecutionProvider], hardware: &Hardware| -> Vec<String> {
+        let found =
+            candidates::installed(&cache).into_iter().map(|path| LibraryFile::at(path, LibraryOrigin::Installed));
+        let mut found: Vec<_> = found.collect();
+        found.sort_by_key(|library| rank(library, plugins, wanted, hardware));
+        let name = |file: &LibraryFile| candidates::file_name(file.path.parent().unwrap())[12..].to_owned();
         found.iter().map(name).collect()
     };
     let plain = Hardware::default();
-    assert_eq!(order(&[], &plain), ["1.31.1-cpu", "1.30.0-cpu", "1.31.1-cuda", "1.24.1-openvino"]);
+    assert_eq!(order(&[], &[], &plain)[..2], ["1.31.1-cpu", "1.30.0-cpu"]);
     let mut intel = Hardware::default();
     intel.cpu.vendor = "Intel".to_owned();
-    assert_eq!(order(&[], &intel)[0], "1.24.1-openvino");
-    assert_eq!(order(&[ExecutionProvider::Cpu], &intel)[0], "1.31.1-cpu");
+    assert_eq!(order(&[], &[], &intel)[0], "1.24.1-openvino");
+    assert_eq!(order(&[ExecutionProvider::Cpu], &[], &intel)[0], "1.31.1-cpu");
+    let openvino = [ExecutionProvider::OpenVino];
+    assert_eq!(order(&[], &openvino, &intel)[0], "1.31.1-cpu", "with the plug-in beside it");
+    assert_eq!(order(&openvino, &openvino, &plain)[0], "1.31.1-cpu");
     intel.drivers.nvidia = Some("580.1".to_owned());
-    assert_eq!(order(&[], &intel)[..2], ["1.31.1-cuda", "1.24.1-openvino"]);
-    assert_eq!(order(&[ExecutionProvider::OpenVino], &plain)[0], "1.24.1-openvino");
-    assert_eq!(order(&[ExecutionProvider::Rocm, ExecutionProvider::TensorRt], &plain)[0], "1.31.1-cuda");
+    assert_eq!(order(&[], &[], &intel)[..2], ["1.31.1-cuda", "1.24.1-openvino"]);
+    assert_eq!(order(&openvino, &[], &plain)[0], "1.24.1-openvino");
+    assert_eq!(order(&[ExecutionProvider::Rocm, ExecutionProvider::TensorRt], &[], &plain)[0], "1.31.1-cuda");
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn finds_plugins_and_registers_one_a_provider() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path();
+    let site = root.join("venv/lib/python3.12/site-packages");
+    let file = "libonnxruntime_providers_openvino_plugin.so";
+    let old = place(&site, &format!("onnxruntime_ep_openvino/{file}"));
+    place(&site, "onnxruntime_ep_openvino-1.7.0.dist-info/METADATA");
+    let newest = place(root, &format!("cache/engines/onnxruntime-ep-openvino-1.10.0/{file}"));
+    place(root, &format!("cache/engines/onnxruntime-ep-openvino-1.8.1/{file}"));
+    place(root, "cache/engines/onnxruntime-1.31.1-cpu/libonnxruntime.so.1.31.1");
+    let search = LibrarySearch {
+        cache: Some(CacheDir::at(root.join("cache"))),
+        python: python::site_folders(&root.join("venv")),
+        ..LibrarySearch::default()
+    };
+    let versions: Vec<_> = search.plugins().into_iter().map(|plugin| plugin.version.unwrap()).collect();
+    assert_eq!(versions, ["1.10.0", "1.8.1", "1.7.0"]);
+    let chosen = |others| {
+        let search = LibrarySearch { wanted: vec![ExecutionProvider::OpenVino], others, ..search.clone() };
+        search.choose().unwrap().plugins
+    };
+    let registered = ProviderLibrary { provider: ExecutionProvider::OpenVino, path: newest, is_required: false };
+    assert_eq!(chosen(OtherPlugins::None), [registered]);
+    let none = LibrarySearch { others: OtherPlugins::None, ..search.clone() };
+    assert_eq!(none.choose().unwrap().plugins, []);
+    let named = ProviderLibrary { provider: ExecutionProvider::OpenVino, path: old, is_required: true };
+    let named = LibrarySearch { plugins: vec![named.clone()], others: OtherPlugins::None, ..search.clone() };
+    assert_eq!(named.choose().unwrap().plugins, named.plugins, "what the operator names comes first");
+    // A build with the provider in it goes without the plug-in.
+    let whole = place(root, "whole/libonnxruntime.so.1.24.1");
+    place(root, "whole/libonnxruntime_providers_openvino.so");
+    let whole = LibrarySearch { option: Some(whole), wanted: vec![ExecutionProvider::OpenVino], ..search };
+    assert_eq!(whole.choose().unwrap().plugins, []);
 }
 
 #[test]
@@ -102,6 +145,6 @@ fn rejects_files_that_are_no_library() {
     let folder = tempfile::tempdir().unwrap();
     let file = place(folder.path(), "libonnxruntime.so");
     // Another test of this process may have loaded the real one; then that is the fault told.
-    let error = probe(&file).unwrap_err();
+    let error = probe(&file, &[]).unwrap_err();
     assert!(matches!(error, LibraryError::Broken { .. } | LibraryError::Another { .. }), "{error}");
 }

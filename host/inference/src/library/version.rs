@@ -16,7 +16,7 @@ pub(super) fn detect(path: &Path) -> Option<String> {
 }
 
 /// The first `1.2.3` in `name`.
-fn in_name(name: &str) -> Option<String> {
+pub(super) fn in_name(name: &str) -> Option<String> {
     let mut rest = name;
     loop {
         let start = rest.find(|c: char| c.is_ascii_digit())?;
@@ -30,13 +30,24 @@ fn in_name(name: &str) -> Option<String> {
     }
 }
 
+/// `…/site-packages/onnxruntime_ep_webgpu-0.4.0.dist-info` beside `…/site-packages/onnxruntime_ep_webgpu/`.
+pub(super) fn in_package_of(plugin: &Path) -> Option<String> {
+    let package = plugin.parent()?;
+    let prefix = format!("{}-", package.file_name()?.to_string_lossy());
+    let mut names = std::fs::read_dir(package.parent()?).ok()?.filter_map(|entry| Some(entry.ok()?.file_name()));
+    names.find_map(|name| in_name(name.to_str()?.strip_prefix(&prefix)?.strip_suffix(".dist-info")?))
+}
+
 /// `…/site-packages/onnxruntime_gpu-1.24.1.dist-info` beside `…/site-packages/onnxruntime/capi/`.
 fn in_package(library: &Path) -> Option<String> {
     let site = library.parent()?.parent()?.parent()?;
     let entries = std::fs::read_dir(site).ok()?;
     let names = entries.filter_map(|entry| Some(entry.ok()?.file_name().to_string_lossy().into_owned()));
-    let mut packages: Vec<_> =
-        names.filter(|name| name.starts_with("onnxruntime") && name.ends_with(".dist-info")).collect();
+    let mut packages: Vec<_> = names
+        .filter(|name| {
+            name.starts_with("onnxruntime") && !name.starts_with("onnxruntime_ep_") && name.ends_with(".dist-info")
+        })
+        .collect();
     packages.sort();
     packages.iter().find_map(|name| in_name(name))
 }

@@ -4,6 +4,7 @@ mod device_binding;
 mod device_placement;
 mod environment;
 mod error_text;
+mod native_options;
 mod non_tensor_values;
 mod plugins;
 mod preload;
@@ -25,10 +26,11 @@ use super::error::ModelLoadError;
 use super::exclusive_device::{self, ExclusiveValue};
 use super::library::{LibraryBuild, LibraryError, LibraryFile};
 use super::model_file::ModelFile;
-use super::providers::{ExecutionProvider, ProviderLibrary};
+use super::providers::{ExecutionProvider, FloatPrecision, ProviderLibrary};
 use device_placement::DevicePlacement;
 use gpux_core::catch_panic::{catch_panic, shorten};
 use gpux_core::threads::startable;
+use native_options::NativeOptions;
 use providers::Availability;
 
 /// The file of the weights of a kept graph, in its folder.
@@ -67,9 +69,13 @@ impl OnnxRuntime {
         let offered = |(provider, availability_of): &(_, Availability)| {
             (*availability_of == Availability::Available).then_some(*provider)
         };
-        // After the CPU: a plug-in is only used by name.
         let plugins = plugins::register(environment, libraries)?;
-        let availability: Vec<_> = availability.into_iter().chain(plugins).collect();
+        let of_plugin = |provider| plugins.iter().find(|(plugin, _)| *plugin == provider).cloned();
+        let of_library = availability.map(|(provider, own)| of_plugin(provider).unwrap_or((provider, own)));
+        // After the CPU: a provider that the operator named is only used by name.
+        let is_named =
+            |(provider, _): &&(ExecutionProvider, Availability)| matches!(provider, ExecutionProvider::Plugin(_));
+        let availability: Vec<_> = of_library.into_iter().chain(plugins.iter().filter(is_named).cloned()).collect();
         let providers: Vec<_> = availability.iter().filter_map(offered).collect();
         let identity = format!(
             "onnxruntime {version} {} {} {modified:?} {providers:?} {}",
@@ -94,7 +100,7 @@ impl OnnxRuntime {
     /// Where sessions made so keep tensors.
     fn place(&self, options: &SessionOptions) -> DevicePlacement {
         match options.provider {
-            ExecutionProvider::Plugin(name) => plugins::placement(self.environment, name),
+            provider if plugins::is_registered(provider) => plugins::placement(self.environment, provider),
             provider => DevicePlacement::for_provider(provider, &options.provider_options),
         }
     }
@@ -216,18 +222,23 @@ fn text(error: ort::Error<SessionBuilder>) -> String {
 
 /// A session builder with the provider and the threads of the options.
 fn builder(environment: &Environment, options: &SessionOptions) -> Result<SessionBuilder, String> {
-    let mut builder = Native::builder(environment)
-        .map_err(|error| error.to_string())?
-        .with_log_level(LogLevel::Fatal)
-        .map_err(text)?
-        .with_execution_providers(providers::registrations(options.provider, &options.provider_options))
-        .map_err(text)?;
-    if let ExecutionProvider::Plugin(name) = options.provider {
-        let values: Vec<_> = options.provider_options.values(options.provider).collect();
-        builder = plugins::with_device(builder, environment, name, &values)?;
+    let provider = options.provider;
+    let builder = Native::builder(environment).map_err(|error| error.to_string())?;
+    let builder = builder.with_log_level(LogLevel::Fatal).map_err(text)?;
+    for folder in options.provider_options.folders(provider) {
+        // If it cannot be made, the provider says so.
+        let _ = std::fs::create_dir_all(folder);
     }
+    let mut builder = if plugins::is_registered(provider) {
+        plugins::with_device(builder, environment, provider, &NativeOptions::new(provider, options, true)?)?
+    } else {
+        builder.with_execution_providers(providers::registrations(options)?).map_err(text)?
+    };
     if let Some(threads) = options.threads {
         builder = own_threads(builder, threads)?;
+    }
+    if provider == ExecutionProvider::Cpu && options.precision == FloatPrecision::Bf16 {
+        builder = builder.with_config_entry("mlas.enable_gemm_fastmath_arm64_bfloat16", "1").map_err(text)?;
     }
     Ok(builder)
 }

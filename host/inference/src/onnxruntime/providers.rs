@@ -9,9 +9,11 @@ use ort::ep::{
     ExecutionProviderDispatch,
 };
 
+use super::native_options::NativeOptions;
 use super::preload;
+use crate::engine::SessionOptions;
 use crate::hardware::Hardware;
-use crate::providers::{ExecutionProvider, ProviderOptions};
+use crate::providers::ExecutionProvider;
 
 /// A provider as this library and this machine have it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -81,42 +83,34 @@ fn file_name(name: &str) -> String {
     format!("{DLL_PREFIX}onnxruntime_providers_{name}{DLL_SUFFIX}")
 }
 
-/// The providers that a session registers, in order; the CPU is always last. A failure to
+/// The built-in providers that a session registers, in order; the CPU is always last. A failure to
 /// register is an error: falling back is decided, and reported, elsewhere.
-pub(super) fn registrations(provider: ExecutionProvider, options: &ProviderOptions) -> Vec<ExecutionProviderDispatch> {
-    for folder in options.folders(provider) {
-        // If it cannot be made, the provider says so.
-        let _ = std::fs::create_dir_all(folder);
-    }
-    let cuda = || with_options(ep::CUDA::default(), ExecutionProvider::Cuda, options).build();
-    let dispatches = match provider {
+pub(super) fn registrations(options: &SessionOptions) -> Result<Vec<ExecutionProviderDispatch>, String> {
+    let native = |provider| NativeOptions::new(provider, options, false);
+    let cuda = || Ok::<_, String>(with_options(ep::CUDA::default(), &native(ExecutionProvider::Cuda)?).build());
+    let own = native(options.provider)?;
+    let dispatches = match options.provider {
         // CUDA runs what TensorRT does not take.
-        ExecutionProvider::TensorRt => vec![with_options(ep::TensorRT::default(), provider, options).build(), cuda()],
-        ExecutionProvider::Cuda => vec![cuda()],
-        ExecutionProvider::Rocm => vec![migraphx(options).build()],
-        ExecutionProvider::CoreMl => vec![with_options(ep::CoreML::default(), provider, options).build()],
-        ExecutionProvider::DirectMl => vec![directml(options).build()],
-        ExecutionProvider::WebGpu => vec![with_options(ep::WebGPU::default(), provider, options).build()],
-        ExecutionProvider::OpenVino => vec![with_options(ep::OpenVINO::default(), provider, options).build()],
-        // A plug-in is named by its devices.
+        ExecutionProvider::TensorRt => vec![with_options(ep::TensorRT::default(), &own).build(), cuda()?],
+        ExecutionProvider::Cuda => vec![cuda()?],
+        ExecutionProvider::Rocm => vec![migraphx(&own).build()],
+        ExecutionProvider::CoreMl => vec![with_options(ep::CoreML::default(), &own).build()],
+        ExecutionProvider::DirectMl => vec![directml(&own).build()],
+        ExecutionProvider::WebGpu => vec![with_options(ep::WebGPU::default(), &own).build()],
+        ExecutionProvider::OpenVino => vec![with_options(ep::OpenVINO::default(), &own).build()],
         ExecutionProvider::Cpu | ExecutionProvider::Plugin(_) => Vec::new(),
     };
-    dispatches.into_iter().map(ExecutionProviderDispatch::error_on_failure).collect()
+    Ok(dispatches.into_iter().map(ExecutionProviderDispatch::error_on_failure).collect())
 }
 
-fn with_options<P: ArbitrarilyConfigurableExecutionProvider>(
-    native: P,
-    provider: ExecutionProvider,
-    options: &ProviderOptions,
-) -> P {
-    options.values(provider).fold(native, |native, (name, value)| native.with_arbitrary_config(name, value))
+fn with_options<P: ArbitrarilyConfigurableExecutionProvider>(native: P, options: &NativeOptions) -> P {
+    options.iter().fold(native, |native, (name, value)| native.with_arbitrary_config(name, value))
 }
 
 /// MIGraphX takes a structure instead of names. The values have been checked.
-fn migraphx(options: &ProviderOptions) -> ep::MIGraphX {
-    let all: Vec<_> = options.values(ExecutionProvider::Rocm).collect();
-    let native = all.contains(&("migraphx_int8_use_native_calibration_table", "1"));
-    all.into_iter().fold(ep::MIGraphX::default(), |provider, (name, value)| match name {
+fn migraphx(options: &NativeOptions) -> ep::MIGraphX {
+    let native = options.iter().any(|option| option == ("migraphx_int8_use_native_calibration_table", "1"));
+    options.iter().fold(ep::MIGraphX::default(), |provider, (name, value)| match name {
         "device_id" => provider.with_device_id(value.parse().unwrap_or_default()),
         "migraphx_fp16_enable" => provider.with_fp16(value == "1"),
         "migraphx_fp8_enable" => provider.with_fp8(value == "1"),
@@ -132,20 +126,18 @@ fn migraphx(options: &ProviderOptions) -> ep::MIGraphX {
 }
 
 /// DirectML takes a structure instead of names. The values have been checked.
-fn directml(options: &ProviderOptions) -> ep::DirectML {
-    options.values(ExecutionProvider::DirectMl).fold(ep::DirectML::default(), |provider, (name, value)| {
-        match (name, value) {
-            ("device_id", number) => provider.with_device_id(number.parse().unwrap_or_default()),
-            ("performance_preference", "high_performance") => {
-                provider.with_performance_preference(PerformancePreference::HighPerformance)
-            }
-            ("performance_preference", "minimum_power") => {
-                provider.with_performance_preference(PerformancePreference::MinimumPower)
-            }
-            ("device_filter", "npu") => provider.with_device_filter(DeviceFilter::Npu),
-            ("device_filter", "any") => provider.with_device_filter(DeviceFilter::Any),
-            _ => provider,
+fn directml(options: &NativeOptions) -> ep::DirectML {
+    options.iter().fold(ep::DirectML::default(), |provider, (name, value)| match (name, value) {
+        ("device_id", number) => provider.with_device_id(number.parse().unwrap_or_default()),
+        ("performance_preference", "high_performance") => {
+            provider.with_performance_preference(PerformancePreference::HighPerformance)
         }
+        ("performance_preference", "minimum_power") => {
+            provider.with_performance_preference(PerformancePreference::MinimumPower)
+        }
+        ("device_filter", "npu") => provider.with_device_filter(DeviceFilter::Npu),
+        ("device_filter", "any") => provider.with_device_filter(DeviceFilter::Any),
+        _ => provider,
     })
 }
 
@@ -155,7 +147,7 @@ mod tests {
     use super::ExecutionProvider::{CoreMl, Cpu, Cuda, DirectMl, OpenVino, Rocm, TensorRt, WebGpu};
     use super::*;
     use crate::providers::OptionKind;
-    use crate::providers::{OptionSource, options_of};
+    use crate::providers::{OptionSource, ProviderOptions, options_of};
 
     #[test]
     fn providers_need_their_libraries() {
@@ -183,7 +175,14 @@ mod tests {
     /// A new option in a table must not be forgotten where names become a structure.
     #[test]
     fn passes_every_option_of_structured_providers() {
-        let plain = format!("{:?} {:?}", migraphx(&ProviderOptions::default()), directml(&ProviderOptions::default()));
+        let shown = |options: &ProviderOptions| {
+            let native = |provider| {
+                let options = SessionOptions { provider, provider_options: options.clone(), ..SessionOptions::cpu() };
+                NativeOptions::new(provider, &options, false).unwrap()
+            };
+            format!("{:?} {:?}", migraphx(&native(Rocm)), directml(&native(DirectMl)))
+        };
+        let plain = shown(&ProviderOptions::default());
         for provider in [Rocm, DirectMl] {
             for option in options_of(provider) {
                 let values = match option.kind {
@@ -202,8 +201,7 @@ mod tests {
                             .unwrap();
                     }
                     options.set(&[provider], option.name, &value, OptionSource::Operator).unwrap();
-                    let set = format!("{:?} {:?}", migraphx(&options), directml(&options));
-                    assert_ne!(set, plain, "{} {value}", option.name);
+                    assert_ne!(shown(&options), plain, "{} {value}", option.name);
                 }
             }
         }

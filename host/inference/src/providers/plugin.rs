@@ -23,18 +23,14 @@ impl PluginName {
         names.iter().find(|known| known.eq_ignore_ascii_case(name)).map(|known| Self(known))
     }
 
-    /// A name for a plug-in: letters, digits and hyphens, and not the name of another provider.
+    /// A new name for a plug-in: letters, digits and hyphens.
     fn register(name: &str) -> Result<Self, String> {
         let sound = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
         if name.is_empty() || name.len() > 64 || !name.chars().all(sound) {
             return Err(format!("`{name}` cannot be the name of a provider; use letters, digits and hyphens"));
         }
-        if let Some(known) = Self::known(name) {
-            return Ok(known);
-        }
-        let taken = ["auto", "fastest"].iter().any(|word| word.eq_ignore_ascii_case(name));
-        if taken || name.parse::<ExecutionProvider>().is_ok() {
-            return Err(format!("`{name}` is a provider of ONNX Runtime already; give the library another name"));
+        if ["auto", "fastest"].iter().any(|word| word.eq_ignore_ascii_case(name)) {
+            return Err(format!("`{name}` means a choice of providers; give the library another name"));
         }
         let kept: &'static str = Box::leak(name.to_owned().into_boxed_str());
         NAMES.lock().unwrap_or_else(PoisonError::into_inner).push(kept);
@@ -47,14 +43,16 @@ impl PluginName {
     }
 }
 
-/// A library that holds an execution provider.
+/// A library that holds an execution provider: a plug-in of ONNX Runtime.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "LibraryRecord", into = "LibraryRecord")]
 pub struct ProviderLibrary {
-    /// how the operator calls the provider
-    pub name: PluginName,
+    /// the provider: one of ONNX Runtime's own, or another under the operator's name
+    pub provider: ExecutionProvider,
     /// the library
     pub path: PathBuf,
+    /// whether the operator named it: then it must work
+    pub is_required: bool,
 }
 
 /// How a [`ProviderLibrary`] travels to a child process: reading it makes the name known there.
@@ -62,25 +60,36 @@ pub struct ProviderLibrary {
 struct LibraryRecord {
     name: String,
     path: PathBuf,
+    is_required: bool,
 }
 
 impl TryFrom<LibraryRecord> for ProviderLibrary {
     type Error = String;
 
-    fn try_from(LibraryRecord { name, path }: LibraryRecord) -> Result<Self, String> {
-        Ok(Self { name: PluginName::register(&name)?, path })
+    fn try_from(LibraryRecord { name, path, is_required }: LibraryRecord) -> Result<Self, String> {
+        Ok(Self { provider: provider_of(&name)?, path, is_required })
     }
 }
 
 impl From<ProviderLibrary> for LibraryRecord {
     fn from(library: ProviderLibrary) -> Self {
-        Self { name: library.name.0.to_owned(), path: library.path }
+        let ProviderLibrary { provider, path, is_required } = library;
+        Self { name: provider.short_name().to_owned(), path, is_required }
+    }
+}
+
+/// The provider of this name: ONNX Runtime's own, else one whose name is registered now.
+fn provider_of(name: &str) -> Result<ExecutionProvider, String> {
+    match name.parse() {
+        Ok(ExecutionProvider::Cpu) => Err("the CPU needs no library of its own".to_owned()),
+        Ok(provider) => Ok(provider),
+        Err(_) => PluginName::register(name).map(ExecutionProvider::Plugin),
     }
 }
 
 impl fmt::Display for ProviderLibrary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}={}", self.name.0, self.path.display())
+        write!(f, "{}={}", self.provider, self.path.display())
     }
 }
 
@@ -93,7 +102,7 @@ impl FromStr for ProviderLibrary {
         if path.is_empty() {
             return Err(format!("`{name}` needs the path of its library"));
         }
-        Ok(Self { name: PluginName::register(name)?, path: path.into() })
+        Ok(Self { provider: provider_of(name)?, path: path.into(), is_required: true })
     }
 }
 
@@ -107,13 +116,15 @@ mod tests {
         assert!("test-plugin".parse::<ExecutionProvider>().is_err());
         let library: ProviderLibrary = "test-plugin=/opt/lib.so".parse().unwrap();
         let provider: ExecutionProvider = "Test-Plugin".parse().unwrap();
-        assert_eq!(provider, ExecutionProvider::Plugin(library.name));
+        assert_eq!(provider, library.provider);
         assert_eq!(serde_json::to_string(&provider).unwrap(), "\"test-plugin\"");
         let text = serde_json::to_string(&library).unwrap();
         assert_eq!(serde_json::from_str::<ProviderLibrary>(&text).unwrap(), library);
+        let own: ProviderLibrary = "OpenVINO=/opt/openvino.so".parse().unwrap();
+        assert_eq!((own.provider, own.is_required), (ExecutionProvider::OpenVino, true));
         for (wrong, why) in [
-            ("cuda=x", "is a provider of ONNX Runtime already"),
-            ("auto=x", "is a provider of ONNX Runtime already"),
+            ("cpu=x", "the CPU needs no library"),
+            ("auto=x", "means a choice of providers"),
             ("a b=x", "cannot be the name"),
             ("x", "write NAME=PATH"),
             ("x=", "needs the path"),

@@ -7,8 +7,11 @@ use super::super::batch::{BatchOptions, Batcher};
 use super::super::engine::{Engine, Optimized, Session, SessionOptions};
 use super::super::error::ModelLoadError;
 use super::super::graph::OnnxType;
+use super::super::hardware::Hardware;
 use super::super::model_file::ModelFile;
-use super::super::providers::{ExecutionProvider, Fallback, ProviderChoice, ProviderError, ProviderOptions};
+use super::super::providers::{
+    ExecutionProvider, Fallback, FloatPrecision, ProviderChoice, ProviderError, ProviderOptions,
+};
 use super::super::sessions::SessionSet;
 use super::ModelStep;
 use gpux_core::{ElementSet, Signature, TensorKind};
@@ -22,6 +25,8 @@ pub struct ModelOptions {
     pub strict: bool,
     /// the options of each provider
     pub provider_options: ProviderOptions,
+    /// what float32 operators are computed in; a provider that cannot is passed over
+    pub precision: FloatPrecision,
     /// the most concurrent runs; each has its own session memory. `None`: one for a few callers,
     /// and, on the CPU without `threads`, one a core for more
     pub instances: Option<usize>,
@@ -41,6 +46,7 @@ impl Default for ModelOptions {
             providers: ProviderChoice::Auto,
             strict: false,
             provider_options: ProviderOptions::default(),
+            precision: FloatPrecision::Exact,
             instances: None,
             threads: None,
             batch: BatchOptions::default(),
@@ -63,10 +69,23 @@ impl ModelStep {
         let mut left = chain.tried.into_iter().peekable();
         while let Some(provider) = left.next() {
             let kept = options.optimized.clone().filter(|_| provider == ExecutionProvider::Cpu);
+            let mut precision = options.precision;
+            if let Some(reason) = precision.unavailable_reason(provider, Hardware::detect()) {
+                if options.strict {
+                    return Err(ProviderError::Unusable { provider, reason }.into());
+                }
+                if left.peek().is_some() {
+                    fallbacks.push(Fallback { provider, reason });
+                    continue;
+                }
+                // The caller compares the step's precision with the one that it asked for.
+                precision = FloatPrecision::Exact;
+            }
             let session_options = SessionOptions {
                 provider,
                 threads,
                 provider_options: options.provider_options.clone(),
+                precision,
                 optimized: kept.map(Optimized::Read),
             };
             let reason = match engine.load(&file, &session_options) {

@@ -13,6 +13,7 @@ fn request(name: &str) -> String {
         library: None,
         providers: ProviderChoice::Auto,
         options: ProviderOptions::default(),
+        precision: FloatPrecision::Exact,
         memory: None,
         measure: false,
         shapes: Vec::new(),

@@ -2,6 +2,7 @@
 
 mod componentize;
 mod model_change;
+mod precision;
 mod step;
 
 use std::path::PathBuf;
@@ -17,7 +18,8 @@ use crate::nodes;
 use crate::printer::{Printer, duration, pluralize, pretty};
 use gpux::GpuxError;
 use gpux::{LoadOptions, Pipeline};
-use gpux_inference::InputShapes;
+use gpux_config::PrecisionChoice;
+use gpux_inference::{InputShapes, Precision};
 
 /// Check a pipeline: the file, its models, its components, and that every step fits the next.
 /// Compiles the components, tries the models and keeps their graphs optimized, so that the first
@@ -26,8 +28,12 @@ use gpux_inference::InputShapes;
 /// With the folder of a step (it has a step.yml), builds the step from its sources: runs the
 /// build of its language, or its own commands. That is as safe as its sources are.
 ///
-/// With --precision or --shape, makes another model beside each, and says what that does to size,
-/// speed and results; refuses where results are off by too much.
+/// With --precision fp16 or int8 (dynamic quantization), or with --shape, makes another model beside
+/// each, and says what that does to size, speed and results; refuses where results are off by too much.
+/// Another precision takes Python with the packages onnx and onnxruntime.
+///
+/// With `precision: auto` in gpux.yml, or --precision auto, measures every provider and precision that
+/// this machine has for the models, and remembers the fastest whose results stay close to exact.
 ///
 /// With a .wasm file, checks that it is a step and, with --output, writes it as a component.
 #[derive(Debug, Args)]
@@ -71,16 +77,27 @@ pub(crate) struct Arguments {
     verbose: bool,
 }
 
+impl Arguments {
+    /// The precision of a model that is to be made.
+    fn converted_precision(&self) -> Option<Precision> {
+        match self.load.precision? {
+            PrecisionChoice::Fp16 => Some(Precision::Fp16),
+            PrecisionChoice::Int8 => Some(Precision::Int8),
+            PrecisionChoice::Exact | PrecisionChoice::Auto | PrecisionChoice::Bf16 => None,
+        }
+    }
+}
+
 pub(crate) fn main(arguments: &Arguments) -> Exit {
     let printer = crate::printer(arguments.json, arguments.verbose);
     if let Some(path) = arguments.pipeline.file_with_extension("wasm") {
         return componentize::main(&path, arguments, printer);
     }
-    if let Some(flag) = arguments.change.orphan_flag() {
+    if let Some(flag) = arguments.change.orphan_flag(&arguments.load) {
         let message = format!("{flag} goes with --precision, --shape or --dim");
         return printer.fail("UsageError", &message, Exit::Usage);
     }
-    if arguments.change.is_given() {
+    if arguments.change.is_given(arguments.converted_precision()) {
         return model_change::main(arguments, printer);
     }
     if arguments.output.is_some() {
@@ -104,6 +121,11 @@ fn pipeline(arguments: &Arguments, printer: Printer) -> Exit {
         }
         load_options
     });
+    if let Ok(load_options) = &load_options
+        && let Err(exit) = precision::choose(arguments, load_options, printer)
+    {
+        return exit;
+    }
     let pipeline = match load_options.and_then(|load_options| arguments.pipeline.open_as(load_options, printer)) {
         Ok(pipeline) => pipeline,
         Err(error) => return printer.error(&error),

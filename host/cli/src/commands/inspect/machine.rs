@@ -7,20 +7,22 @@ use crate::printer::{size, table};
 use gpux::GpuxError;
 use gpux::LoadOptions;
 use gpux_inference::{
-    self, ExecutionProvider, Hardware, LibraryBuild, LibraryFile, LibrarySearch, ProbeReport, ProviderInfo,
-    ProviderManager,
+    self, ExecutionProvider, Hardware, LibraryBuild, LibraryFile, LibrarySearch, ProbeReport, ProviderChoice,
+    ProviderInfo, ProviderManager,
 };
 
 /// Describes this machine.
 pub(super) fn show(load_options: &LoadOptions) -> Result<Report, GpuxError> {
-    let mut selected = gpux::select_engine(load_options, &[])?;
+    // All plug-ins, so that each provider can be described.
+    let choices = [ProviderChoice::Fastest];
+    let mut selected = gpux::select_engine(load_options, &choices)?;
     match load_options.sandbox() {
         Ok(sandbox) => selected.warnings.extend(sandbox.warning().map(str::to_owned)),
         Err(error) => selected.warnings.push(error.to_string()),
     }
     let hardware = Hardware::detect();
     let manager = ProviderManager::new(selected.engine.as_ref());
-    let libraries = libraries(&gpux::engine_search(load_options, &[]), load_options);
+    let libraries = libraries(&gpux::engine_search(load_options, &choices), load_options);
     let providers: Vec<_> = ExecutionProvider::ALL
         .into_iter()
         .map(|provider| Row::new(provider, &manager.provider_info(provider), hardware, &libraries))
@@ -111,7 +113,9 @@ struct Library {
 fn libraries(search: &LibrarySearch, load_options: &LoadOptions) -> Vec<Library> {
     let ask = |found: LibraryFile| {
         let report = match &load_options.program {
-            Some(program) => gpux_inference::probe_in_child(program, &found.path).map_err(|error| error.to_string()),
+            Some(program) => {
+                gpux_inference::probe_in_child(program, &found.path, &[]).map_err(|error| error.to_string())
+            }
             None => Err("not examined".to_owned()),
         };
         Library { found, report }

@@ -25,6 +25,8 @@ pub(super) fn compare(arguments: &Arguments, printer: Printer) -> Exit {
         runs: arguments.runs,
         warmup: arguments.warmup,
         timeout: arguments.timeout,
+        cases: false,
+        throughput: None,
         output: arguments.output.as_deref(),
     };
     let mut rows = Vec::new();

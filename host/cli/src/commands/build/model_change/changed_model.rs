@@ -76,11 +76,11 @@ impl ChangedModel {
             let path = folder.join(&name);
             let model = std::fs::read(file.path()).map_err(|error| ChangeError::output(file.path(), &error))?;
             std::fs::write(&path, shapes.apply(&model)?).map_err(|error| ChangeError::output(&path, &error))?;
-            let linked = change.asked.precision.is_none();
+            let linked = change.precision.is_none();
             weights_beside(file, folder, linked).map_err(|error| ChangeError::output(&path, &error))?;
             made = Some(Self { path, tools: None });
         }
-        let Some(precision) = change.asked.precision else {
+        let Some(precision) = change.precision else {
             let external = !file.info().external_files.is_empty();
             if external
                 && parent_folder(&change.place).canonicalize().ok() != parent_folder(file.path()).canonicalize().ok()

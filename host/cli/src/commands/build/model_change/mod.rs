@@ -11,10 +11,12 @@ use clap::Args;
 
 use super::Arguments;
 use crate::exit::Exit;
+use crate::load_arguments::LoadArguments;
 use crate::printer::{Printer, TextOutput, pretty};
 use crate::shape_arguments::ShapeArguments;
 use changed_model::{ChangeError, ChangedModel};
 use gpux::{LoadOptions, Pipeline};
+use gpux_config::PrecisionChoice;
 use gpux_inference::{ModelStep, Precision};
 use report::Report;
 use samples::Evaluation;
@@ -23,18 +25,14 @@ use samples::Evaluation;
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Changed models")]
 pub(super) struct ChangeArguments {
-    /// Make a model that computes in `fp16`, or in `int8` (dynamic quantization), beside each model;
-    /// takes Python with the packages onnx and onnxruntime
-    #[arg(long, value_name = "fp16|int8")]
-    precision: Option<Precision>,
-
     #[command(flatten)]
     shapes: ShapeArguments,
 
-    /// Inputs of the pipeline on which the changed model is held against the original: files as
-    /// `gpux run --file` takes them [default: the pipeline's golden cases, else numbers made up]
+    /// Inputs of the pipeline on which the changed model, or each precision of `auto`, is held against the
+    /// original: files as `gpux run --file` takes them [default: the pipeline's golden cases, else numbers
+    /// made up]
     #[arg(long, value_name = "FILE", num_args = 1..)]
-    sample: Vec<String>,
+    pub(super) sample: Vec<String>,
 
     /// By how much an output may be off, as a part of its largest number; past it nothing is written
     /// [default: 0.01 for fp16, 0.05 for int8, 0.0001 for shapes]
@@ -66,13 +64,9 @@ const NO_PRUNING: &str = "pruning is refused: weights that are merely set to zer
                           smaller";
 
 impl ChangeArguments {
-    /// Whether anything is to be made, or told why not.
-    pub(super) fn is_given(&self) -> bool {
-        self.changes_anything() || self.prune.is_some()
-    }
-
-    fn changes_anything(&self) -> bool {
-        self.precision.is_some() || self.fixes_shapes()
+    /// Whether a model in this precision, or anything else, is to be made, or told why not.
+    pub(super) fn is_given(&self, precision: Option<Precision>) -> bool {
+        precision.is_some() || self.fixes_shapes() || self.prune.is_some()
     }
 
     fn fixes_shapes(&self) -> bool {
@@ -80,7 +74,7 @@ impl ChangeArguments {
     }
 
     /// A flag that says nothing without another.
-    pub(super) fn orphan_flag(&self) -> Option<&'static str> {
+    pub(super) fn orphan_flag(&self, load: &LoadArguments) -> Option<&'static str> {
         let given = [
             (!self.sample.is_empty(), "--sample"),
             (self.tolerance.is_some(), "--tolerance"),
@@ -88,12 +82,12 @@ impl ChangeArguments {
             (self.python.is_some(), "--python"),
         ];
         let given = given.into_iter().find_map(|(given, flag)| given.then_some(flag));
-        given.filter(|_| !self.is_given())
+        given.filter(|_| load.precision.is_none() && !self.is_given(None))
     }
 
-    /// The largest accepted error.
-    fn tolerance(&self) -> f64 {
-        self.tolerance.unwrap_or(match self.precision {
+    /// The largest accepted error of a model in this precision.
+    fn tolerance(&self, precision: Option<Precision>) -> f64 {
+        self.tolerance.unwrap_or(match precision {
             Some(Precision::Fp16) => 0.01,
             Some(Precision::Int8) => 0.05,
             // The same numbers in another order of summing.
@@ -114,7 +108,9 @@ fn run(arguments: &Arguments, printer: Printer) -> Result<Exit, Exit> {
     if asked.prune.is_some() {
         return Err(usage(NO_PRUNING));
     }
-    let load_options = arguments.load.options().map_err(|error| printer.error(&error))?;
+    let mut load_options = arguments.load.options().map_err(|error| printer.error(&error))?;
+    // The original is what is converted.
+    load_options.providers.precision = Some(PrecisionChoice::Exact);
     let pipeline = arguments.pipeline.open_as(load_options.clone(), printer).map_err(|error| printer.error(&error))?;
     let models: Vec<_> =
         pipeline.models().filter(|(name, _)| asked.model.as_deref().is_none_or(|wanted| wanted == *name)).collect();
@@ -131,7 +127,15 @@ fn run(arguments: &Arguments, printer: Printer) -> Result<Exit, Exit> {
     let samples = samples::samples(asked, &pipeline, printer)?;
     let (mut reports, mut texts) = (Vec::new(), TextOutput::default());
     for ((name, original), place) in models.into_iter().zip(places) {
-        let change = ModelChange { asked, pipeline: &pipeline, load_options: &load_options, name, original, place };
+        let change = ModelChange {
+            asked,
+            precision: arguments.converted_precision(),
+            pipeline: &pipeline,
+            load_options: &load_options,
+            name,
+            original,
+            place,
+        };
         let report = change.make(arguments, &samples).map_err(|refused| refused.print(printer))?;
         if !printer.json {
             texts.write(printer, &report.text());
@@ -153,7 +157,7 @@ fn places(arguments: &Arguments, pipeline: &Pipeline, models: &[(&str, &ModelSte
     if arguments.change.fixes_shapes() {
         words.push("fixed");
     }
-    words.extend(arguments.change.precision.map(Precision::name));
+    words.extend(arguments.converted_precision().map(Precision::name));
     let place = |(name, _): &(&str, &ModelStep)| {
         let source = source_of(pipeline, name);
         let stem = source.file_stem().unwrap_or_default().to_string_lossy();
@@ -198,6 +202,7 @@ fn source_of(pipeline: &Pipeline, name: &str) -> PathBuf {
 /// One model that is to be changed.
 struct ModelChange<'a> {
     asked: &'a ChangeArguments,
+    precision: Option<Precision>,
     pipeline: &'a Pipeline,
     load_options: &'a LoadOptions,
     name: &'a str,
@@ -221,7 +226,7 @@ impl ModelChange<'_> {
             return Err(ChangeError::Nothing);
         };
         let Evaluation { comparison, over } = samples.evaluate(self.name, self.original, step)?;
-        let tolerance = self.asked.tolerance();
+        let tolerance = self.asked.tolerance(self.precision);
         let off = comparison.worst().filter(|(_, error)| *error > tolerance);
         let refused = off.map(|(output, error)| {
             format!("the output `{output}` is off by {error:.2e} of its largest number, and {tolerance} is accepted")
@@ -234,7 +239,7 @@ impl ModelChange<'_> {
             source: source_of(self.pipeline, self.name),
             bytes: (self.original.file().info().size_bytes, step.file().info().size_bytes),
             providers: (self.original.provider(), step.provider()),
-            precision: self.asked.precision,
+            precision: self.precision,
             inputs: step.file().info().inputs.clone(),
             line: if arguments.pipeline.file_with_extension("onnx").is_some() { None } else { self.line() },
             place: self.place,

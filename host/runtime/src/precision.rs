@@ -1,0 +1,204 @@
+//! What a model is computed in: `precision` of gpux.yml or of the operator, and what was measured for `auto`.
+
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use super::engine;
+use super::load_options::LoadOptions;
+use super::pipeline::{Pipeline, is_model};
+use crate::GpuxError;
+use gpux_config::{ModelSpec, PrecisionChoice};
+use gpux_core::ProjectFiles;
+use gpux_core::authenticated_file;
+use gpux_core::files::digest;
+use gpux_inference::{
+    ExecutionProvider, FloatPrecision, Hardware, ModelFile, ModelLoadError, ProviderChoice, ProviderError,
+};
+
+/// The folder of the cache for decisions.
+const FOLDER: &str = "precision";
+
+/// What `precision: auto` came to for a model on this machine.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PrecisionDecision {
+    /// anything but `auto`
+    pub precision: PrecisionChoice,
+    /// the execution provider that was measured with it
+    pub provider: ExecutionProvider,
+    /// the time of a request in `exact` divided by that in this precision
+    pub speedup: f64,
+    /// the largest difference from `exact`, as a part of the largest number of an output
+    pub error: f64,
+    /// on what it was measured, for people
+    pub samples: String,
+}
+
+/// A model's file, providers and precision.
+#[derive(Debug)]
+pub(super) struct ResolvedPrecision {
+    pub(super) file: ModelFile,
+    pub(super) providers: ProviderChoice,
+    pub(super) precision: FloatPrecision,
+    /// what `auto` came to
+    pub(super) decision: Option<PrecisionDecision>,
+    /// why it is not what was asked for
+    pub(super) warning: Option<String>,
+}
+
+impl ResolvedPrecision {
+    /// As the file says.
+    pub(super) fn exact(file: ModelFile, providers: ProviderChoice) -> Self {
+        Self { file, providers, precision: FloatPrecision::Exact, decision: None, warning: None }
+    }
+}
+
+/// The choice for a model: the operator's, else that of gpux.yml.
+fn choice(model: &ModelSpec, load_options: &LoadOptions) -> PrecisionChoice {
+    load_options.providers.precision.unwrap_or(model.precision)
+}
+
+/// Reads the model in the precision that was chosen for it, and orders the providers after that.
+pub(super) fn resolve(
+    model: &ModelSpec,
+    files: &ProjectFiles,
+    providers: ProviderChoice,
+    load_options: &LoadOptions,
+) -> Result<ResolvedPrecision, ModelLoadError> {
+    let path = Path::new(&model.source.value);
+    let original = || read(files, path);
+    let (mut providers, mut precision, mut decision, mut warning) = (providers, FloatPrecision::Exact, None, None);
+    let mut choice = choice(model, load_options);
+    let mut file = None;
+    if choice == PrecisionChoice::Auto {
+        let read = original()?;
+        decision = self::decision(&read, load_options);
+        file = Some(read);
+        match &decision {
+            Some(decision) => {
+                choice = decision.precision;
+                providers = ProviderChoice::First(vec![decision.provider]);
+            }
+            None => {
+                let name = &model.name.value;
+                let message = format!(
+                    "the precision of the model `{name}` is not chosen yet, so it is computed in float32; \
+                     `gpux build` measures and chooses"
+                );
+                if load_options.providers.strict {
+                    return Err(ModelLoadError::Precision { path: path.to_owned(), reason: message });
+                }
+                (choice, warning) = (PrecisionChoice::Exact, Some(message));
+            }
+        }
+    }
+    match choice {
+        PrecisionChoice::Exact | PrecisionChoice::Auto => {}
+        PrecisionChoice::Bf16 => precision = FloatPrecision::Bf16,
+        PrecisionChoice::Fp16 => match variant(files, path, choice) {
+            Some(converted) => file = Some(read(files, &converted)?),
+            None => precision = FloatPrecision::Fp16,
+        },
+        PrecisionChoice::Int8 => match variant(files, path, choice) {
+            Some(converted) => file = Some(read(files, &converted)?),
+            None => {
+                let missing = converted_path(path, choice);
+                let reason = format!(
+                    "there is no `{}` beside it; `gpux build --precision int8` makes one",
+                    missing.file_name().unwrap_or_default().display()
+                );
+                return Err(ModelLoadError::Precision { path: path.to_owned(), reason });
+            }
+        },
+    }
+    if precision != FloatPrecision::Exact && providers == ProviderChoice::Auto {
+        providers = ProviderChoice::First(precision.providers(Hardware::detect()));
+    }
+    let file = file.map_or_else(original, Ok)?;
+    Ok(ResolvedPrecision { file, providers, precision, decision, warning })
+}
+
+fn read(files: &ProjectFiles, path: &Path) -> Result<ModelFile, ModelLoadError> {
+    // The files have been checked; this fails for a file that changed since.
+    let changed = |error| ModelLoadError::Io { path: path.to_owned(), source: std::io::Error::other(error) };
+    let (path, file) = files.open(path).map_err(changed)?;
+    ModelFile::read(path, file)
+}
+
+/// Where `gpux build --precision` puts the converted model: beside the original, as `NAME.int8.onnx`.
+pub fn converted_path(model: &Path, precision: PrecisionChoice) -> PathBuf {
+    let stem = model.file_stem().unwrap_or_default().to_string_lossy();
+    model.with_file_name(format!("{stem}.{precision}.onnx"))
+}
+
+/// The converted model, if there is one.
+fn variant(files: &ProjectFiles, model: &Path, precision: PrecisionChoice) -> Option<PathBuf> {
+    let path = converted_path(model, precision);
+    files.resolve(&path).is_ok().then_some(path)
+}
+
+/// The models of a pipeline for which the precision is `auto`. Loads no engine: a process can load one library only,
+/// and which one the choice decides.
+pub fn auto_models(wanted: &str, load_options: &LoadOptions) -> Result<Vec<ModelFile>, GpuxError> {
+    if is_model(wanted) {
+        let is_auto = load_options.providers.precision == Some(PrecisionChoice::Auto);
+        return Ok(if is_auto { vec![ModelFile::open(wanted)?] } else { Vec::new() });
+    }
+    let spec = Pipeline::read_spec(wanted, load_options)?;
+    let path = gpux_config::find(wanted, Path::new("."))?;
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let files = ProjectFiles::new(folder, load_options.policy.outside_files);
+    let models = spec.models.iter().filter(|model| choice(model, load_options) == PrecisionChoice::Auto);
+    models.map(|model| Ok(read(&files, Path::new(&model.source.value))?)).collect()
+}
+
+/// What was chosen for this model on this machine, if anything.
+fn decision(file: &ModelFile, load_options: &LoadOptions) -> Option<PrecisionDecision> {
+    let bytes = authenticated_file::read(load_options.cache.as_ref()?, FOLDER, &key(file, load_options))?;
+    serde_json::from_slice(&bytes).ok()
+}
+
+/// Remembers a choice for a model on this machine.
+pub fn remember(file: &ModelFile, load_options: &LoadOptions, decision: &PrecisionDecision) -> std::io::Result<()> {
+    let Some(cache) = &load_options.cache else { return Ok(()) };
+    let bytes = serde_json::to_vec(decision).map_err(std::io::Error::other)?;
+    authenticated_file::write(cache, FOLDER, &key(file, load_options), &bytes)
+}
+
+/// The model, the machine, and every engine that could have been chosen: a new one is measured anew.
+fn key(file: &ModelFile, load_options: &LoadOptions) -> String {
+    let search = engine::engine_search(load_options, &[ProviderChoice::Fastest]);
+    let hardware = Hardware::detect();
+    digest(format!(
+        "{}\0{}\0{:?}\0{:?}\0{:?}\0{:?}\0{:?}",
+        file.digest(),
+        env!("CARGO_PKG_VERSION"),
+        hardware.cpu,
+        hardware.gpus,
+        hardware.drivers,
+        search.all(),
+        search.plugins(),
+    ))
+}
+
+/// The providers among which `auto` chooses, with the precisions that each has on this machine.
+pub fn candidates(load_options: &LoadOptions) -> Result<Vec<(ExecutionProvider, PrecisionChoice)>, ProviderError> {
+    let search = engine::engine_search(load_options, &[ProviderChoice::Fastest]);
+    let hardware = Hardware::detect();
+    let offered = search.offered_providers();
+    let floats = [
+        (FloatPrecision::Exact, PrecisionChoice::Exact),
+        (FloatPrecision::Bf16, PrecisionChoice::Bf16),
+        (FloatPrecision::Fp16, PrecisionChoice::Fp16),
+    ];
+    let of_provider = |provider: ExecutionProvider| {
+        let has = move |float: FloatPrecision| float.is_available(provider, hardware);
+        floats.into_iter().filter(move |(float, _)| has(*float)).map(move |(_, choice)| (provider, choice))
+    };
+    let wanted: ProviderChoice = load_options.providers.names.as_deref().unwrap_or("auto").parse()?;
+    let is_wanted = |provider: &ExecutionProvider| match &wanted {
+        ProviderChoice::These(these) => these.contains(provider),
+        _ => hardware.unavailable_reason(*provider).is_none(),
+    };
+    Ok(offered.into_iter().filter(is_wanted).flat_map(of_provider).collect())
+}

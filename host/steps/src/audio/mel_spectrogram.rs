@@ -349,12 +349,12 @@ mod tests {
             (json!({"ref": "max"}), "needs `db`"),
             (json!({"db": true, "amin": 0}), "amin"),
             (json!({"db": true, "top_db": -1}), "top_db"),
-            (json!({"db": true, "ref": "min"}), "did not match"),
+            (json!({"db": true, "ref": "min"}), "ref"),
             (json!({"method": "whisper", "htk": true}), "method: whisper"),
             (json!({"method": "whisper", "chunk_length": 1, "sample_rate": 100}), "too few"),
             (json!({"chunk_length": 30}), "belongs to"),
         ] {
-            let message = build(options.clone()).err().map(|error| error.to_string());
+            let message = build(options.clone()).err().map(|error| format!("{}: {error}", error.option.join(".")));
             assert!(message.as_ref().is_some_and(|message| message.contains(says)), "{options}: {message:?}");
         }
     }

@@ -109,7 +109,7 @@ mod tests {
         options["tokenizer"] = json!("tokenize/wordpiece.json");
         let files =
             gpux_core::ProjectFiles::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/reference/builtin/"), false);
-        build(options, &OptionOrigin::Pipeline(&files))
+        reference::build_at(crate::text::chunk::builtin(), options, &OptionOrigin::Pipeline(&files))
     }
 
     #[test]

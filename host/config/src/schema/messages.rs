@@ -75,7 +75,7 @@ pub(super) fn describe(context: &SchemaContext<'_>, error: &ValidationError<'_>,
             push(Diagnostic::new("key", span, format!("`{}` is not a name that `{name}` can have", abbreviate(key))));
         }
         Kind::Not { .. } => {
-            push(Diagnostic::new("value", place.value_span(), format!("`{name}` must not have this value")))
+            push(Diagnostic::new("value", place.value_span(), format!("`{name}` must not have this value")));
         }
         Kind::Contains => {
             push(Diagnostic::new("value", place.value_span(), format!("`{name}` lacks an item that it needs")));

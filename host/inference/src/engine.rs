@@ -8,10 +8,11 @@ use serde::{Deserialize, Serialize};
 use gpux_core::{HostOrDevice, Memory, Tensor};
 
 use super::error::ModelLoadError;
+use super::float_precision::FloatPrecision;
 use super::install;
 use super::library::LibraryBuild;
 use super::model_file::ModelFile;
-use super::providers::{ExecutionProvider, FloatPrecision, ProviderOptions};
+use super::providers::{ExecutionProvider, ProviderOptions};
 use super::value::OnnxValue;
 
 /// How one session is made.

@@ -14,6 +14,7 @@ mod embedded;
 mod engine;
 mod error;
 mod exclusive_device;
+mod float_precision;
 mod graph;
 mod graph_optimization;
 mod hardware;
@@ -42,6 +43,7 @@ pub use convert::{Conversion, ConvertError, Precision, convert};
 pub use embedded::Embedded;
 pub use engine::{Device, Engine, Optimized, RunFailure, Session, SessionOptions};
 pub use error::ModelLoadError;
+pub use float_precision::FloatPrecision;
 pub use graph::{
     FixedShapes, InputSpec, ModelInfo, ModelInspector, NarrowType, OnnxType, OutputSpec, ShapeError, TensorFileError,
     from_pb,
@@ -62,8 +64,8 @@ pub use onnxruntime::OnnxRuntime;
 pub use provider_manager::{ProviderInfo, ProviderManager};
 pub use provider_ranking::{ProviderRanking, ProviderTiming, rank_providers};
 pub use providers::{
-    ExecutionProvider, Fallback, FloatPrecision, OptionError, OptionKind, OptionSource, PluginName, ProviderChoice,
-    ProviderError, ProviderLibrary, ProviderOption, ProviderOptions, options_of,
+    ExecutionProvider, Fallback, OptionError, OptionKind, OptionSource, PluginName, ProviderChoice, ProviderError,
+    ProviderLibrary, ProviderOption, ProviderOptions, options_of,
 };
 pub use sessions::{ModelInputs, SessionRunError, SessionSet};
 pub use sessions::{SessionReservation, with_preferred_session};

@@ -9,9 +9,10 @@ use serde_json::json;
 
 use super::batch::Batcher;
 use super::engine::{Engine, RunFailure};
+use super::float_precision::FloatPrecision;
 use super::graph::OnnxType;
 use super::model_file::ModelFile;
-use super::providers::{ExecutionProvider, Fallback, FloatPrecision};
+use super::providers::{ExecutionProvider, Fallback};
 use super::sessions::{ModelInputs, SessionRunError, SessionSet};
 use super::value::OnnxValue;
 use gpux_core::{

@@ -4,7 +4,8 @@ use ort::memory::DeviceType;
 use serde_json::{Map, Value as Json, json};
 
 use crate::engine::SessionOptions;
-use crate::providers::{ExecutionProvider, FloatPrecision};
+use crate::float_precision::FloatPrecision;
+use crate::providers::ExecutionProvider;
 
 /// The most bytes of a file of OpenVINO's properties.
 const CONFIG_LIMIT: u64 = 1 << 20;

@@ -3,7 +3,6 @@
 mod choice;
 mod options;
 mod plugin;
-mod precision;
 
 use std::fmt;
 use std::str::FromStr;
@@ -13,7 +12,6 @@ use serde::{Deserialize, Serialize};
 pub use choice::{Fallback, ProviderChoice};
 pub use options::{OptionError, OptionKind, OptionSource, ProviderOption, ProviderOptions, options_of};
 pub use plugin::{PluginName, ProviderLibrary};
-pub use precision::FloatPrecision;
 
 /// Where a model can run, in the order in which gpux prefers them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]

@@ -6,12 +6,11 @@ use std::sync::Arc;
 use super::super::batch::{BatchOptions, Batcher};
 use super::super::engine::{Engine, Optimized, Session, SessionOptions};
 use super::super::error::ModelLoadError;
+use super::super::float_precision::FloatPrecision;
 use super::super::graph::OnnxType;
 use super::super::hardware::Hardware;
 use super::super::model_file::ModelFile;
-use super::super::providers::{
-    ExecutionProvider, Fallback, FloatPrecision, ProviderChoice, ProviderError, ProviderOptions,
-};
+use super::super::providers::{ExecutionProvider, Fallback, ProviderChoice, ProviderError, ProviderOptions};
 use super::super::sessions::SessionSet;
 use super::ModelStep;
 use gpux_core::{ElementSet, Signature, TensorKind};

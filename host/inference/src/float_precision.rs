@@ -5,8 +5,8 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use super::ExecutionProvider;
 use crate::hardware::Hardware;
+use crate::providers::ExecutionProvider;
 
 /// What a session computes float32 operators in. The model's file stays as it is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]

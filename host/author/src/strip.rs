@@ -42,7 +42,7 @@ pub fn strip(component: &[u8]) -> Result<Vec<u8>, BuildError> {
         let payload = payload.map_err(|error| damaged(&error))?;
         match &payload {
             Payload::Version { encoding: Encoding::Component, .. } => {
-                open.push(SectionBuilder::Component(Component::new()))
+                open.push(SectionBuilder::Component(Component::new()));
             }
             Payload::Version { encoding: Encoding::Module, .. } => open.push(SectionBuilder::Module(Module::new())),
             Payload::End(_) => {

@@ -74,22 +74,19 @@ pub(super) fn resolve(
         let read = original()?;
         decision = self::decision(&read, load_options);
         file = Some(read);
-        match &decision {
-            Some(decision) => {
-                choice = decision.precision;
-                providers = ProviderChoice::First(vec![decision.provider]);
+        if let Some(decision) = &decision {
+            choice = decision.precision;
+            providers = ProviderChoice::First(vec![decision.provider]);
+        } else {
+            let name = &model.name.value;
+            let message = format!(
+                "the precision of the model `{name}` is not chosen yet, so it is computed in float32; \
+                 `gpux build` measures and chooses"
+            );
+            if load_options.providers.strict {
+                return Err(ModelLoadError::Precision { path: path.to_owned(), reason: message });
             }
-            None => {
-                let name = &model.name.value;
-                let message = format!(
-                    "the precision of the model `{name}` is not chosen yet, so it is computed in float32; \
-                     `gpux build` measures and chooses"
-                );
-                if load_options.providers.strict {
-                    return Err(ModelLoadError::Precision { path: path.to_owned(), reason: message });
-                }
-                (choice, warning) = (PrecisionChoice::Exact, Some(message));
-            }
+            (choice, warning) = (PrecisionChoice::Exact, Some(message));
         }
     }
     match choice {
@@ -99,17 +96,17 @@ pub(super) fn resolve(
             Some(converted) => file = Some(read(files, &converted)?),
             None => precision = FloatPrecision::Fp16,
         },
-        PrecisionChoice::Int8 => match variant(files, path, choice) {
-            Some(converted) => file = Some(read(files, &converted)?),
-            None => {
+        PrecisionChoice::Int8 => {
+            let Some(converted) = variant(files, path, choice) else {
                 let missing = converted_path(path, choice);
                 let reason = format!(
                     "there is no `{}` beside it; `gpux build --precision int8` makes one",
                     missing.file_name().unwrap_or_default().display()
                 );
                 return Err(ModelLoadError::Precision { path: path.to_owned(), reason });
-            }
-        },
+            };
+            file = Some(read(files, &converted)?);
+        }
     }
     if precision != FloatPrecision::Exact && providers == ProviderChoice::Auto {
         providers = ProviderChoice::First(precision.providers(Hardware::detect()));

@@ -158,20 +158,13 @@ fn compare(
         for ((name, reference), (_, other)) in reference.iter().zip(other) {
             let (reference, other) = (measure::read_output(reference)?, measure::read_output(other)?);
             let statistics = DiffStatistics::compare(&reference, &other, arguments.absolute, arguments.relative);
-            let row = match rows[first..].iter().position(|row| row.output == *name) {
-                Some(at) => &mut rows[first + at],
-                None => {
-                    let (place, output) = (place.to_string(), name.clone());
-                    rows.push(Row {
-                        place,
-                        output,
-                        statistics: DiffStatistics::default(),
-                        accuracy: Accuracy::default(),
-                    });
-                    let last = rows.len() - 1;
-                    &mut rows[last]
-                }
-            };
+            let known = rows[first..].iter().position(|row| row.output == *name);
+            let at = known.map_or(rows.len(), |at| first + at);
+            if known.is_none() {
+                let (place, output) = (place.to_string(), name.clone());
+                rows.push(Row { place, output, statistics: DiffStatistics::default(), accuracy: Accuracy::default() });
+            }
+            let row = &mut rows[at];
             row.statistics = std::mem::take(&mut row.statistics).merge(statistics);
             row.accuracy.add(&reference, &other);
         }

@@ -8,7 +8,7 @@ use super::request::Request;
 /// Padding may cost at most one part in this many of the overhead that joining a batch saves.
 const PADDING_DIVISOR: usize = 2;
 
-/// Selects the leader and compatible requests, by priority, up to `most` rows. TextOutput nearest in length
+/// Selects the leader and compatible requests, by priority, up to `most` rows. Texts nearest in length
 /// come first, as long as padding costs less than it saves: `start` is a run's overhead in bytes of
 /// input. While that is unknown, only lengths of the same bucket share a batch.
 pub(super) fn select_batch(

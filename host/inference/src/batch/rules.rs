@@ -169,7 +169,7 @@ impl JoinedBatch {
 }
 
 impl SequenceAxes {
-    /// TextOutput may be padded where a mask says so, every input of that length is known to heed it, and
+    /// Texts may be padded where a mask says so, every input of that length is known to heed it, and
     /// every output says which of its axes have it.
     fn from_signature(signature: &Signature) -> Option<Self> {
         let mask = signature.inputs.iter().find(|port| port.name == MASK)?;

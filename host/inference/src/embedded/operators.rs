@@ -310,7 +310,7 @@ fn fault(row: &Operator, attribute: &AttributeProto) -> Option<String> {
             Some(AttributeValues::Int(allowed)) => allowed.contains(&number),
             Some(AttributeValues::Text(allowed)) => allowed.iter().any(|allowed| allowed.as_bytes() == attribute.s),
             Some(AttributeValues::Ones) => attribute.ints.iter().all(|number| *number == 1),
-            Some(AttributeValues::TextOutput(allowed)) => {
+            Some(AttributeValues::Texts(allowed)) => {
                 let mut given = attribute.strings.iter();
                 given.len().is_multiple_of(allowed.len())
                     && allowed.iter().cycle().zip(given.by_ref()).all(|(allowed, given)| allowed.as_bytes() == given)

@@ -159,13 +159,12 @@ fn compare(reference: &Measurement, other: &Measurement) -> Result<Accuracy, Str
         for ((name, reference), (_, other)) in reference.iter().zip(other) {
             let read = |path: &Path| measure::read_output(path);
             let (reference, other) = (read(reference)?, read(other)?);
-            match outputs.iter_mut().find(|(known, _)| known == name) {
-                Some((_, accuracy)) => accuracy.add(&reference, &other),
-                None => {
-                    let mut accuracy = Accuracy::default();
-                    accuracy.add(&reference, &other);
-                    outputs.push((name.clone(), accuracy));
-                }
+            if let Some((_, accuracy)) = outputs.iter_mut().find(|(known, _)| known == name) {
+                accuracy.add(&reference, &other);
+            } else {
+                let mut accuracy = Accuracy::default();
+                accuracy.add(&reference, &other);
+                outputs.push((name.clone(), accuracy));
             }
         }
     }

@@ -38,7 +38,7 @@ pub(crate) struct Arguments {
     #[arg(long)]
     pub(super) format: Option<Format>,
 
-    /// ResultWriter, errors and traces as JSON
+    /// Results, errors and traces as JSON
     #[arg(long)]
     pub(super) json: bool,
 

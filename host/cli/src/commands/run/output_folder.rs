@@ -1,4 +1,4 @@
-//! ResultWriter as a folder of files, one for each output: `.npy` for tensors of numbers.
+//! Results as a folder of files, one for each output: `.npy` for tensors of numbers.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -7,7 +7,7 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::thread;
 
-/// ResultWriter per thread that may wait for an earlier one.
+/// Results per thread that may wait for an earlier one.
 const RESULTS_PER_THREAD: usize = 8;
 
 /// Runs `work` on each item, on up to `threads` threads, and passes the results to `each`, on this thread

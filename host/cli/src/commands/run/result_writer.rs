@@ -1,4 +1,4 @@
-//! ResultWriter of `gpux run`, in the format that was asked for.
+//! Results of `gpux run`, in the format that was asked for.
 
 use std::fs::File;
 use std::io::{BufWriter, Write as _};

@@ -37,7 +37,7 @@ pub(super) enum AttributeValues {
     /// a list of whole numbers that are all 1
     Ones,
     /// a list of texts: these, once or several times over
-    TextOutput(&'static [&'static str]),
+    Texts(&'static [&'static str]),
 }
 
 /// Where the element type of an output comes from.
@@ -53,7 +53,7 @@ pub(super) enum OutputType {
     Graph,
 }
 
-use AttributeValues::{Any, Int, Ones, Text, TextOutput};
+use AttributeValues::{Any, Int, Ones, Text, Texts};
 
 pub(super) const F16: Elements = 1 << 10;
 pub(super) const F32: Elements = 1 << 1;
@@ -263,12 +263,12 @@ pub(super) const TABLE: &[Operator] = &[
     op("GroupNormalization", &[F16 | F32]).with(&[("epsilon", Any), ("num_groups", Any), ("stash_type", Int(&[1]))]).inputs(3)
         .since(21),
     op("GRU", &[F32, F32, F32, F32, I32, F32]).with(&[("direction", Text(&["forward", "bidirectional"])), ("hidden_size", Any),
-        ("linear_before_reset", Any), ("layout", Any), ("activations", TextOutput(&["Sigmoid", "Tanh"]))]).inputs(6).outputs(2).without(&[4]).check(gru),
+        ("linear_before_reset", Any), ("layout", Any), ("activations", Texts(&["Sigmoid", "Tanh"]))]).inputs(6).outputs(2).without(&[4]).check(gru),
     op("InstanceNormalization", &[FLOATS]).with(&[("epsilon", Any)]).inputs(3),
     op("LayerNormalization", &[F16 | F32]).with(&[("axis", Any), ("epsilon", Any), ("stash_type", Int(&[1]))]).inputs(3).since(17),
     op("LRN", &[FLOATS]).with(&[("alpha", Any), ("beta", Any), ("bias", Any), ("size", Any)]),
     op("LSTM", &[F32, F32, F32, F32, I32, F32]).with(&[("direction", Text(&["forward", "bidirectional"])), ("hidden_size", Any),
-        ("input_forget", Int(&[0])), ("layout", Any), ("activations", TextOutput(&["Sigmoid", "Tanh", "Tanh"]))]).inputs(8).outputs(3).without(&[4]).check(lstm),
+        ("input_forget", Int(&[0])), ("layout", Any), ("activations", Texts(&["Sigmoid", "Tanh", "Tanh"]))]).inputs(8).outputs(3).without(&[4]).check(lstm),
     op("MatMul", &[FLOATS]).inputs(2),
     op("MatMulInteger", &[U8 | I8]).inputs(4).gives(&[OutputType::Element(INT32)]),
     // Others keep -inf, where tract gives the least finite number.
@@ -284,7 +284,7 @@ pub(super) const TABLE: &[Operator] = &[
     op("DynamicQuantizeLinear", &[F32]).outputs(3).gives(&[OutputType::Element(UINT8), OutputType::Element(FLOAT), OutputType::Element(UINT8)]),
     op("RMSNormalization", &[F16 | F32]).with(&[("axis", Any), ("epsilon", Any), ("stash_type", Int(&[1]))]).inputs(2).since(23),
     op("RNN", &[F32, F32, F32, F32, I32, F32]).with(&[("direction", Text(&["forward", "bidirectional"])), ("hidden_size", Any),
-        ("layout", Any), ("activations", TextOutput(&["Tanh"]))]).inputs(6).outputs(2).without(&[4]),
+        ("layout", Any), ("activations", Texts(&["Tanh"]))]).inputs(6).outputs(2).without(&[4]),
     op("RotaryEmbedding", &[FLOATS, FLOATS, FLOATS, I64]).with(&[("interleaved", Any), ("num_heads", Any),
         ("rotary_embedding_dim", Any)]).inputs(4).since(23),
     op("DFT", &[FLOATS, I32 | I64]).with(&[("axis", Any), ("inverse", Int(&[0])), ("onesided", Any)]).inputs(3).without(&[1])

@@ -1,7 +1,6 @@
 //! The precision that float32 operators are computed in.
 
 use std::fmt;
-use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
@@ -83,19 +82,6 @@ fn has_intel_gpu(hardware: &Hardware) -> bool {
 impl fmt::Display for FloatPrecision {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(self.name())
-    }
-}
-
-impl FromStr for FloatPrecision {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        match text {
-            "exact" | "fp32" | "float32" => Ok(Self::Exact),
-            "bf16" | "bfloat16" => Ok(Self::Bf16),
-            "fp16" | "float16" => Ok(Self::Fp16),
-            _ => Err(format!("`{text}` is not a precision; these are: exact, bf16, fp16")),
-        }
     }
 }
 

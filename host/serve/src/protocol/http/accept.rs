@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use http::header::{ACCEPT, HeaderName};
 use http::{HeaderMap, HeaderValue};
 
-/// The `Accept` header of a request.
+/// The `Accept` header of a request; `None` accepts everything.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Accept(Option<HeaderValue>);
 
@@ -20,7 +20,8 @@ pub(crate) struct Preference {
 impl Accept {
     /// From the headers of a request.
     pub(crate) fn from_headers(headers: &HeaderMap) -> Self {
-        Self(joined(headers, &ACCEPT))
+        // What most clients send.
+        Self(joined(headers, &ACCEPT).filter(|value| value != "*/*"))
     }
 
     /// The preference for this media type; `None` if it is not accepted. The most specific range that matches it

@@ -96,7 +96,7 @@ impl Sampling {
         // Pillow's passes turn some rows at a time; their weights are as many as the sides are long, times the
         // reach of a filter.
         let between = if pillow {
-            let rows = weighted::ROWS.min(dims.height) * dims.channels;
+            let rows = weighted::ROWS.min(dims.height) * weighted::padded(dims.channels);
             let wide = dims.width.saturating_add(target.width);
             let sides = wide.saturating_add(dims.height).saturating_add(target.height);
             between.saturating_add(wide.saturating_mul(rows)).saturating_add(sides.saturating_mul(32))

@@ -2,9 +2,11 @@
 
 use std::f64::consts::PI;
 
+use fearless_simd::{Bytes, Simd, SimdBase, u8x16, u32x4};
+
 use super::super::dims::ImageDims;
 use crate::deadline::{Deadline, DeadlineExceeded};
-use crate::simd::vectorize;
+use crate::simd::{vectorize, wide};
 
 /// The weight of a sample by its distance from the middle of a new one, in old samples or, where the image shrinks,
 /// in new ones.
@@ -117,46 +119,99 @@ pub(super) fn pass(
     let taps = WeightedTaps::new(dims.width, target.width, kernel);
     let (row, new_row) = (dims.width * channels, target.width * channels);
     let rows = ROWS.min(dims.height);
-    let (mut columns, mut made) = (vec![0; rows * row], vec![0; rows * new_row]);
+    let pixel = padded(channels);
+    let (mut columns, mut made) = (vec![0; rows * dims.width * pixel], vec![0; rows * target.width * pixel]);
     for (from, to) in from.chunks(rows * row).zip(result.chunks_mut(rows * new_row)) {
-        let inner = from.len() / dims.width;
-        for (number, row) in from.chunks_exact(row).enumerate() {
-            interleave(row, &mut columns, number * channels, inner, channels);
+        let inner = from.len() / row * pixel;
+        let (columns, made) = (&mut columns[..dims.width * inner], &mut made[..target.width * inner]);
+        match channels {
+            1 => interleave::<1>(from, row, columns, inner),
+            3 => interleave_rgb(from, row, columns, inner),
+            _ => interleave::<4>(from, row, columns, inner),
         }
-        let made = &mut made[..to.len()];
-        along(&columns[..from.len()], &taps, inner, made, deadline)?;
-        for (number, row) in to.chunks_exact_mut(new_row).enumerate() {
-            separate(made, row, number * channels, inner, channels);
+        along(columns, &taps, inner, made, deadline)?;
+        match channels {
+            1 => separate::<1>(made, inner, to, new_row),
+            3 => separate::<3>(made, inner, to, new_row),
+            _ => separate::<4>(made, inner, to, new_row),
         }
     }
     Ok(result)
 }
 
-/// Puts the pixels of a row at `start` of every `inner` samples.
-fn interleave(row: &[u8], to: &mut [u8], start: usize, inner: usize, channels: usize) {
-    fn with<const C: usize>(row: &[u8], to: &mut [u8], start: usize, inner: usize) {
-        for (pixel, to) in row.as_chunks::<C>().0.iter().zip(to.chunks_exact_mut(inner)) {
-            to[start..start + C].copy_from_slice(pixel);
+/// Bytes of a pixel of an interleaved row: a power of two, which vectors transpose.
+pub(super) const fn padded(channels: usize) -> usize {
+    channels.next_power_of_two()
+}
+
+/// Puts the rows' pixels side by side: `inner` bytes for each column.
+fn interleave<const C: usize>(from: &[u8], row: usize, to: &mut [u8], inner: usize) {
+    for (column, to) in to.chunks_exact_mut(inner).enumerate() {
+        for (to, row) in to.as_chunks_mut::<C>().0.iter_mut().zip(from.chunks_exact(row)) {
+            to.copy_from_slice(&row[column * C..][..C]);
         }
-    }
-    match channels {
-        1 => with::<1>(row, to, start, inner),
-        3 => with::<3>(row, to, start, inner),
-        _ => with::<4>(row, to, start, inner),
     }
 }
 
-/// The other way round.
-fn separate(from: &[u8], row: &mut [u8], start: usize, inner: usize, channels: usize) {
-    fn with<const C: usize>(from: &[u8], row: &mut [u8], start: usize, inner: usize) {
-        for (pixel, from) in row.as_chunks_mut::<C>().0.iter_mut().zip(from.chunks_exact(inner)) {
-            pixel.copy_from_slice(&from[start..start + C]);
+/// [`interleave`] for pixels of three bytes, each padded to four.
+fn interleave_rgb(from: &[u8], row: usize, to: &mut [u8], inner: usize) {
+    let in_blocks = match wide() {
+        Some(wide) => wide.vectorize(
+            #[inline(always)]
+            || interleave_blocks(wide, from, row, to, inner),
+        ),
+        None => 0,
+    };
+    let rows_in_blocks = from.len() / row / 4 * 4;
+    for (column, to) in to.chunks_exact_mut(inner).enumerate() {
+        let pixels = to.as_chunks_mut::<4>().0.iter_mut().zip(from.chunks_exact(row));
+        for (to, row) in pixels.skip(if column < in_blocks { rows_in_blocks } else { 0 }) {
+            to[..3].copy_from_slice(&row[column * 3..][..3]);
         }
     }
-    match channels {
-        1 => with::<1>(from, row, start, inner),
-        3 => with::<3>(from, row, start, inner),
-        _ => with::<4>(from, row, start, inner),
+}
+
+/// Transposes all blocks of four rows by four pixels that have four more bytes behind them, which a vector loads too.
+/// Returns how many columns that are.
+#[inline(always)]
+fn interleave_blocks<S: Simd>(simd: S, from: &[u8], row: usize, to: &mut [u8], inner: usize) -> usize {
+    let blocks = row.saturating_sub(4) / 12;
+    for (block, to) in to.chunks_exact_mut(4 * inner).take(blocks).enumerate() {
+        for (number, rows) in from.chunks_exact(4 * row).enumerate() {
+            let a = load_padded(simd, &rows[block * 12..]);
+            let b = load_padded(simd, &rows[row + block * 12..]);
+            let c = load_padded(simd, &rows[2 * row + block * 12..]);
+            let d = load_padded(simd, &rows[3 * row + block * 12..]);
+            let (first, second) = (a.zip_low(c), a.zip_high(c));
+            let (third, fourth) = (b.zip_low(d), b.zip_high(d));
+            let at = number * 16;
+            store(first.zip_low(third), &mut to[at..]);
+            store(first.zip_high(third), &mut to[inner + at..]);
+            store(second.zip_low(fourth), &mut to[2 * inner + at..]);
+            store(second.zip_high(fourth), &mut to[3 * inner + at..]);
+        }
+    }
+    4 * blocks
+}
+
+/// Four pixels of three bytes, each padded to four.
+#[inline(always)]
+fn load_padded<S: Simd>(simd: S, from: &[u8]) -> u32x4<S> {
+    let pad = u8x16::from_slice(simd, &[0, 1, 2, 2, 3, 4, 5, 5, 6, 7, 8, 8, 9, 10, 11, 11]);
+    u8x16::from_slice(simd, &from[..16]).swizzle_dyn_within_blocks(pad).bitcast()
+}
+
+#[inline(always)]
+fn store<S: Simd>(pixels: u32x4<S>, to: &mut [u8]) {
+    pixels.bitcast::<u8x16<S>>().store_slice(&mut to[..16]);
+}
+
+/// The other way round, without the padding.
+fn separate<const C: usize>(from: &[u8], inner: usize, to: &mut [u8], row: usize) {
+    for (column, from) in from.chunks_exact(inner).enumerate() {
+        for (from, row) in from.chunks_exact(padded(C)).zip(to.chunks_exact_mut(row)) {
+            row[column * C..][..C].copy_from_slice(&from[..C]);
+        }
     }
 }
 

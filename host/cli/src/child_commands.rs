@@ -43,7 +43,7 @@ pub(super) fn main(command: Command) -> Exit {
         }
         Command::EngineProbe { library, plugins } => gpux_inference::probe_child(&library, &plugins),
         Command::OptimizeModel { request } => gpux_inference::optimization_child(&request),
-        Command::RunNodes { request } => gpux_inference::node_profile_child(&request),
+        Command::RunNodes { request } => gpux_inference::node_placement_child(&request),
         Command::Measure(arguments) => measure::answer(&arguments),
     };
     // Without a reader there is nobody to tell.

@@ -19,7 +19,7 @@ use super::onnxruntime::{OnnxRuntime, WEIGHTS};
 use super::providers::{ExecutionProvider, ProviderChoice};
 use super::step::{ModelOptions, ModelStep};
 use super::tensor_comparison::all_close;
-use super::trial::{self, Trial};
+use super::trial_context::{self, Trial};
 use super::validation;
 use gpux_core::child_process;
 use gpux_core::files::{ReadAccess, check_room, digest, write_whole};
@@ -111,7 +111,7 @@ pub fn should_optimize(trial: &Trial<'_>, options: &ModelOptions, many: bool) ->
     let shared = options.instances.map_or(unasked, |instances| instances > 1) && info.size_bytes >= WORTH_MAPPING;
     let on_cpu = |provider: &ExecutionProvider| *provider == ExecutionProvider::Cpu;
     (shared || !info.external_files.is_empty())
-        && trial::candidate_providers(&options.providers, trial.engine.providers()).iter().all(on_cpu)
+        && trial_context::candidate_providers(&options.providers, trial.engine.providers()).iter().all(on_cpu)
 }
 
 /// The name under which the optimized graph of the model is kept; `None` for a model or engine that
@@ -152,12 +152,12 @@ pub fn optimize(trial: &Trial<'_>, asked: bool) -> Result<Option<Optimization>, 
     }
     let info = trial.file.info();
     let request = Request {
-        model: trial::absolute(trial.file.path()),
-        library: trial::absolute(library),
+        model: trial_context::absolute(trial.file.path()),
+        library: trial_context::absolute(library),
         place: place.clone(),
         mapped: info.size_bytes >= WORTH_MAPPING || !info.external_files.is_empty(),
         loads: if asked { LOADS } else { 1 },
-        memory: trial::memory_limit(trial, &[ExecutionProvider::Cpu]),
+        memory: trial_context::memory_limit(trial, &[ExecutionProvider::Cpu]),
     };
     let text = serde_json::to_string(&request).map_err(|error| fault(error.to_string()))?;
     let answer: Result<Result<Optimization, String>, _> =

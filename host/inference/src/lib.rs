@@ -22,7 +22,7 @@ mod install;
 mod library;
 mod library_probe;
 mod model_file;
-mod node_profile;
+mod node_placement;
 mod onnxruntime;
 mod provider_manager;
 mod provider_ranking;
@@ -32,7 +32,7 @@ mod smoke_test;
 mod step;
 mod synthetic_inputs;
 mod tensor_comparison;
-mod trial;
+mod trial_context;
 mod validation;
 mod value;
 
@@ -59,7 +59,7 @@ pub use library::{
 };
 pub use library_probe::{ProbeReport, probe, probe_child, probe_in_child};
 pub use model_file::ModelFile;
-pub use node_profile::{NodeReport, OperatorNodes, Placement, node_profile_child, profile_nodes};
+pub use node_placement::{NodeReport, OperatorNodes, Placement, node_placement_child, profile_nodes};
 pub use onnxruntime::OnnxRuntime;
 pub use provider_manager::{ProviderInfo, ProviderManager};
 pub use provider_ranking::{ProviderRanking, ProviderTiming, rank_providers};
@@ -71,7 +71,7 @@ pub use sessions::{ModelInputs, SessionRunError, SessionSet};
 pub use sessions::{SessionReservation, with_preferred_session};
 pub use step::{InputShapes, ModelOptions, ModelStep};
 pub use synthetic_inputs::{synthetic_inputs, synthetic_shape, synthetic_tensor};
-pub use trial::Trial;
+pub use trial_context::Trial;
 pub use validation::{ensure_validated, validation_child};
 pub use value::{OnnxValue, ValueError};
 

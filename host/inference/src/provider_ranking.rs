@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::hardware::Hardware;
 use super::providers::{ExecutionProvider, ProviderChoice};
 use super::step::ModelOptions;
-use super::trial::Trial;
+use super::trial_context::Trial;
 use super::validation;
 use gpux_core::files::digest;
 

@@ -19,7 +19,7 @@ use super::onnxruntime::OnnxRuntime;
 use super::providers::ProviderOptions;
 use super::providers::{ExecutionProvider, ProviderChoice, ProviderLibrary};
 use super::step::{InputShapes, ModelOptions, ModelStep};
-use super::trial::{Trial, absolute, candidate_providers, memory_limit};
+use super::trial_context::{Trial, absolute, candidate_providers, memory_limit};
 use gpux_core::authenticated_file;
 use gpux_core::child_process;
 use gpux_core::files::digest;

@@ -2,7 +2,7 @@
 
 use crate::bit_reader::{BitReader, PADDING};
 use crate::error::Error;
-use crate::segments::find_marker;
+use crate::marker_segments::find_marker;
 
 pub(crate) struct EntropyCodedData {
     data: Vec<u8>,

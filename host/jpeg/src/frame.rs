@@ -7,7 +7,7 @@ use crate::error::{CancelCheck, Error};
 use crate::header::{Component, Header};
 use crate::huffman::HuffmanTable;
 use crate::idct;
-use crate::segments::Segments;
+use crate::marker_segments::Segments;
 use crate::simd::with_vectors;
 use crate::tables::Tables;
 use crate::upsample::Plane;

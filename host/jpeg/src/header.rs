@@ -1,7 +1,7 @@
 //! The header of a file: everything before its first scan.
 
 use crate::error::Error;
-use crate::segments::Segments;
+use crate::marker_segments::Segments;
 
 /// The color space that the components encode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -12,7 +12,7 @@ mod frame;
 mod header;
 mod huffman;
 mod idct;
-mod segments;
+mod marker_segments;
 mod simd;
 mod tables;
 #[cfg(test)]

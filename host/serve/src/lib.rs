@@ -14,8 +14,8 @@ mod protocol;
 mod settings;
 
 #[doc(hidden)]
-pub use edge::listener::InMemoryServer;
-pub use edge::listener::{Event, ListenError, ShutdownOutcome, serve};
+pub use edge::lifecycle::InMemoryServer;
+pub use edge::lifecycle::{Event, ListenError, ShutdownOutcome, serve};
 pub use edge::tls::TlsError;
 pub use engine::error::ServeError;
 pub use engine::execution::Execution;

@@ -11,7 +11,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::model_file::ModelFile;
-use super::trial::absolute;
+use super::trial_context::absolute;
 use gpux_core::catch_panic::shorten;
 use gpux_core::child_process::{self, ChildError};
 use gpux_core::files::check_room;

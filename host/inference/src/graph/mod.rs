@@ -1,6 +1,6 @@
 //! Parses and checks ONNX files before an engine loads them.
 
-mod external_data;
+mod external_data_check;
 mod fixed_shapes;
 mod forward_reader;
 mod info;
@@ -26,7 +26,7 @@ pub use types::OnnxType;
 pub(super) use types::data_type;
 
 use super::error::ModelLoadError;
-use external_data::PrepackedWeights;
+use external_data_check::PrepackedWeights;
 use gpux_core::files::open_file;
 use scan::{ScanError, ScannedModel};
 

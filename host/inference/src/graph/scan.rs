@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use super::external_data::{self, ExternalFile, ExternalFiles, PrepackedWeights};
+use super::external_data_check::{self, ExternalFile, ExternalFiles, PrepackedWeights};
 use super::forward_reader::{ForwardRead, ForwardReader};
 use super::proto::{Entry, Opset, Tensor, ValueInfo};
 use super::wire::{Field, Message, WireError};
@@ -298,8 +298,8 @@ impl<R: ForwardRead> Scanner<'_, R> {
 
     /// Checks the file that holds a tensor's data.
     fn check_external_data(&mut self, tensor: &Tensor) -> Result<(), ScanError> {
-        let wrong = |reason| ScanError::External(external_data::sanitize(&tensor.name), reason);
-        let data = external_data::ExternalData::new(tensor, self.packed).map_err(wrong)?;
+        let wrong = |reason| ScanError::External(external_data_check::sanitize(&tensor.name), reason);
+        let data = external_data_check::ExternalData::new(tensor, self.packed).map_err(wrong)?;
         let place = data.place().map_err(wrong)?;
         if !self.files.contains(&place) {
             self.take(FILE + 2 * place.as_os_str().len())?;

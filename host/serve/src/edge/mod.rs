@@ -8,7 +8,7 @@ pub(crate) mod cross_site;
 pub(crate) mod drain_body;
 pub(crate) mod error_response;
 pub(crate) mod host_check;
-pub(crate) mod listener;
+pub(crate) mod lifecycle;
 pub(crate) mod load_generation;
 pub(crate) mod request_id;
 pub(crate) mod response_budget;

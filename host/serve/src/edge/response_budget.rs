@@ -12,8 +12,8 @@ use http::{HeaderMap, HeaderValue};
 use hyper::body::{Body as _, Frame, SizeHint};
 
 use super::error_response;
+use crate::engine::body_budget::RequestBudget;
 use crate::engine::error::ServeError;
-use crate::engine::memory_budget::RequestBudget;
 use crate::engine::metrics::ProtocolLabel;
 use crate::engine::request_context::RequestContext;
 use crate::engine::server::Server;

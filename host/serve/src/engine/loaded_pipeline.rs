@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::background_drop::BackgroundDrop;
+use super::body_budget::BodyBudget;
 use super::inline_execution;
-use super::memory_budget::BodyBudget;
 use super::metrics::{Inferences, Metrics, PipelineMetrics, StepMetrics, Steps};
 use super::scheduler::{Lane, Load, Scheduler};
 use super::warm_up;

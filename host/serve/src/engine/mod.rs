@@ -5,11 +5,11 @@
 //! ([`inline_execution`]).
 
 pub(crate) mod background_drop;
+pub(crate) mod body_budget;
 pub(crate) mod error;
 pub(crate) mod execution;
 pub(crate) mod inline_execution;
 pub(crate) mod loaded_pipeline;
-pub(crate) mod memory_budget;
 pub(crate) mod metrics;
 pub(crate) mod pipeline_slot;
 pub(crate) mod pipeline_source;

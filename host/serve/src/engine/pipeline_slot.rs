@@ -57,7 +57,8 @@ impl PipelineSlot {
         &self.name
     }
 
-    pub(crate) const fn source(&self) -> &PipelineSource {
+    /// Where it is loaded from.
+    pub const fn source(&self) -> &PipelineSource {
         &self.source
     }
 

@@ -7,9 +7,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use arc_swap::ArcSwap;
 
+use super::body_budget::BodyBudget;
 use super::error::ServeError;
 use super::loaded_pipeline::LoadedPipeline;
-use super::memory_budget::BodyBudget;
 use super::metrics::Metrics;
 use super::pipeline_slot::{PipelineSlot, PipelineState, PipelineUpdate};
 use super::pipeline_source::PipelineSource;
@@ -184,7 +184,7 @@ impl Repository {
 
     /// Reloads a pipeline that is in service; `None` if it was unloaded. Blocks on the update lock: must not be called
     /// on a thread that serves requests.
-    pub(crate) fn reload(&self, slot: &Arc<PipelineSlot>) -> Option<Result<(), ServeError>> {
+    pub fn reload(&self, slot: &Arc<PipelineSlot>) -> Option<Result<(), ServeError>> {
         let update = slot.clone().blocking_lock_update();
         slot.loaded().map(|_| self.load(&update))
     }

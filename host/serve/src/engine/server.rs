@@ -5,11 +5,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use tokio::sync::watch;
 
+use super::body_budget::BodyBudget;
 use super::error::ServeError;
 use super::execution;
 use super::execution::Execution;
 use super::loaded_pipeline::LoadedPipeline;
-use super::memory_budget::BodyBudget;
 use super::metrics::Metrics;
 use super::repository::{Repository, RepositoryError};
 use super::request_options::RequestOptions;

@@ -6,11 +6,11 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::canvas::{Canvas, LETTER};
 use super::color::to_rgb;
 use super::decode_image::DecodeImage;
 use super::detections::{self, Detection};
 use super::dims::{ImageDims, supports_channels};
+use super::drawing::{Canvas, LETTER};
 use crate::deadline::Deadline;
 use crate::operation::{BuiltinStep, Inputs, Operation};
 use crate::ports;

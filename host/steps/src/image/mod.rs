@@ -1,7 +1,6 @@
 //! Steps that work on images: height × width × channels.
 
 mod affine;
-mod canvas;
 mod center_crop;
 mod color;
 mod crop;
@@ -10,6 +9,7 @@ mod decode_image;
 mod detections;
 mod dims;
 mod draw_boxes;
+mod drawing;
 mod flip;
 mod geometry;
 mod image_step;

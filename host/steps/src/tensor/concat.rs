@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::combine::{self, Combination, CombinedShape};
+use super::joining::{self, Combination, CombinedShape};
 use super::shape;
 use crate::ports;
 use gpux_core::{Builtin, Dim, ElementSet, Group, TensorKind};
@@ -26,7 +26,7 @@ pub(super) fn builtin() -> Builtin {
         follows: "NumPy: numpy.concatenate",
         example: "concat: { axis: -1, in: [left, right] }",
         schema: || schemars::schema_for!(Concat),
-        build: |options, _| Ok(combine::step(ports::options::<Concat>(options)?, "all of them, along the axis")),
+        build: |options, _| Ok(joining::step(ports::options::<Concat>(options)?, "all of them, along the axis")),
     }
 }
 

@@ -3,10 +3,10 @@
 mod axes_option;
 mod cast;
 mod clip;
-mod combine;
 mod concat;
 mod element;
 mod expand;
+mod joining;
 mod one_hot;
 mod pad_tensor;
 mod parse_number;

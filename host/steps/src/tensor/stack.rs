@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::combine::{self, Combination, CombinedShape};
+use super::joining::{self, Combination, CombinedShape};
 use super::shape::{self, MAX_RANK};
 use crate::ports;
 use gpux_core::{Builtin, Dim, ElementSet, Group, Kind, TensorKind};
@@ -26,7 +26,7 @@ pub(super) fn builtin() -> Builtin {
         follows: "NumPy: numpy.stack",
         example: "stack: { axis: 0, in: [first, second] }",
         schema: || schemars::schema_for!(Stack),
-        build: |options, _| Ok(combine::step(ports::options::<Stack>(options)?, "all of them, along the new axis")),
+        build: |options, _| Ok(joining::step(ports::options::<Stack>(options)?, "all of them, along the new axis")),
     }
 }
 

@@ -1,7 +1,7 @@
 //! Steps that work on text.
 
 mod batch_padder;
-mod charsmap;
+mod charsmap_check;
 mod chunk;
 mod detokenize;
 pub(crate) mod encoder;

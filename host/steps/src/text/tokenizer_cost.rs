@@ -5,7 +5,7 @@
 use serde_json::Value;
 use tokenizers::{ModelWrapper, Tokenizer};
 
-use super::charsmap;
+use super::charsmap_check;
 use super::tokenizer_parts::parts;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,7 +73,7 @@ fn growth(part: &Value, tokenizer: &Tokenizer) -> usize {
             None => text("content").len().saturating_add(1),
         },
         "Prepend" => 1 + text("prepend").len().div_ceil(between_added_tokens(tokenizer)),
-        "Precompiled" => charsmap::longest(text("precompiled_charsmap")),
+        "Precompiled" => charsmap_check::longest(text("precompiled_charsmap")),
         "NFKC" | "NFKD" => 11,
         // The last: of a byte two, and a space in front.
         "NFC" | "NFD" | "BertNormalizer" | "Lowercase" | "ByteLevel" => 3,

@@ -7,7 +7,7 @@ use std::fmt;
 use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::Value;
 
-use super::charsmap;
+use super::charsmap_check;
 
 /// Bytes of a text of the file; longer ones are tables. The tokens of Unigram models become a tree as deep as they are
 /// long, which is taken down by recursion.
@@ -129,7 +129,7 @@ impl<'de> Visitor<'de> for ScanVisitor<'_> {
 
     fn visit_str<E: Error>(self, text: &str) -> Result<ScannedValue, E> {
         match self.section {
-            Section::Table if text.len() > MOST_TABLE || !charsmap::is_whole(text) => {
+            Section::Table if text.len() > MOST_TABLE || !charsmap_check::is_whole(text) => {
                 return Err(E::custom(format_args!("its `{TABLE}` is not whole, or too large")));
             }
             Section::Table => {}

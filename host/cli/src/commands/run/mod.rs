@@ -2,7 +2,7 @@
 
 mod arguments;
 mod benchmark;
-mod compare_providers;
+mod benchmark_providers;
 mod item_result;
 mod output_folder;
 mod parallel;
@@ -66,7 +66,7 @@ pub(crate) fn main(arguments: Arguments) -> Exit {
 
 fn run(arguments: &Arguments, printer: Printer) -> Result<Exit, Failure> {
     if arguments.benchmark && arguments.load.providers().len() > 1 {
-        return Ok(compare_providers::compare(arguments, printer));
+        return Ok(benchmark_providers::compare(arguments, printer));
     }
     interrupt::install_handler();
     // Dropping sessions and sandboxes takes longer than many a run, and the

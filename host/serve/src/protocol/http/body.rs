@@ -15,7 +15,7 @@ use http::header::{CONTENT_ENCODING, CONTENT_LENGTH};
 use http_body_util::BodyExt as _;
 
 use super::accept::joined;
-use crate::engine::memory_budget::RequestBudget;
+use crate::engine::body_budget::RequestBudget;
 use crate::{LoadedPipeline, Priority, RequestOptions, ServeError, Server};
 use gpux_core::MemoryPermit;
 

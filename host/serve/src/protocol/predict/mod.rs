@@ -21,7 +21,7 @@ use super::http::accept::Accept;
 use super::http::body;
 use super::http::path_name::PathName;
 use super::http::response;
-use crate::engine::memory_budget::{RequestBudget, is_charged};
+use crate::engine::body_budget::{RequestBudget, is_charged};
 use crate::engine::request_context::RequestContext;
 use crate::protocol::predict::trace::Trace;
 use crate::{Execution, LoadedPipeline, Priority, Rejection, RequestOptions, ServeError, Server};

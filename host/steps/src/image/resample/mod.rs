@@ -1,9 +1,9 @@
 //! Resampling an image to another size, by the rules of each library that models
 //! are trained with.
 
-mod area;
 mod opencv;
 mod pillow;
+mod pillow_box;
 mod taps;
 mod torch;
 mod weighted;

@@ -7,7 +7,7 @@ use fast_image_resize::{FilterType, PixelTrait, ResizeAlg, ResizeOptions, Resize
 use super::super::dims::ImageDims;
 use super::super::premultiply;
 use super::weighted::{self, Kernel};
-use super::{Filter, area, nearest, to_tensor};
+use super::{Filter, nearest, pillow_box, to_tensor};
 use crate::deadline::{Deadline, DeadlineExceeded};
 use gpux_core::{Color, StepFailure, Tensor, TensorData};
 
@@ -35,8 +35,8 @@ pub(super) fn resize(
         // Floats weighed by opacity go the general way.
         (TensorData::Float32(data), Some(Kernel::Box)) if !weigh_by_opacity => {
             let between = between(dims, target);
-            let half = area::resize(data, dims, between, deadline)?;
-            to_tensor(target, area::resize(&half, between, target, deadline)?)
+            let half = pillow_box::resize(data, dims, between, deadline)?;
+            to_tensor(target, pillow_box::resize(&half, between, target, deadline)?)
         }
         (TensorData::Float32(data), Some(_)) => {
             to_tensor(target, resize_floats(data, dims, target, filter, weigh_by_opacity, deadline)?)
@@ -101,7 +101,7 @@ fn resize_levels(
 ) -> Result<Vec<u8>, DeadlineExceeded> {
     let between = between(dims, target);
     let pass = |from: &[u8], dims, target| match kernel {
-        Kernel::Box => area::resize(from, dims, target, deadline),
+        Kernel::Box => pillow_box::resize(from, dims, target, deadline),
         _ => weighted::pass(from, dims, target, kernel, deadline),
     };
     let half = if between == dims { None } else { Some(pass(from, dims, between)?) };

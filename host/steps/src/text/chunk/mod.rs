@@ -1,7 +1,7 @@
 //! `chunk`: a text too long for a model → a batch of overlapping windows.
 
 mod options;
-mod tokens;
+mod token_windows;
 mod with_tokenizer;
 
 use super::tokenizer_file;
@@ -9,7 +9,7 @@ use crate::ports;
 use gpux_core::{BuildError, Builtin, Group, OptionOrigin, Step};
 
 use options::Options;
-use tokens::ChunkTokens;
+use token_windows::ChunkTokens;
 use with_tokenizer::ChunkText;
 
 pub(super) fn builtin() -> Builtin {

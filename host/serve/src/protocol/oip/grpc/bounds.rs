@@ -12,7 +12,7 @@ use prost::bytes::Bytes;
 
 use super::fields::Fields;
 use crate::ServeError;
-use crate::engine::memory_budget::RequestBudget;
+use crate::engine::body_budget::RequestBudget;
 use crate::protocol::oip::grpc::proto::{InferParameter, ModelInferRequest};
 use crate::protocol::oip::parameters::{MAX_NAME, MAX_PARTS, MAX_TEXT, too_long};
 use gpux_core::MemoryPermit;

@@ -14,7 +14,7 @@ use http::HeaderMap;
 use http_body_util::BodyExt as _;
 use tokio::time::timeout;
 
-use crate::engine::memory_budget::RequestBudget;
+use crate::engine::body_budget::RequestBudget;
 use crate::protocol::http::body::{BodyBuffer, COMPRESSED, read_error};
 use crate::protocol::http::compressed_members;
 use crate::{ServeError, Server};

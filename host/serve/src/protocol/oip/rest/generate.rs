@@ -11,7 +11,7 @@ use http::{HeaderValue, Request as HttpRequest};
 use serde_json::Value as Json;
 
 use super::{PathParameters, answered, early_parameters};
-use crate::engine::memory_budget::is_charged;
+use crate::engine::body_budget::is_charged;
 use crate::protocol::http::compression::AcceptedEncodings;
 use crate::protocol::http::{body, response};
 use crate::protocol::oip::lookup;

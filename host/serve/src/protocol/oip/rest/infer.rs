@@ -11,7 +11,7 @@ use super::framing::Framing;
 use super::response::{EncodedResponse, ResponseEncoding, ResponseHeading};
 use super::{PathParameters, answered};
 use super::{early_parameters, request, response};
-use crate::engine::memory_budget::{RequestBudget, is_charged};
+use crate::engine::body_budget::{RequestBudget, is_charged};
 use crate::protocol::http::body;
 use crate::protocol::http::compression::AcceptedEncodings;
 use crate::protocol::oip::{infer as inference, lookup, metadata, parameters};

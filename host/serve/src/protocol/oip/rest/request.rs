@@ -13,7 +13,7 @@ use super::framing::Framing;
 use super::literals;
 use super::object::Object;
 use crate::ServeError;
-use crate::engine::memory_budget::RequestBudget;
+use crate::engine::body_budget::RequestBudget;
 use crate::protocol::oip::datatype;
 use crate::protocol::oip::infer::{InferRequest, RequestedOutput};
 use crate::protocol::oip::metadata::TensorMetadata;
@@ -257,7 +257,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::engine::memory_budget::BodyBudget;
+    use crate::engine::body_budget::BodyBudget;
     use crate::engine::metrics::Metrics;
     use crate::{Rejection, Settings};
 

@@ -18,7 +18,7 @@ use super::model_file::ModelFile;
 use super::onnxruntime::OnnxRuntime;
 use super::providers::{ExecutionProvider, ProviderLibrary, ProviderOptions};
 use super::synthetic_inputs::{synthetic_shape, synthetic_tensor};
-use super::trial::{self, Trial};
+use super::trial_context::{self, Trial};
 use gpux_core::child_process;
 use gpux_core::files::check_room;
 use gpux_core::{ElementType, Tensor, Value};
@@ -111,13 +111,13 @@ impl ProfileTask<'_> {
         let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
         let request = Request {
             plugins: plugins.to_vec(),
-            model: trial::absolute(file.path()),
-            library: trial::absolute(library),
+            model: trial_context::absolute(file.path()),
+            library: trial_context::absolute(library),
             provider: self.provider,
             options: self.options.clone(),
             inputs: inputs.to_vec(),
             folder: folder.path().to_owned(),
-            memory: trial::memory_limit(self.trial, &[self.provider]),
+            memory: trial_context::memory_limit(self.trial, &[self.provider]),
         };
         let text = serde_json::to_string(&request).map_err(|error| error.to_string())?;
         let answer: Result<Result<(), String>, _> =
@@ -136,7 +136,7 @@ impl ProfileTask<'_> {
 }
 
 /// Serves `gpux __run-nodes REQUEST`: one line of JSON. The profile is in the folder.
-pub fn node_profile_child(request: &str) -> String {
+pub fn node_placement_child(request: &str) -> String {
     let answer = serde_json::from_str(request).map_err(|error| error.to_string()).and_then(|request: Request| {
         child_process::limit_cpu_time(TIMEOUT);
         child_process::limit_memory(request.memory);

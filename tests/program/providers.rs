@@ -6,6 +6,7 @@ use std::process::{Command, Output};
 use serde_json::{Value as Json, json};
 
 use crate::digits::{root, stdout};
+use crate::test_server::Server;
 
 /// The build of OpenVINO that `gpux engine install openvino --whole` puts into a cache in `target/`.
 /// Without one a test says that it is skipped; with `GPUX_REQUIRE_ORT=1` (as in CI) it fails.
@@ -287,4 +288,39 @@ fn chooses_a_precision_on_the_golden_cases_and_remembers_it() {
     assert!(stderr(&missing).contains("there is no `conv.int8.onnx` beside it"), "{missing:?}");
     let converted = gpux(cache.path(), &library, &["inspect", place, "--precision", "int8"]);
     assert!(converted.status.success() && stdout(&converted).contains("logits"), "the model beside it: {converted:?}");
+}
+
+#[test]
+fn a_server_chooses_a_precision_while_exact_answers() {
+    let Some(library) = library() else { return };
+    let (cache, folder) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    std::fs::copy(root().join("tests/models/conv.onnx"), folder.path().join("model.onnx")).unwrap();
+    let text = "name: auto\nversion: 1.0.0\nmodel: { source: ./model.onnx, precision: auto }\n";
+    std::fs::write(folder.path().join("gpux.yml"), text).unwrap();
+    let start = || {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_gpux"));
+        command.args(["serve", "--host", "127.0.0.1", "--port", "0"]).arg(folder.path());
+        command.arg("--engine-library").arg(&library).env("GPUX_CACHE_DIR", cache.path()).current_dir(root());
+        Server::of(command)
+    };
+    let precision = |server: &Server| {
+        let config = server.get("/v2/models/auto/config").with_status(200);
+        config["parameters"]["precision"]["string_value"].as_str().unwrap().to_owned()
+    };
+
+    let first = start();
+    assert_eq!(precision(&first), "exact");
+    let input: Json = serde_json::from_str(&ramp()).unwrap();
+    let exact = numbers(first.json("/predict", &input).with_status(200).as_object().unwrap().values().next().unwrap());
+    let line = first.line("auto: precision of model: ");
+    assert!(line.ends_with("over made-up inputs"), "{line}");
+    assert!(precision(&first).contains("× as fast as exact"), "{}", precision(&first));
+    assert!(first.metric("gpux_precision_speedup{pipeline=\"auto\",model=\"model\"}") >= 1.0);
+    assert!(first.metric("gpux_precision_error{pipeline=\"auto\",model=\"model\"}") <= 0.03);
+    let chosen = numbers(first.json("/predict", &input).with_status(200).as_object().unwrap().values().next().unwrap());
+    let largest = exact.iter().map(|number| number.abs()).fold(0.0, f64::max);
+    assert!(exact.iter().zip(&chosen).all(|(a, b)| (a - b).abs() <= largest * 0.03), "{exact:?} {chosen:?}");
+
+    let second = start();
+    assert_eq!(precision(&second), precision(&first), "it was remembered");
 }

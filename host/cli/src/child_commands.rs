@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Subcommand;
 
 use super::exit::Exit;
-use super::measure;
+use super::{measure, precision};
 
 /// Called by gpux itself; each prints one line of JSON.
 #[derive(Debug, Subcommand)]
@@ -28,6 +28,9 @@ pub(super) enum Command {
     /// Run a pipeline on one engine and provider
     #[command(name = "__measure", hide = true)]
     Measure(Box<measure::Arguments>),
+    /// Measure what `precision: auto` comes to
+    #[command(name = "__choose-precision", hide = true)]
+    ChoosePrecision(Box<precision::Arguments>),
 }
 
 pub(super) fn main(command: Command) -> Exit {
@@ -45,6 +48,7 @@ pub(super) fn main(command: Command) -> Exit {
         Command::OptimizeModel { request } => gpux_inference::optimization_child(&request),
         Command::RunNodes { request } => gpux_inference::node_placement_child(&request),
         Command::Measure(arguments) => measure::answer(&arguments),
+        Command::ChoosePrecision(arguments) => precision::answer(&arguments),
     };
     // Without a reader there is nobody to tell.
     let _ = crate::printer(true, false).result(&answer);

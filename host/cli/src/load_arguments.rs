@@ -232,7 +232,14 @@ impl LoadArguments {
         name.into_iter().chain(library).chain(options).collect()
     }
 
-    /// The same on another command line, but for engine and provider, which differ there, as precision may.
+    /// Provider and precision on another command line.
+    pub(super) fn provider_flags(&self) -> Vec<OsString> {
+        let provider = self.provider.iter().map(|provider| format!("--provider={provider}").into());
+        let precision = self.precision.iter().map(|precision| format!("--precision={precision}").into());
+        provider.chain(precision).collect()
+    }
+
+    /// The same on another command line, but for engine, provider and precision, which may differ there.
     pub(super) fn to_flags(&self) -> Vec<OsString> {
         let mut words: Vec<OsString> = Vec::new();
         if self.allow_outside {

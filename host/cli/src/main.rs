@@ -8,6 +8,7 @@ mod interrupt;
 mod load_arguments;
 mod measure;
 mod nodes;
+mod precision;
 mod printer;
 mod server_log;
 mod shape_arguments;

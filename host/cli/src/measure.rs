@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use super::exit::Exit;
 use super::input::{InputArguments, RequestItem, UsageError, reject_overwrites};
 use super::load_arguments::{LoadArguments, PipelineArguments};
+use super::precision::MADE_UP;
 use super::printer::Printer;
 use gpux::GpuxError;
 use gpux::Pipeline;
@@ -164,6 +165,12 @@ pub(super) struct MeasureError {
     pub(super) exit: Exit,
 }
 
+impl From<GpuxError> for MeasureError {
+    fn from(error: GpuxError) -> Self {
+        Self { exit: error.category().into(), message: error.to_string() }
+    }
+}
+
 /// The options of a measurement, which all children share.
 pub(super) struct MeasureRequest<'a> {
     pub(super) pipeline: &'a PipelineArguments,
@@ -235,12 +242,11 @@ pub(super) fn answer(arguments: &Arguments) -> String {
 }
 
 fn measure(arguments: &Arguments, printer: Printer) -> Result<Measurement, MeasureError> {
-    let failed = |error: GpuxError| MeasureError { exit: error.category().into(), message: error.to_string() };
     let usage = |message: String| MeasureError { message, exit: Exit::Usage };
-    let mut load_options = arguments.load.options().map_err(failed)?;
+    let mut load_options = arguments.load.options().map_err(MeasureError::from)?;
     // Batches are as large as in the server.
     load_options.serving = arguments.throughput.is_some();
-    let pipeline = arguments.pipeline.open_as(load_options, printer).map_err(failed)?;
+    let pipeline = arguments.pipeline.open_as(load_options, printer).map_err(MeasureError::from)?;
     let timeout = arguments.timeout.map(Duration::from_secs_f64).or(pipeline.timeout());
     let wrong = |error: UsageError| usage(error.to_string());
     let outputs = arguments.output.as_slice();
@@ -251,9 +257,9 @@ fn measure(arguments: &Arguments, printer: Printer) -> Result<Measurement, Measu
         requests.take(arguments.samples.max(1)).map(item).collect()
     } else {
         reject_overwrites(&pipeline, std::iter::empty(), outputs).map_err(wrong)?;
-        let known = if arguments.cases { known_requests(&pipeline).map_err(failed)? } else { Vec::new() };
+        let known = if arguments.cases { known_requests(&pipeline).map_err(MeasureError::from)? } else { Vec::new() };
         if known.is_empty() {
-            vec![("made up".to_owned(), Ok(synthetic_request(pipeline.plan()).map_err(usage)?))]
+            vec![(MADE_UP.to_owned(), Ok(synthetic_request(pipeline.plan()).map_err(usage)?))]
         } else {
             known.into_iter().take(arguments.samples.max(1)).map(|(source, request)| (source, Ok(request))).collect()
         }
@@ -263,7 +269,7 @@ fn measure(arguments: &Arguments, printer: Printer) -> Result<Measurement, Measu
         && let Some((_, Ok(request))) = requests.first()
     {
         let options = BenchmarkOptions { runs: arguments.runs, warmup: arguments.warmup, timeout, cancelled: None };
-        times = Some(pipeline.plan().benchmark(request, options).map_err(|error| failed(error.into()))?.total);
+        times = Some(pipeline.plan().benchmark(request, options).map_err(GpuxError::from)?.total);
     }
     let throughput = arguments.throughput.map(|seconds| {
         let requests: Vec<_> = requests.iter().filter_map(|(_, request)| request.clone().ok()).collect();

@@ -24,8 +24,8 @@ impl Pipeline {
                 let mut info = model.step.file().info().to_dict();
                 info["name"] = json!(model.name);
                 info["provider"] = json!(model.step.provider().name());
-                info["precision"] = json!(model.step.precision());
-                if let Some(decision) = &model.decision {
+                info["precision"] = json!(model.precision.precision);
+                if let Some(decision) = &model.precision.decision {
                     info["precision_choice"] = json!(decision);
                 }
                 info["provider_options"] = model.step.provider_options();

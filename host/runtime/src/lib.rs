@@ -67,7 +67,8 @@ pub use load_options::{EngineChoice, EngineOptions, LoadOptions, ProviderSelecti
 pub use pipeline::{Pipeline, is_model};
 pub use policy::{AllowedDir, AllowedGrants, ParseGrantsError, Policy};
 pub use precision::{
-    PrecisionDecision, auto_models, candidates as precision_candidates, converted_path, remember as remember_precision,
+    ModelPrecision, PrecisionDecision, auto_models, candidates as precision_candidates, converted_path,
+    remember as remember_precision,
 };
 pub use runtime::{Runtime, RuntimeBuilder};
 

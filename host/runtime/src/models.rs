@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use super::engine::{self, SelectedEngine};
 use super::load_options::LoadOptions;
-use super::precision::{self, PrecisionDecision, ResolvedPrecision};
+use super::precision::{self, ModelPrecision, ResolvedPrecision};
 use super::provider_options;
 use crate::GpuxError;
-use gpux_config::{BatchingSpec, Diagnostic, ModelSpec, Spanned, Spec};
+use gpux_config::{BatchingSpec, Diagnostic, ModelSpec, PrecisionChoice, Spanned, Spec};
 use gpux_core::{ProjectFiles, Registry};
 use gpux_inference::{
     self, BatchOptions, ExecutionProvider, FloatPrecision, ModelFile, ModelOptions, ModelStep, Optimization,
@@ -35,8 +35,8 @@ const MAX_ROWS: u32 = 4096;
 pub(super) struct LoadedModel {
     pub(super) name: String,
     pub(super) step: Arc<ModelStep>,
-    /// what `precision: auto` came to
-    pub(super) decision: Option<PrecisionDecision>,
+    /// what it is computed in
+    pub(super) precision: ModelPrecision,
     /// the measurements, where the fastest provider was asked for
     pub(super) ranking: Option<ProviderRanking>,
     /// the result of optimizing its graph, unless that is off or cached
@@ -117,10 +117,10 @@ pub(super) fn load(spec: &Spec, files: &ProjectFiles, load_options: &LoadOptions
     let SelectedEngine { engine, library, plugins, warnings, .. } = engine::select_engine(load_options, &choices)?;
     loaded.warnings = warnings;
     for (model, resolved) in spec.models.iter().zip(resolved) {
-        let ResolvedPrecision { file, providers, precision, decision, warning } = resolved;
+        let ResolvedPrecision { file, providers, float, mut precision, warning } = resolved;
         loaded.warnings.extend(warning);
         let mut options = model_options(model, spec, providers, file.digest(), load_options)?;
-        options.precision = precision;
+        options.precision = float;
         let (program, cache) = (load_options.program.as_deref(), load_options.cache.as_ref());
         let trial = Trial {
             program,
@@ -153,10 +153,11 @@ pub(super) fn load(spec: &Spec, files: &ProjectFiles, load_options: &LoadOptions
             provider_options::mark_used(step.file().digest(), load_options);
         }
         loaded.warnings.extend(step.fallbacks().iter().map(ToString::to_string));
-        if step.precision() != precision {
+        if step.precision() != float {
+            precision.precision = PrecisionChoice::Exact;
             let (name, provider) = (&model.name.value, step.provider());
             loaded.warnings.push(format!(
-                "the model `{name}` is computed in float32, not in {precision}: no provider on this machine that it \
+                "the model `{name}` is computed in float32, not in {float}: no provider on this machine that it \
                  may use has that, and it runs on `{provider}`"
             ));
         }
@@ -165,7 +166,7 @@ pub(super) fn load(spec: &Spec, files: &ProjectFiles, load_options: &LoadOptions
             loaded.warnings.push(format!("requests of the model `{name}` run one at a time: {reason}"));
         }
         loaded.registry.add_model(&model.name.value, step.clone());
-        loaded.models.push(LoadedModel { name: model.name.value.clone(), step, decision, ranking, optimization });
+        loaded.models.push(LoadedModel { name: model.name.value.clone(), step, precision, ranking, optimization });
     }
     loaded.engine = on_providers(engine.name(), loaded.models.iter().map(|model| model.step.provider()));
     Ok(loaded)

@@ -10,6 +10,7 @@ use super::lineage::Lineage;
 use super::load_options::LoadOptions;
 use super::models::{self, LoadedModel};
 use super::ports;
+use super::precision::ModelPrecision;
 use super::provider_options;
 use super::step_factory::{self, StepBuildError, StepFactory};
 use super::warm_up;
@@ -227,6 +228,11 @@ impl Pipeline {
     /// Its models, by their names in the file.
     pub fn models(&self) -> impl Iterator<Item = (&str, &ModelStep)> {
         self.models.iter().map(|model| (model.name.as_str(), model.step.as_ref()))
+    }
+
+    /// What its models are computed in, by their names in the file.
+    pub fn precisions(&self) -> impl Iterator<Item = (&str, &ModelPrecision)> {
+        self.models.iter().map(|model| (model.name.as_str(), &model.precision))
     }
 
     /// Size of its models' files.

@@ -1,5 +1,6 @@
 //! What a model is computed in: `precision` of gpux.yml or of the operator, and what was measured for `auto`.
 
+use std::fmt;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -34,14 +35,32 @@ pub struct PrecisionDecision {
     pub samples: String,
 }
 
+impl fmt::Display for PrecisionDecision {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { precision, provider, speedup, error, samples } = self;
+        write!(f, "{precision} on {provider}, {speedup:.2} × as fast as exact, {error:.1e} off, over {samples}")
+    }
+}
+
+/// What a model of a pipeline is computed in.
+#[derive(Clone, Debug)]
+pub struct ModelPrecision {
+    /// anything but `auto`
+    pub precision: PrecisionChoice,
+    /// what `auto` came to
+    pub decision: Option<PrecisionDecision>,
+    /// whether it is `auto`, which was not measured on this machine yet
+    pub is_undecided: bool,
+}
+
 /// A model's file, providers and precision.
 #[derive(Debug)]
 pub(super) struct ResolvedPrecision {
     pub(super) file: ModelFile,
     pub(super) providers: ProviderChoice,
-    pub(super) precision: FloatPrecision,
-    /// what `auto` came to
-    pub(super) decision: Option<PrecisionDecision>,
+    /// what the provider computes float32 operators in
+    pub(super) float: FloatPrecision,
+    pub(super) precision: ModelPrecision,
     /// why it is not what was asked for
     pub(super) warning: Option<String>,
 }
@@ -49,7 +68,8 @@ pub(super) struct ResolvedPrecision {
 impl ResolvedPrecision {
     /// As the file says.
     pub(super) fn exact(file: ModelFile, providers: ProviderChoice) -> Self {
-        Self { file, providers, precision: FloatPrecision::Exact, decision: None, warning: None }
+        let precision = ModelPrecision { precision: PrecisionChoice::Exact, decision: None, is_undecided: false };
+        Self { file, providers, float: FloatPrecision::Exact, precision, warning: None }
     }
 }
 
@@ -67,7 +87,7 @@ pub(super) fn resolve(
 ) -> Result<ResolvedPrecision, ModelLoadError> {
     let path = Path::new(&model.source.value);
     let original = || read(files, path);
-    let (mut providers, mut precision, mut decision, mut warning) = (providers, FloatPrecision::Exact, None, None);
+    let (mut providers, mut float, mut decision, mut warning) = (providers, FloatPrecision::Exact, None, None);
     let mut choice = choice(model, load_options);
     let mut file = None;
     if choice == PrecisionChoice::Auto {
@@ -80,8 +100,8 @@ pub(super) fn resolve(
         } else {
             let name = &model.name.value;
             let message = format!(
-                "the precision of the model `{name}` is not chosen yet, so it is computed in float32; \
-                 `gpux build` measures and chooses"
+                "the precision of the model `{name}` is not chosen yet, so it is computed in float32 until `gpux build` \
+                 or a server has measured"
             );
             if load_options.providers.strict {
                 return Err(ModelLoadError::Precision { path: path.to_owned(), reason: message });
@@ -91,10 +111,10 @@ pub(super) fn resolve(
     }
     match choice {
         PrecisionChoice::Exact | PrecisionChoice::Auto => {}
-        PrecisionChoice::Bf16 => precision = FloatPrecision::Bf16,
+        PrecisionChoice::Bf16 => float = FloatPrecision::Bf16,
         PrecisionChoice::Fp16 => match variant(files, path, choice) {
             Some(converted) => file = Some(read(files, &converted)?),
-            None => precision = FloatPrecision::Fp16,
+            None => float = FloatPrecision::Fp16,
         },
         PrecisionChoice::Int8 => {
             let Some(converted) = variant(files, path, choice) else {
@@ -108,11 +128,12 @@ pub(super) fn resolve(
             file = Some(read(files, &converted)?);
         }
     }
-    if precision != FloatPrecision::Exact && providers == ProviderChoice::Auto {
-        providers = ProviderChoice::First(precision.providers(Hardware::detect()));
+    if float != FloatPrecision::Exact && providers == ProviderChoice::Auto {
+        providers = ProviderChoice::First(float.providers(Hardware::detect()));
     }
     let file = file.map_or_else(original, Ok)?;
-    Ok(ResolvedPrecision { file, providers, precision, decision, warning })
+    let precision = ModelPrecision { precision: choice, decision, is_undecided: warning.is_some() };
+    Ok(ResolvedPrecision { file, providers, float, precision, warning })
 }
 
 fn read(files: &ProjectFiles, path: &Path) -> Result<ModelFile, ModelLoadError> {

@@ -309,6 +309,11 @@ pub mod model_instance_group {
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct ModelOptimizationPolicy {}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ModelParameter {
+    #[prost(string, tag = "1")]
+    pub string_value: ::prost::alloc::string::String,
+}
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct ModelConfig {
     #[prost(string, tag = "1")]
@@ -330,6 +335,11 @@ pub struct ModelConfig {
     pub default_model_filename: ::prost::alloc::string::String,
     #[prost(message, optional, tag = "12")]
     pub optimization: ::core::option::Option<ModelOptimizationPolicy>,
+    #[prost(map = "string, message", tag = "14")]
+    pub parameters: ::std::collections::HashMap<
+        ::prost::alloc::string::String,
+        ModelParameter,
+    >,
     #[prost(string, tag = "17")]
     pub backend: ::prost::alloc::string::String,
 }

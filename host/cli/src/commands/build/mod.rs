@@ -2,7 +2,6 @@
 
 mod componentize;
 mod model_change;
-mod precision;
 mod step;
 
 use std::path::PathBuf;
@@ -15,6 +14,7 @@ pub(crate) use step::build_step;
 use crate::exit::Exit;
 use crate::load_arguments::{LoadArguments, PipelineArguments};
 use crate::nodes;
+use crate::precision;
 use crate::printer::{Printer, duration, pluralize, pretty};
 use gpux::GpuxError;
 use gpux::{LoadOptions, Pipeline};
@@ -121,10 +121,16 @@ fn pipeline(arguments: &Arguments, printer: Printer) -> Exit {
         }
         load_options
     });
-    if let Ok(load_options) = &load_options
-        && let Err(exit) = precision::choose(arguments, load_options, printer)
-    {
-        return exit;
+    if let Ok(load_options) = &load_options {
+        let samples = &arguments.change.sample;
+        match precision::choose(&arguments.pipeline, samples, &arguments.load, load_options, printer) {
+            Ok(None) => {}
+            Ok(Some(choice)) => {
+                printer.note(&choice.report);
+                choice.warning.iter().for_each(|warning| printer.warning(warning));
+            }
+            Err(error) => return printer.fail("PrecisionError", &error.message, error.exit),
+        }
     }
     let pipeline = match load_options.and_then(|load_options| arguments.pipeline.open_as(load_options, printer)) {
         Ok(pipeline) => pipeline,

@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 
+use super::precision;
 use crate::printer::Printer;
 use crate::server_log::{Log, LogFormat};
 use gpux_core::sanitize::sanitize_for_terminal;
@@ -51,6 +52,9 @@ impl EventLogger {
             }
             let (version, engine) = (loaded.version(), loaded.pipeline().engine());
             self.note(&format!("{} {version} on {engine}", slot.name()));
+            for note in precision::notes(loaded.pipeline()) {
+                self.note(&format!("{}: {note}", slot.name()));
+            }
             if let Some(failure) = &loaded.warm_up_report().failure {
                 let name = slot.name();
                 self.detail(&format!("{name}: a made-up request is refused, so it is not warm: {failure}"));
@@ -59,7 +63,7 @@ impl EventLogger {
         self.note(&format!("ready on {}", self.url(address)));
     }
 
-    fn note(&self, text: &str) {
+    pub(super) fn note(&self, text: &str) {
         match self.format {
             LogFormat::Text if self.printer.json => {}
             LogFormat::Text => self.log.line(&sanitize_for_terminal(text)),

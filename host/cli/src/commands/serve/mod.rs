@@ -2,6 +2,7 @@
 
 mod events;
 mod options;
+mod precision;
 
 use std::mem::ManuallyDrop;
 use std::path::{Path, PathBuf};
@@ -11,6 +12,7 @@ use clap::{ArgAction, Args};
 
 use events::EventLogger;
 use options::ServerArguments;
+use precision::PrecisionChooser;
 
 use crate::exit::Exit;
 use crate::load_arguments::LoadArguments;
@@ -132,9 +134,12 @@ pub(crate) fn main(arguments: &Arguments) -> Exit {
     // Letting go of models may take long, and the process is about to end: the system frees them.
     let server = ManuallyDrop::new(Arc::new(Server::new(settings, load_options)));
     let told = Arc::clone(&server);
-    let events = EventLogger { printer, log: log.clone(), format, scheme };
+    let events = Arc::new(EventLogger { printer, log: log.clone(), format, scheme });
     if let Err(warning) = traces {
         events.warning(&warning);
+    }
+    if let Err(error) = PrecisionChooser::start(Arc::clone(&server), events.clone(), &arguments.load) {
+        events.warning(&format!("no precision is chosen beside the server: {error}"));
     }
     let result = serve(&server, sources, move |event| events.log(&told, &event));
     if matches!(result, Ok(ShutdownOutcome::TimedOut)) {

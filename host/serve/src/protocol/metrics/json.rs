@@ -48,9 +48,11 @@ fn pipeline(loaded: &Arc<LoadedPipeline>) -> Json {
             "time_ms": times(&counted.time.snapshot()),
             "failures": counted.failures.counts(),
         })).collect::<Vec<_>>(),
-        "models": loaded.pipeline().models().map(|(name, model)| json!({
+        "models": loaded.pipeline().models().zip(loaded.pipeline().precisions()).map(|((name, model), (_, precision))| json!({
             "name": name,
             "provider": model.provider().name(),
+            "precision": precision.precision,
+            "precision_choice": precision.decision,
             "sessions": model.sessions().count(),
             "sessions_retired": model.sessions().retired(),
             "batch_sizes": model.batcher().and_then(Result::ok).map(|_| metrics.batch_sizes(name)),

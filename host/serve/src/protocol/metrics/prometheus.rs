@@ -278,14 +278,32 @@ fn write_models(out: &mut Writer<'_, '_>, loaded: &[Arc<LoadedPipeline>]) -> Res
             models.map(|(name, model)| (vec![("pipeline", loaded.name()), ("model", name)], model))
         })
     };
+    let precisions = || {
+        let precisions = loaded.iter().flat_map(|loaded| loaded.pipeline().precisions());
+        precisions.zip(models()).map(|((_, precision), (labels, model))| (labels, model, precision))
+    };
     out.gauges(
         "gpux_provider_info",
-        "The execution provider that runs the model",
+        "The execution provider that runs the model, and what it is computed in",
         None,
-        models().map(|(mut labels, model)| {
+        precisions().map(|(mut labels, model, precision)| {
             labels.extend([("engine", model.engine().name()), ("provider", model.provider().name())]);
+            labels.push(("precision", precision.precision.name()));
             (labels, 1)
         }),
+    )?;
+    let decisions = || precisions().filter_map(|(labels, _, precision)| Some((labels, precision.decision.as_ref()?)));
+    out.gauges(
+        "gpux_precision_speedup",
+        "The time of a request in `exact` divided by that in the precision that `auto` chose, as measured",
+        None,
+        decisions().map(|(labels, decision)| (labels, decision.speedup)),
+    )?;
+    out.gauges(
+        "gpux_precision_error",
+        "The largest difference from `exact` in the precision that `auto` chose, as a part of an output's largest number",
+        None,
+        decisions().map(|(labels, decision)| (labels, decision.error)),
     )?;
     out.gauges(
         "gpux_sessions",

@@ -1,5 +1,7 @@
 //! The configuration of a model in Triton's form, which `perf_analyzer` and other tools read.
 
+use std::collections::BTreeMap;
+
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Map, Value as Json};
@@ -36,8 +38,16 @@ pub(crate) struct ModelConfig {
     default_model_filename: String,
     cc_model_filenames: Map<String, Json>,
     metric_tags: Map<String, Json>,
-    parameters: Map<String, Json>,
+    /// `precision` of each model, with its name where there are several, and what `auto` came to
+    parameters: BTreeMap<String, Parameter>,
     model_warmup: [Json; 0],
+}
+
+/// A parameter of the backend.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "ModelParameter")]
+struct Parameter {
+    string_value: String,
 }
 
 #[derive(Serialize, JsonSchema)]
@@ -130,7 +140,9 @@ impl ModelConfig {
             default_model_filename: placement::file_name(model),
             cc_model_filenames: Map::new(),
             metric_tags: Map::new(),
-            parameters: Map::new(),
+            parameters: placement::precisions(model)
+                .map(|(key, value)| (key, Parameter { string_value: value }))
+                .collect(),
             model_warmup: [],
         }
     }

@@ -4,15 +4,47 @@
 use std::path::Path;
 use std::time::Duration;
 
-use super::Arguments;
-use crate::exit::Exit;
-use crate::input::InputArguments;
-use crate::measure::{self, MeasureRequest, Measurement, Target};
-use crate::printer::{Printer, table};
-use gpux::{LoadOptions, PrecisionDecision};
+use clap::Args;
+use serde::{Deserialize, Serialize};
+
+use super::exit::Exit;
+use super::input::InputArguments;
+use super::load_arguments::{LoadArguments, PipelineArguments};
+use super::measure::{self, MeasureError, MeasureRequest, Measurement, Target};
+use super::printer::{Printer, table};
+use gpux::{GpuxError, LoadOptions, PrecisionDecision};
 use gpux_author::Accuracy;
 use gpux_config::PrecisionChoice;
+use gpux_core::child_process;
 use gpux_inference::ExecutionProvider;
+
+/// The arguments of the hidden command that chooses beside a server.
+#[derive(Debug, Args)]
+pub(super) struct Arguments {
+    #[command(flatten)]
+    pipeline: PipelineArguments,
+
+    #[command(flatten)]
+    load: LoadArguments,
+}
+
+/// What was chosen.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Choice {
+    /// all candidates, for people
+    pub(super) report: String,
+    /// why it may not be right
+    pub(super) warning: Option<String>,
+}
+
+/// Runs in the child; returns the line to print.
+pub(super) fn answer(arguments: &Arguments) -> String {
+    child_process::lower_priority();
+    let quiet = Printer { json: true, verbose: false };
+    let choice = arguments.load.options().map_err(MeasureError::from);
+    let choice = choice.and_then(|options| choose(&arguments.pipeline, &[], &arguments.load, &options, quiet));
+    serde_json::to_string(&choice).unwrap_or_default()
+}
 
 /// By how much an output may be off, as a part of its largest number.
 const TOLERANCE: f64 = 0.03;
@@ -43,16 +75,21 @@ impl Candidate {
     }
 }
 
-/// Chooses the precision of the pipeline's models for which it is `auto`, unless there are none.
-pub(super) fn choose(arguments: &Arguments, load_options: &LoadOptions, printer: Printer) -> Result<(), Exit> {
-    let fail = |error| printer.error(&error);
-    // Errors are reported when the pipeline is opened for the build.
-    let Ok(models) = gpux::auto_models(&arguments.pipeline.path(), load_options) else { return Ok(()) };
+/// Chooses the precision of the pipeline's models for which it is `auto`; `None` if there are none.
+pub(super) fn choose(
+    pipeline: &PipelineArguments,
+    samples: &[String],
+    load: &LoadArguments,
+    load_options: &LoadOptions,
+    printer: Printer,
+) -> Result<Option<Choice>, MeasureError> {
+    // Errors are reported when the pipeline is opened.
+    let Ok(models) = gpux::auto_models(&pipeline.path(), load_options) else { return Ok(None) };
     if models.is_empty() {
-        return Ok(());
+        return Ok(None);
     }
     let is_converted = |precision| models.iter().all(|model| gpux::converted_path(model.path(), precision).is_file());
-    let mut candidates = gpux::precision_candidates(load_options).map_err(|error| fail(error.into()))?;
+    let mut candidates = gpux::precision_candidates(load_options).map_err(GpuxError::from)?;
     let converted =
         [PrecisionChoice::Int8, PrecisionChoice::Fp16].into_iter().filter(|precision| is_converted(*precision));
     let on_cpu = candidates.iter().any(|(provider, _)| *provider == ExecutionProvider::Cpu);
@@ -61,11 +98,11 @@ pub(super) fn choose(arguments: &Arguments, load_options: &LoadOptions, printer:
     let reference = (ExecutionProvider::Cpu, PrecisionChoice::Exact);
     candidates.retain(|candidate| *candidate != reference);
     candidates.insert(0, reference);
-    let input = InputArguments::of_files(&arguments.change.sample);
+    let input = InputArguments::of_files(samples);
     let asked = MeasureRequest {
-        pipeline: &arguments.pipeline,
+        pipeline,
         input: &input,
-        load: &arguments.load,
+        load,
         samples: SAMPLES,
         runs: 0,
         warmup: 0,
@@ -77,8 +114,8 @@ pub(super) fn choose(arguments: &Arguments, load_options: &LoadOptions, printer:
     let measured = measure_all(&asked, candidates, printer)?;
     let (baseline, samples) = match (&measured.candidates.first().map(|first| &first.result), &measured.samples) {
         (Some(Ok((throughput, _))), samples) => (*throughput, samples.clone()),
-        (Some(Err(reason)), _) => return Err(printer.fail("PrecisionError", reason, Exit::Failed)),
-        (None, _) => return Ok(()),
+        (Some(Err(reason)), _) => return Err(MeasureError { message: reason.clone(), exit: Exit::Failed }),
+        (None, _) => return Ok(None),
     };
     let candidates = measured.candidates;
     let fastest = candidates.iter().filter_map(|candidate| Some((candidate, candidate.accepted()?)));
@@ -92,21 +129,23 @@ pub(super) fn choose(arguments: &Arguments, load_options: &LoadOptions, printer:
         samples,
     };
     for model in &models {
-        gpux::remember_precision(model, load_options, &decision)
-            .map_err(|error| printer.fail("PrecisionError", &error.to_string(), Exit::Environment))?;
+        gpux::remember_precision(model, load_options, &decision).map_err(unusable)?;
     }
-    printer.note(&report(&candidates, chosen, baseline, &decision));
-    if decision.samples == MADE_UP {
-        printer.warning(
-            "the precision was chosen on made-up inputs: golden cases, `serving.warmup` or --sample make the \
-             choice about yours",
-        );
-    }
-    Ok(())
+    let warning = (decision.samples == MADE_UP).then(|| {
+        "the precision was chosen on made-up inputs: golden cases, `serving.warmup` or --sample make the choice about \
+         yours"
+            .to_owned()
+    });
+    Ok(Some(Choice { report: report(&candidates, chosen, baseline, &decision), warning }))
 }
 
-/// The name that [`measure`] gives a synthetic request.
-const MADE_UP: &str = "made up";
+/// The machine's fault.
+fn unusable(error: std::io::Error) -> MeasureError {
+    MeasureError { message: error.to_string(), exit: Exit::Environment }
+}
+
+/// The name of synthetic requests.
+pub(super) const MADE_UP: &str = "made-up inputs";
 
 struct Measured {
     candidates: Vec<Candidate>,
@@ -119,14 +158,13 @@ fn measure_all(
     asked: &MeasureRequest<'_>,
     candidates: Vec<(ExecutionProvider, PrecisionChoice)>,
     printer: Printer,
-) -> Result<Measured, Exit> {
-    let failed = |error: std::io::Error| printer.fail("PrecisionError", &error.to_string(), Exit::Environment);
+) -> Result<Measured, MeasureError> {
     let mut reference: Option<(Measurement, tempfile::TempDir)> = None;
     let mut measured = Measured { candidates: Vec::new(), samples: String::new() };
     for (provider, precision) in candidates {
         let mut candidate = Candidate { provider, precision, result: Err(String::new()) };
         printer.detail(&format!("measuring {}", candidate.target()));
-        let folder = tempfile::tempdir().map_err(failed)?;
+        let folder = tempfile::tempdir().map_err(unusable)?;
         let own = asked.run(&candidate.target(), folder.path());
         let own = match own {
             Ok(own) => own,
@@ -198,8 +236,5 @@ fn report(candidates: &[Candidate], chosen: &Candidate, baseline: f64, decision:
     };
     let heading = ["", "provider", "precision", "requests a second", "× exact", "error", "cosine", ""];
     let rows = table(&heading, &[3, 4, 5, 6], candidates.iter().map(row));
-    format!(
-        "{rows}\n\nprecision: {} on {}, {:.2} × as fast as exact, within {TOLERANCE} of the largest number, over {}",
-        decision.precision, decision.provider, decision.speedup, decision.samples
-    )
+    format!("{rows}\n\nprecision: {decision}, at most {TOLERANCE} off")
 }

@@ -1,0 +1,108 @@
+//! Chooses the precision of models beside the server, where it is `auto` and was not measured on this machine yet.
+
+use std::collections::HashSet;
+use std::ffi::{OsStr, OsString};
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::events::EventLogger;
+use crate::load_arguments::LoadArguments;
+use crate::measure::MeasureError;
+use crate::precision::Choice;
+use gpux::{ModelPrecision, Pipeline};
+use gpux_core::child_process;
+use gpux_core::threads;
+use gpux_serve::{PipelineSlot, Server};
+
+/// How often it looks for pipelines that were loaded since.
+const INTERVAL: Duration = Duration::from_secs(2);
+/// The longest that the choice for one pipeline may take.
+const TIMEOUT: Duration = Duration::from_hours(1);
+
+/// Measures in child processes of low priority, one pipeline after another. `exact` answers until a choice is made,
+/// then the pipeline is loaded again.
+pub(super) struct PrecisionChooser {
+    server: Arc<Server>,
+    events: Arc<EventLogger>,
+    /// the operator's flags for the children
+    flags: Vec<OsString>,
+}
+
+impl PrecisionChooser {
+    /// Starts the thread; it ends with the process.
+    pub(super) fn start(server: Arc<Server>, events: Arc<EventLogger>, load: &LoadArguments) -> std::io::Result<()> {
+        let flags = [load.engine_flags(), load.provider_flags(), load.to_flags()].concat();
+        let chooser = Self { server, events, flags };
+        threads::spawn("gpux-precision", move || chooser.run())
+    }
+
+    fn run(&self) {
+        // A choice that cannot be made or kept is not tried again for the same models.
+        let mut tried = HashSet::new();
+        loop {
+            for slot in self.server.repository().slots() {
+                let Some(loaded) = slot.loaded() else { continue };
+                let models = undecided(loaded.pipeline());
+                if !models.is_empty() && tried.insert((slot.name().to_owned(), models)) {
+                    self.choose(&slot);
+                }
+            }
+            std::thread::sleep(INTERVAL);
+        }
+    }
+
+    fn choose(&self, slot: &Arc<PipelineSlot>) {
+        let name = slot.name();
+        self.events.note(&format!("{name}: measuring for `precision: auto`; `exact` answers meanwhile"));
+        match self.measure(&slot.source().0) {
+            Ok(choice) => choice.and_then(|choice| choice.warning).iter().for_each(|warning| {
+                self.events.warning(&format!("{name}: {warning}"));
+            }),
+            Err(reason) => {
+                self.events.warning(&format!("{name}: no precision was chosen, so `exact` answers: {reason}"));
+                return;
+            }
+        }
+        match self.server.repository().reload(slot) {
+            Some(Err(error)) => {
+                self.events.warning(&format!("{name} could not be loaded again; the one before answers: {error}"));
+            }
+            Some(Ok(())) => {
+                let loaded = slot.loaded();
+                let notes = loaded.iter().flat_map(|loaded| notes(loaded.pipeline()));
+                notes.for_each(|note| self.events.note(&format!("{name}: {note}")));
+            }
+            None => {}
+        }
+    }
+
+    fn measure(&self, pipeline: &str) -> Result<Option<Choice>, String> {
+        let program = std::env::current_exe().map_err(|error| error.to_string())?;
+        let mut words: Vec<&OsStr> = vec![OsStr::new("__choose-precision")];
+        words.extend(self.flags.iter().map(OsString::as_os_str));
+        words.push(OsStr::new(pipeline));
+        let answer: Result<Result<_, MeasureError>, _> = child_process::run_json(&program, &words, TIMEOUT);
+        answer.map_err(|error| error.to_string())?.map_err(|error| error.message)
+    }
+}
+
+/// The digests of models whose precision is not chosen yet.
+fn undecided(pipeline: &Pipeline) -> Vec<String> {
+    let models = pipeline.models().zip(pipeline.precisions());
+    let undecided = models.filter(|(_, (_, precision))| precision.is_undecided);
+    undecided.map(|((_, model), _)| model.file().digest().to_owned()).collect()
+}
+
+/// What was chosen for each model, for people.
+pub(super) fn notes(pipeline: &Pipeline) -> impl Iterator<Item = String> {
+    let models = pipeline.models().zip(pipeline.precisions());
+    models.filter_map(|((name, model), (_, ModelPrecision { decision, .. }))| {
+        let decision = decision.as_ref()?;
+        let later = if decision.provider == model.provider() {
+            ""
+        } else {
+            "; from the next start on, since this process has loaded another library"
+        };
+        Some(format!("precision of {name}: {decision}{later}"))
+    })
+}

@@ -38,7 +38,7 @@ mod value;
 
 pub use adaptation::{Adaptation, Adaptations};
 pub use background_work::PendingDrop;
-pub use batch::{BatchOptions, BatchSizes, Batcher};
+pub use batch::{BatchOptions, BatchSizes, Batcher, ShapeLadder};
 pub use convert::{Conversion, ConvertError, Precision, convert};
 pub use embedded::Embedded;
 pub use engine::{Device, Engine, Optimized, RunFailure, Session, SessionOptions};

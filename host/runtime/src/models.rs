@@ -14,7 +14,7 @@ use gpux_config::{BatchingSpec, Diagnostic, ModelSpec, PrecisionChoice, Spanned,
 use gpux_core::{ProjectFiles, Registry};
 use gpux_inference::{
     self, BatchOptions, ExecutionProvider, FloatPrecision, ModelFile, ModelOptions, ModelStep, Optimization,
-    ProviderChoice, ProviderError, ProviderRanking, Trial, ensure_validated, rank_providers,
+    ProviderChoice, ProviderError, ProviderRanking, ShapeLadder, Trial, ensure_validated, rank_providers,
 };
 
 /// The most sessions of one model: each takes memory for its weights.
@@ -30,6 +30,9 @@ const MIN_THREAD_LIMIT: usize = 256;
 
 /// The most rows of one run: beyond this only memory grows.
 const MAX_ROWS: u32 = 4096;
+
+/// The longest text that is compiled for: longer ones would take gigabytes at once.
+const MAX_LENGTH: u32 = 1 << 16;
 
 /// A model and its name in gpux.yml.
 pub(super) struct LoadedModel {
@@ -59,15 +62,18 @@ pub(super) fn check(spec: &Spec, files: &ProjectFiles) -> Vec<Diagnostic> {
         Some(Diagnostic::new("file", model.source.span.clone(), format!("the model: {error}")))
     };
     let most = |model: &ModelSpec| {
-        let above = |name: &str, asked: &Option<Spanned<NonZeroU32>>, most: u32| {
-            let asked = asked.as_ref().filter(|asked| asked.value.get() > most)?;
+        let above = |name: &str, asked: &Spanned<NonZeroU32>, most: u32| {
             let message = format!("`{name}: {}` is more than the {most} that a model may have", asked.value);
-            Some(Diagnostic::new("ceiling", asked.span.clone(), message))
+            (asked.value.get() > most).then(|| Diagnostic::new("ceiling", asked.span.clone(), message))
         };
-        let instances = above("instances", &model.instances, MAX_INSTANCES);
-        let threads = above("threads", &model.threads, MAX_THREADS);
-        let rows = model.batching.as_ref().map(|batching| batching.max_size.clone());
-        instances.into_iter().chain(threads).chain(above("max_size", &rows, MAX_ROWS)).collect::<Vec<_>>()
+        let instances = model.instances.as_ref().and_then(|asked| above("instances", asked, MAX_INSTANCES));
+        let threads = model.threads.as_ref().and_then(|asked| above("threads", asked, MAX_THREADS));
+        let batching = model.batching.iter().flat_map(|batching| {
+            let sizes = batching.sizes.iter().filter_map(|size| above("sizes", size, MAX_ROWS));
+            let lengths = batching.lengths.iter().filter_map(|length| above("lengths", length, MAX_LENGTH));
+            above("max_size", &batching.max_size, MAX_ROWS).into_iter().chain(sizes).chain(lengths)
+        });
+        instances.into_iter().chain(threads).chain(batching).collect::<Vec<_>>()
     };
     let each = spec.models.iter().flat_map(|model| check(model).into_iter().chain(most(model)));
     each.chain(too_many_threads(spec)).collect()
@@ -216,10 +222,17 @@ fn model_options(
 /// The model's `batching`, else `serving.batch_size` in a server and
 /// `runtime.batch_size` elsewhere.
 fn batch_options(model: &ModelSpec, spec: &Spec, load_options: &LoadOptions) -> BatchOptions {
-    let Some(BatchingSpec { max_size, max_delay, pad }) = &model.batching else {
+    let Some(BatchingSpec { max_size, max_delay, pad, max_tokens, lengths, sizes }) = &model.batching else {
         let rows = if load_options.serving { spec.serving.batch_size } else { spec.runtime.batch_size };
         return BatchOptions { max_size: rows.get() as usize, ..BatchOptions::default() };
     };
     let max_delay = max_delay.map_or(Duration::ZERO, |delay| delay.0);
-    BatchOptions { max_size: max_size.value.get() as usize, max_delay, pad: *pad }
+    let number = |number: &Spanned<NonZeroU32>| number.value.get() as usize;
+    BatchOptions {
+        max_size: number(max_size),
+        max_delay,
+        pad: *pad,
+        max_tokens: max_tokens.map_or(usize::MAX, |tokens| tokens.get() as usize),
+        shapes: ShapeLadder::new(lengths.iter().map(number), sizes.iter().map(number)),
+    }
 }

@@ -60,7 +60,7 @@ fn exports_provider_and_triton_metrics_on_request() {
     assert_eq!(json["available_providers"], serde_json::json!(["CPUExecutionProvider"]));
     let plain = server.get_with("/metrics", "accept: text/plain");
     let text = plain.text();
-    assert!(text.contains("provider=\"CPUExecutionProvider\"} 1"), "{text}");
+    assert!(text.contains("provider=\"CPUExecutionProvider\",precision=\"exact\"} 1"), "{text}");
     assert!(text.contains("# TYPE nv_inference_request_success counter\n"), "{text}");
     assert!(text.contains("nv_inference_request_success{model=\"model\",version=\"1\"} 1"), "{text}");
 }

@@ -37,6 +37,18 @@ pub struct BatchingSpec {
     /// `attention_mask`
     #[serde(default = "default_true")]
     pub pad: bool,
+    /// The most tokens of one run, rows times the longest text, where texts are padded
+    #[serde(default)]
+    pub max_tokens: Option<NonZeroU32>,
+    /// The lengths that texts are padded to, for an execution provider that compiles for each shape; they are
+    /// compiled when the model is loaded
+    #[serde(default)]
+    #[schemars(length(max = 16))]
+    pub lengths: Vec<Spanned<NonZeroU32>>,
+    /// The numbers of rows that runs are filled up to, for the same
+    #[serde(default)]
+    #[schemars(length(max = 16))]
+    pub sizes: Vec<Spanned<NonZeroU32>>,
 }
 
 const fn default_true() -> bool {

@@ -3,34 +3,36 @@
 use std::cmp::Reverse;
 use std::sync::Arc;
 
+use super::BatchOptions;
 use super::request::Request;
 
 /// Padding may cost at most one part in this many of the overhead that joining a batch saves.
 const PADDING_DIVISOR: usize = 2;
 
-/// Selects the leader and compatible requests, by priority, up to `most` rows. Texts nearest in length
+/// Selects the leader and compatible requests, by priority, up to the most rows and tokens. Texts nearest in length
 /// come first, as long as padding costs less than it saves: `start` is a run's overhead in bytes of
 /// input. While that is unknown, only lengths of the same bucket share a batch.
 pub(super) fn select_batch(
     waiting: &[Arc<Request>],
     leader: &Arc<Request>,
-    most: usize,
+    options: &BatchOptions,
     start: Option<usize>,
 ) -> Vec<Arc<Request>> {
     // Another leader has a session of its own.
     let compatible =
         |other: &&Arc<Request>| !Arc::ptr_eq(other, leader) && other.key == leader.key && other.is_waiting();
     let mut others: Vec<_> = waiting.iter().filter(compatible).collect();
-    let length = |request: &Request| request.length.unwrap_or(0);
+    let length = |request: &Request| request.length.map_or(0, |length| options.shapes.length(length));
     // A stable order: for the rest it is that of the queue.
     others.sort_by_key(|other| (Reverse(other.priority), length(other).abs_diff(length(leader))));
     let (mut rows, mut longest) = (leader.rows, length(leader));
     let mut together = vec![leader.clone()];
     for other in others {
-        if rows + other.rows > most {
+        let longer = longest.max(length(other));
+        let tokens = options.shapes.size(rows + other.rows).saturating_mul(longer);
+        if rows + other.rows > options.max_size || tokens > options.max_tokens {
             continue;
         }
-        let longer = longest.max(length(other));
         let padding = (longer - longest) * rows + (longer - length(other)) * other.rows;
         let pays = match start {
             Some(start) => padding.saturating_mul(leader.bytes_per_token) <= start / PADDING_DIVISOR,
@@ -56,11 +58,13 @@ fn bucket(length: usize) -> usize {
 mod tests {
     use super::super::request::testing::{text, urgent};
     use super::*;
+    use crate::batch::ShapeLadder;
 
     /// The lengths that are batched with the first request.
     fn with_first(lengths: &[usize], most: usize, start: Option<usize>) -> Vec<usize> {
         let waiting: Vec<_> = lengths.iter().map(|length| text(*length)).collect();
-        select_batch(&waiting, &waiting[0], most, start).iter().filter_map(|request| request.length).collect()
+        let options = BatchOptions { max_size: most, ..BatchOptions::default() };
+        select_batch(&waiting, &waiting[0], &options, start).iter().filter_map(|request| request.length).collect()
     }
 
     #[test]
@@ -81,9 +85,25 @@ mod tests {
     }
 
     #[test]
+    fn limits_tokens_as_padded() {
+        let lengths = |max_tokens, shapes| {
+            let waiting: Vec<_> = [20, 21, 40, 20].into_iter().map(text).collect();
+            let options = BatchOptions { max_size: 8, max_tokens, shapes, ..BatchOptions::default() };
+            let together = select_batch(&waiting, &waiting[0], &options, Some(usize::MAX));
+            together.iter().filter_map(|request| request.length).collect::<Vec<_>>()
+        };
+        assert_eq!(lengths(160, ShapeLadder::default()), [20, 20, 21, 40]);
+        assert_eq!(lengths(159, ShapeLadder::default()), [20, 20, 21]);
+        assert_eq!(lengths(95, ShapeLadder::new([32], [])), [20, 21], "each is 32 long");
+        assert_eq!(lengths(83, ShapeLadder::new([], [1, 4])), [20, 20], "as four rows");
+        assert_eq!(lengths(1, ShapeLadder::default()), [20], "alone it always runs");
+    }
+
+    #[test]
     fn prefers_priority_over_similar_length() {
         let waiting = [text(20), text(20), urgent(22)];
-        let together = select_batch(&waiting, &waiting[0], 2, Some(10_000));
+        let options = BatchOptions { max_size: 2, ..BatchOptions::default() };
+        let together = select_batch(&waiting, &waiting[0], &options, Some(10_000));
         assert!(Arc::ptr_eq(&together[1], &waiting[2]));
     }
 }

@@ -10,6 +10,7 @@ mod concatenation;
 mod queue;
 mod request;
 mod rules;
+mod shape_ladder;
 mod verification;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -25,8 +26,10 @@ use queue::{Queue, QueueRole};
 use request::{Batch, NextAction, Request};
 use rules::BatchRules;
 
+pub use shape_ladder::ShapeLadder;
+
 /// Batching options.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BatchOptions {
     /// the most rows of one run; 1 is no batching
     pub max_size: usize,
@@ -34,12 +37,22 @@ pub struct BatchOptions {
     pub max_delay: Duration,
     /// whether texts of different lengths may share a run, where the model has an attention mask
     pub pad: bool,
+    /// the most tokens of one run, rows times the longest text, where texts are padded
+    pub max_tokens: usize,
+    /// the shapes that runs are rounded up to
+    pub shapes: ShapeLadder,
 }
 
 impl Default for BatchOptions {
     /// No batching.
     fn default() -> Self {
-        Self { max_size: 1, max_delay: Duration::ZERO, pad: true }
+        Self {
+            max_size: 1,
+            max_delay: Duration::ZERO,
+            pad: true,
+            max_tokens: usize::MAX,
+            shapes: ShapeLadder::default(),
+        }
     }
 }
 
@@ -56,6 +69,8 @@ struct Shared {
     /// set once an output had another number of rows: requests then run alone
     off: AtomicBool,
     sizes: Arc<BatchSizes>,
+    /// runs of a shape that `shapes` lacks
+    unrounded: AtomicU64,
 }
 
 /// A histogram of rows per run.
@@ -87,11 +102,24 @@ impl Batcher {
     /// model cannot be batched: its first axis is fixed, or a trial with synthetic
     /// inputs shows that results depend on their neighbours.
     pub fn new(sessions: Arc<SessionSet>, signature: &Signature, options: BatchOptions) -> Result<Self, String> {
-        let rules = verification::verify(&sessions, signature, BatchRules::from_signature(signature, options.pad)?)?;
+        let rules = BatchRules::from_signature(signature, options.pad)?;
+        let rules = verification::verify(&sessions, signature, rules, &options.shapes)?;
+        if options.shapes.has_lengths() && !rules.pads() {
+            return Err(
+                "`lengths` are for models whose texts can be padded: with an `attention_mask` that they heed, \
+                        and open axes"
+                    .to_owned(),
+            );
+        }
+        if !options.shapes.is_empty() {
+            verification::warm_up(&sessions, signature, &options.shapes)?;
+        }
         let queue = Queue::default();
         let sizes = Arc::default();
         let off = AtomicBool::new(false);
-        Ok(Self { shared: Arc::new(Shared { sessions, rules, options, queue, off, sizes }) })
+        Ok(Self {
+            shared: Arc::new(Shared { sessions, rules, options, queue, off, sizes, unrounded: AtomicU64::new(0) }),
+        })
     }
 
     /// Runs sample requests individually and batched. Fails with the first difference; requests that are
@@ -111,7 +139,9 @@ impl Batcher {
             // A single one runs beside itself: as many rows as that are a batch as well.
             let group = if compatible.len() == 1 { vec![compatible[0]; 2] } else { compatible };
             for group in group.chunks(self.shared.options.max_size.clamp(2, 32)) {
-                if let Ok(Some(difference)) = verification::difference(&self.shared.sessions, rules, group) {
+                if let Ok(Some(difference)) =
+                    verification::difference(&self.shared.sessions, rules, &self.shared.options.shapes, group)
+                {
                     return Err(difference);
                 }
             }
@@ -120,8 +150,14 @@ impl Batcher {
     }
 
     /// The batching options.
-    pub fn options(&self) -> BatchOptions {
-        self.shared.options
+    pub fn options(&self) -> &BatchOptions {
+        &self.shared.options
+    }
+
+    /// Runs of a shape that [`BatchOptions::shapes`] lacks, for which some providers compile the model while a
+    /// request waits; `None` without such shapes.
+    pub fn unrounded_runs(&self) -> Option<u64> {
+        (!self.shared.options.shapes.is_empty()).then(|| self.shared.unrounded.load(Ordering::Relaxed))
     }
 
     /// Whether texts of different lengths share runs.
@@ -151,7 +187,9 @@ impl Batcher {
         let shared = &self.shared;
         let profile = if shared.off.load(Ordering::Relaxed) { None } else { shared.rules.profile(&inputs) };
         let Some(profile) = profile.filter(|profile| profile.rows < shared.options.max_size) else {
-            shared.sizes.count(inputs.first().map_or(1, |(_, tensor)| tensor.shape().first().copied().unwrap_or(1)));
+            let rows = inputs.first().map_or(1, |(_, tensor)| tensor.shape().first().copied().unwrap_or(1));
+            shared.sizes.count(rows);
+            shared.count_shape(rows, shared.rules.length(&inputs));
             return shared.sessions.run(inputs, deadline);
         };
         let request = Arc::new(Request::new(inputs, profile, deadline, priority));
@@ -165,17 +203,23 @@ impl Batcher {
 }
 
 impl Shared {
+    /// Counts a run of this shape, if no run of it was tried when the model was loaded.
+    fn count_shape(&self, rows: usize, length: Option<usize>) {
+        if !self.options.shapes.holds(rows, length) {
+            self.unrounded.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
     /// Runs the batch of this request.
     fn run_as_leader(self: &Arc<Self>, leader: &Arc<Request>) {
-        let most = self.options.max_size;
         let start = self.rules.pads().then(|| self.sessions.overhead_bytes()).flatten();
-        let requests = self.queue.take(leader, most, self.options.max_delay, start);
+        let requests = self.queue.take(leader, &self.options, start);
         let deadline = requests.iter().map(|request| request.deadline).reduce(later).flatten();
         let rows: usize = requests.iter().map(|request| request.rows).sum();
         self.sizes.count(rows);
         let inputs: Vec<_> = requests.iter().map(|request| &request.inputs).collect();
         // A panic here must not leave the selected requests waiting.
-        let joined = catch_panic(|| self.rules.join(&inputs));
+        let joined = catch_panic(|| self.rules.join(&inputs, &self.options.shapes));
         let batch = Batch::new(requests);
         for request in &batch.requests {
             request.set_running(&batch);
@@ -188,6 +232,7 @@ impl Shared {
             // One of them may be the cause, here as well.
             Err(_) => return self.run_individually(&batch),
         };
+        self.count_shape(joined.rows, joined.length);
         let inputs = std::mem::take(&mut joined.inputs);
         let (shared, together) = (self.clone(), batch.clone());
         let then = move |result: Result<Vec<Tensor>, SessionRunError>| match result {
@@ -248,6 +293,7 @@ impl Shared {
                 NextAction::RunAlone => {
                     let timer = Arc::default();
                     self.sizes.count(request.rows);
+                    self.count_shape(request.rows, request.length);
                     let result = self.sessions.run_timed(request.inputs.clone(), request.deadline, &timer);
                     request.add_time(timer.elapsed());
                     return result;

@@ -1,8 +1,9 @@
 //! The queue of requests that wait for a session.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
+use super::BatchOptions;
 use super::batch_selection::select_batch;
 use super::request::{Request, State};
 
@@ -62,20 +63,20 @@ impl Queue {
         QueueRole::Wait
     }
 
-    /// Takes the leader's batch ([`select_batch`]). Waits up to `delay` for more requests: not beyond the
+    /// Takes the leader's batch ([`select_batch`]). Waits up to the `max_delay` for more requests: not beyond the
     /// leader's deadline, not once the batch is as large as the previous one, not while other requests
     /// could use the session, and not at all if the previous batch had one row.
     pub(super) fn take(
         &self,
         leader: &Arc<Request>,
-        most: usize,
-        delay: Duration,
+        options: &BatchOptions,
         start: Option<usize>,
     ) -> Vec<Arc<Request>> {
         let mut inner = self.lock();
-        let mut taken = select_batch(&inner.waiting, leader, most, start);
+        let mut taken = select_batch(&inner.waiting, leader, options, start);
+        let delay = options.max_delay;
         if !delay.is_zero() && inner.previous_rows > 1 {
-            let enough = most.min(inner.previous_rows);
+            let enough = options.max_size.min(inner.previous_rows);
             let until = Instant::now() + delay;
             let until = leader.deadline.map_or(until, |deadline| deadline.min(until));
             inner.leaders_waiting += 1;
@@ -85,7 +86,7 @@ impl Queue {
                     break;
                 }
                 inner = self.arrived.wait_timeout(inner, left).unwrap_or_else(PoisonError::into_inner).0;
-                taken = select_batch(&inner.waiting, leader, most, start);
+                taken = select_batch(&inner.waiting, leader, options, start);
             }
             inner.leaders_waiting -= 1;
         }
@@ -141,17 +142,21 @@ fn rows(requests: &[Arc<Request>]) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use super::super::BatchOptions;
     use super::super::request::testing::{late, text};
     use super::super::request::{Batch, NextAction};
     use super::*;
+    use std::time::Duration;
+
+    fn up_to(max_size: usize, max_delay: Duration) -> BatchOptions {
+        BatchOptions { max_size, max_delay, ..BatchOptions::default() }
+    }
 
     #[test]
     fn selected_requests_wait_for_their_batch_after_the_deadline() {
         let queue = Queue::default();
         let [first, second] = [text(10), late(10)];
         assert_eq!((queue.enter(&first, 1), queue.enter(&second, 1)), (QueueRole::Lead, QueueRole::Wait));
-        let taken = queue.take(&first, 8, BatchOptions::default().max_delay, None);
+        let taken = queue.take(&first, &up_to(8, Duration::ZERO), None);
         let batch = Batch::new(taken);
         std::thread::scope(|scope| {
             let turn = scope.spawn(|| second.next_action());
@@ -168,11 +173,11 @@ mod tests {
         let [first, compatible, second, other] = [text(10), text(10), text(100), text(10)];
         assert_eq!((queue.enter(&first, 1), queue.enter(&compatible, 1)), (QueueRole::Lead, QueueRole::Wait));
         let long = Duration::from_mins(10);
-        assert_eq!(queue.take(&first, 8, Duration::ZERO, None).len(), 2, "more requests are expected");
+        assert_eq!(queue.take(&first, &up_to(8, Duration::ZERO), None).len(), 2, "more requests are expected");
         assert_eq!((queue.enter(&second, 1), queue.enter(&other, 1)), (QueueRole::Wait, QueueRole::Wait));
         queue.finish_run(1);
         assert!(!second.is_waiting(), "it is to lead");
-        assert_eq!(queue.take(&second, 8, long, None).len(), 1);
+        assert_eq!(queue.take(&second, &up_to(8, long), None).len(), 1);
         assert_eq!(queue.len(), 1);
     }
 }

@@ -7,6 +7,7 @@ use super::super::sessions::ModelInputs;
 use gpux_core::{Dim, Kind, Port, Signature, Tensor, TensorError};
 
 use super::concatenation;
+use super::shape_ladder::ShapeLadder;
 
 /// Inputs of a text model that mean nothing where the attention mask is 0. They are padded with 0.
 const MASKED: [&str; 2] = ["input_ids", "token_type_ids"];
@@ -47,6 +48,10 @@ struct SequenceAxes {
 /// A batch's concatenated inputs, and the sizes to split its results.
 pub(super) struct JoinedBatch {
     pub(super) inputs: ModelInputs,
+    /// rows of the run, of which the last may belong to no request
+    pub(super) rows: usize,
+    /// the length that texts are padded to
+    pub(super) length: Option<usize>,
     /// rows and length of each request
     parts: Vec<(usize, Option<usize>)>,
 }
@@ -114,25 +119,33 @@ impl BatchRules {
         self.length.as_ref().is_some_and(|length| length.inputs.contains(&index))
     }
 
-    fn length(&self, inputs: &ModelInputs) -> Option<usize> {
+    /// The length of a text that may be padded.
+    pub(super) fn length(&self, inputs: &ModelInputs) -> Option<usize> {
         let (_, tensor) = inputs.iter().find(|(index, _)| self.is_long(*index))?;
         tensor.shape().get(1).copied()
     }
 
-    /// One run of several requests whose keys are equal.
-    pub(super) fn join(&self, requests: &[&ModelInputs]) -> Result<JoinedBatch, TensorError> {
+    /// One run of several requests whose keys are equal. What `shapes` adds are zeros behind texts, and the last row
+    /// again.
+    pub(super) fn join(&self, requests: &[&ModelInputs], shapes: &ShapeLadder) -> Result<JoinedBatch, TensorError> {
         let parts: Vec<_> = requests
             .iter()
             .map(|inputs| (inputs.first().map_or(0, |(_, tensor)| tensor.shape()[0]), self.length(inputs)))
             .collect();
-        let longest = parts.iter().filter_map(|(_, length)| *length).max();
+        let length = parts.iter().filter_map(|(_, length)| *length).max().map(|longest| shapes.length(longest));
+        let own_rows = parts.iter().map(|(rows, _)| rows).sum();
+        let rows = shapes.size(own_rows);
         let input = |(place, (index, _)): (usize, &(usize, Tensor))| {
-            let tensors: SmallVec<[&Tensor; 16]> = requests.iter().map(|inputs| &inputs[place].1).collect();
-            let padded = longest.filter(|_| self.is_long(*index));
+            let last = &requests[requests.len() - 1][place].1;
+            let last_row = || concatenation::slice_rows(last, last.shape()[0] - 1, 1, None);
+            let filler = (rows > own_rows).then(last_row).transpose()?;
+            let own = requests.iter().map(|inputs| &inputs[place].1);
+            let tensors: SmallVec<[&Tensor; 16]> = own.chain(filler.iter().cycle().take(rows - own_rows)).collect();
+            let padded = length.filter(|_| self.is_long(*index));
             Ok((*index, concatenation::concat_rows(&tensors, padded)?))
         };
         let inputs = requests[0].iter().enumerate().map(input).collect::<Result<_, TensorError>>()?;
-        Ok(JoinedBatch { inputs, parts })
+        Ok(JoinedBatch { inputs, rows, length, parts })
     }
 }
 
@@ -140,16 +153,15 @@ impl JoinedBatch {
     /// The results of each request, in their order. Fails when an output has not one row for each
     /// row that went in.
     pub(super) fn split(&self, rules: &BatchRules, outputs: &[Tensor]) -> Result<Vec<Vec<Tensor>>, String> {
-        let total: usize = self.parts.iter().map(|(rows, _)| rows).sum();
-        let longest = self.parts.iter().filter_map(|(_, length)| *length).max();
         let long = |output: usize| rules.length.as_ref().and_then(|length| length.outputs.get(output).copied()?);
         for (index, output) in outputs.iter().enumerate() {
-            if output.shape().first() != Some(&total) {
+            if output.shape().first() != Some(&self.rows) {
                 let shape = output.shape();
+                let total = self.rows;
                 return Err(format!("{total} rows gave output {index} of shape {shape:?}, not one result a row"));
             }
             if let Some(axis) = long(index)
-                && output.shape().get(axis).copied() != longest
+                && output.shape().get(axis).copied() != self.length
             {
                 return Err(format!("output {index} of shape {:?} is not as long as its input", output.shape()));
             }

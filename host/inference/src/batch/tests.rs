@@ -89,6 +89,10 @@ impl Doubling {
 
 /// A batcher over one session of a model of `[N, 1]`.
 fn over_numbers(engine: Arc<dyn Engine>, options: BatchOptions) -> Batcher {
+    try_over_numbers(engine, options).unwrap()
+}
+
+fn try_over_numbers(engine: Arc<dyn Engine>, options: BatchOptions) -> Result<Batcher, String> {
     let session = SessionOptions::cpu();
     let first = engine.load(&model("gather"), &session).unwrap();
     let sessions = SessionSet::new(engine, model("gather"), session, first, Some(1)).unwrap();
@@ -97,7 +101,7 @@ fn over_numbers(engine: Arc<dyn Engine>, options: BatchOptions) -> Batcher {
         Port::new(name, Kind::Tensor(TensorKind::shaped(ElementType::Int64, shape)))
     };
     let signature = Signature::unary(port("x"), port("y"));
-    Batcher::new(Arc::new(sessions), &signature, options).unwrap()
+    Batcher::new(Arc::new(sessions), &signature, options)
 }
 
 fn options(max_size: usize) -> BatchOptions {
@@ -336,6 +340,25 @@ fn verifies_sample_requests() {
     assert!(batcher.verify(&[row(1), row(1077)]).unwrap_err().contains("changes with what runs beside it"));
 }
 
+#[test]
+fn fills_runs_up_to_the_sizes_and_counts_others() {
+    let engine = Doubling::default();
+    let shapes = ShapeLadder::new([], [1, 4]);
+    let batcher = engine.batcher(BatchOptions { shapes, ..options(8) });
+    let results = behind_a_long_run(&engine, &batcher, &[(1, 0), (2, 0), (3, 0)], None, |results| results);
+    assert_eq!(results, [Ok(2), Ok(4), Ok(6)]);
+    let runs = engine.runs();
+    assert!(runs.iter().all(|run| [1, 4].contains(&run.len())), "{runs:?}");
+    assert_eq!(batcher.unrounded_runs(), Some(0));
+    let together = ModelInputs::from_iter([(0, tensor(&[5, 1], vec![1_i64, 2, 3, 4, 5]))]);
+    assert_eq!(batcher.run(together, None, 0, None).unwrap()[0].shape(), [5, 1]);
+    assert_eq!(batcher.unrounded_runs(), Some(1));
+    assert_eq!(batcher.sizes().counts()[3], 1, "rows of requests, not those that fill");
+    let lengths = BatchOptions { shapes: ShapeLadder::new([8], []), ..options(8) };
+    let refused = try_over_numbers(Arc::new(Doubling::default()), lengths).err().unwrap();
+    assert!(refused.contains("`lengths` are for models whose texts can be padded"));
+}
+
 /// An engine that adds the number of rows where one is above 1000.
 struct Neighbours;
 
@@ -387,15 +410,23 @@ fn pads_texts_and_trims_their_results() {
         let profile: Vec<_> = texts.iter().map(|text| rules.profile(text).unwrap()).collect();
         assert!(profile.iter().all(|one| one.key == profile[0].key && one.bytes_per_token == 16));
         assert_eq!(profile.iter().map(|profile| profile.length).collect::<Vec<_>>(), [Some(5), Some(8), Some(6)]);
-        let mut joined = rules.join(&texts.iter().collect::<Vec<_>>()).unwrap();
-        assert_eq!(joined.inputs[0].1.shape(), [3, 8]);
-        let outputs = sessions.run(std::mem::take(&mut joined.inputs), None).unwrap();
-        for (text, together) in texts.iter().zip(joined.split(rules, &outputs).unwrap()) {
-            let alone = sessions.run(text.clone(), None).unwrap();
-            for (alone, together) in alone.iter().zip(&together) {
-                assert_eq!(alone.shape(), together.shape());
-                let pairs = alone.as_slice::<f32>().unwrap().iter().zip(together.as_slice::<f32>().unwrap());
-                assert!(pairs.into_iter().all(|(alone, together)| (alone - together).abs() < 1e-6));
+        for (lengths, sizes, shape) in [
+            (vec![], vec![], [3, 8]),
+            (vec![16, 4], vec![1, 8, 4], [4, 16]),
+            (vec![7], vec![2], [3, 8]),
+            (vec![8], vec![32], [32, 8]),
+        ] {
+            let shapes = ShapeLadder::new(lengths, sizes);
+            let mut joined = rules.join(&texts.iter().collect::<Vec<_>>(), &shapes).unwrap();
+            assert!(joined.inputs.iter().all(|(_, tensor)| tensor.shape() == shape), "{shapes:?}");
+            let outputs = sessions.run(std::mem::take(&mut joined.inputs), None).unwrap();
+            for (text, together) in texts.iter().zip(joined.split(rules, &outputs).unwrap()) {
+                let alone = sessions.run(text.clone(), None).unwrap();
+                for (alone, together) in alone.iter().zip(&together) {
+                    assert_eq!(alone.shape(), together.shape());
+                    let pairs = alone.as_slice::<f32>().unwrap().iter().zip(together.as_slice::<f32>().unwrap());
+                    assert!(pairs.into_iter().all(|(alone, together)| (alone - together).abs() < 1e-6));
+                }
             }
         }
     }

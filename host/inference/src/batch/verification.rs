@@ -6,6 +6,7 @@ use smallvec::smallvec;
 use super::super::sessions::{ModelInputs, SessionSet};
 use super::super::tensor_comparison::all_close;
 use super::rules::BatchRules;
+use super::shape_ladder::ShapeLadder;
 use gpux_core::{Dim, ElementType, Kind, Signature, Tensor};
 
 /// Open dimensions are tried with these sizes, until the model runs.
@@ -37,12 +38,17 @@ const SAMPLE_SPECS: [SampleSpec; 4] = [
 ];
 
 /// The rules that hold for the model. Fails with the reason why none do.
-pub(super) fn verify(sessions: &SessionSet, signature: &Signature, rules: BatchRules) -> Result<BatchRules, String> {
-    if rules.pads() && verify_with_lengths(sessions, signature, &rules, LENGTHS).is_ok() {
+pub(super) fn verify(
+    sessions: &SessionSet,
+    signature: &Signature,
+    rules: BatchRules,
+    shapes: &ShapeLadder,
+) -> Result<BatchRules, String> {
+    if rules.pads() && verify_with_lengths(sessions, signature, &rules, shapes, LENGTHS).is_ok() {
         return Ok(rules);
     }
     let rules = BatchRules::unpadded();
-    verify_with_lengths(sessions, signature, &rules, [LENGTHS[1]; 2]).map(|()| rules)
+    verify_with_lengths(sessions, signature, &rules, shapes, [LENGTHS[1]; 2]).map(|()| rules)
 }
 
 /// Compares synthetic requests with these text lengths, individual and batched.
@@ -50,6 +56,7 @@ fn verify_with_lengths(
     sessions: &SessionSet,
     signature: &Signature,
     rules: &BatchRules,
+    shapes: &ShapeLadder,
     lengths: [usize; 2],
 ) -> Result<(), String> {
     let mut last = "its inputs are too large to try".to_owned();
@@ -62,13 +69,14 @@ fn verify_with_lengths(
             SAMPLE_SPECS[spec].rows.iter().enumerate().map(request).collect()
         };
         let Some(requests) = made(0) else { continue };
-        match difference(sessions, rules, &requests.iter().collect::<Vec<_>>()) {
+        match difference(sessions, rules, shapes, &requests.iter().collect::<Vec<_>>()) {
             // It does not run on these inputs: try others.
             Err(failure) => last = format!("it cannot be tried: {failure}"),
             Ok(Some(difference)) => return Err(difference),
             Ok(None) => {
                 for requests in (1..SAMPLE_SPECS.len()).filter_map(made) {
-                    if let Ok(Some(difference)) = difference(sessions, rules, &requests.iter().collect::<Vec<_>>()) {
+                    let requests: Vec<_> = requests.iter().collect();
+                    if let Ok(Some(difference)) = difference(sessions, rules, shapes, &requests) {
                         return Err(difference);
                     }
                 }
@@ -79,15 +87,34 @@ fn verify_with_lengths(
     Err(last)
 }
 
+/// Runs every shape once in each session, so that a provider that compiles for each shape has compiled it.
+pub(super) fn warm_up(sessions: &SessionSet, signature: &Signature, shapes: &ShapeLadder) -> Result<(), String> {
+    for (rows, length) in shapes.shapes(LENGTHS[1]) {
+        let Some(request) = sample_request(signature, &SAMPLE_SPECS[0], length, rows, 0) else { continue };
+        let run = || sessions.run(request.clone(), None).map(drop);
+        let results: Vec<_> = std::thread::scope(|scope| {
+            let others =
+                (1..sessions.instances()).map_while(|_| std::thread::Builder::new().spawn_scoped(scope, run).ok());
+            let others: Vec<_> = others.collect();
+            let own = run();
+            others.into_iter().filter_map(|other| other.join().ok()).chain([own]).collect()
+        });
+        let failed = |error| format!("{rows} rows of length {length} do not run: {error}");
+        results.into_iter().collect::<Result<(), _>>().map_err(failed)?;
+    }
+    Ok(())
+}
+
 /// The first difference between batched and individual runs. An error is a request that fails alone.
 pub(super) fn difference(
     sessions: &SessionSet,
     rules: &BatchRules,
+    shapes: &ShapeLadder,
     requests: &[&ModelInputs],
 ) -> Result<Option<String>, String> {
     let run = |inputs: ModelInputs| sessions.run(inputs, None).map_err(|failure| failure.to_string());
     let alone = requests.iter().map(|request| run((*request).clone())).collect::<Result<Vec<_>, _>>()?;
-    let mut joined = rules.join(requests).map_err(|error| error.to_string())?;
+    let mut joined = rules.join(requests, shapes).map_err(|error| error.to_string())?;
     // Alone they run, so from here on a failure is an answer.
     let outputs = match run(std::mem::take(&mut joined.inputs)) {
         Ok(outputs) => outputs,

@@ -127,7 +127,7 @@ impl ModelStep {
             if !plain {
                 return Err("it takes or gives other values than plain tensors".to_owned());
             }
-            Batcher::new(sessions.clone(), &signature, options.batch)
+            Batcher::new(sessions.clone(), &signature, options.batch.clone())
         });
         Ok(Self { file, engine, signature, wanted, plain, sessions, memory, batcher, fallbacks })
     }

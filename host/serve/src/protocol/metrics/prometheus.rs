@@ -324,6 +324,11 @@ fn write_models(out: &mut Writer<'_, '_>, loaded: &[Arc<LoadedPipeline>]) -> Res
         None,
         batchers().map(|(labels, batcher)| (labels, batcher.waiting() as i64)),
     )?;
+    out.counters(
+        "gpux_batch_unrounded_runs",
+        "Runs of a shape that is not among `lengths` and `sizes`, which some providers compile while a request waits",
+        batchers().filter_map(|(labels, batcher)| Some((labels, batcher.unrounded_runs()?))),
+    )?;
     out.histograms(
         "gpux_batch_size",
         "Rows that the model ran on at once",

@@ -25,12 +25,17 @@ digits:
     python3 models/make_digits.py
     python3 models/check_samples.py --write
 
+# train the text models of the examples again, on the descriptions of Debian's packages; needs apt, takes half an hour
+text-models:
+    python3 -m pip install -r examples/requirements.txt
+    python3 models/make_text.py
+
 # how much gpux adds around a model, a sandbox and a start
 bench:
     cargo bench
 
-# beside Python, in one run: built-in steps (image, text, audio, tensor) or models in other precisions
-# (precision); the file says what it needs installed. `compare text parity` compares token by token, `compare text random` with random options.
+# beside Python, in one run: built-in steps (image, text, audio, tensor), models in other precisions
+# (precision), or what these change in answers (quality); the file says what it needs installed. `compare text parity` compares token by token, `compare text random` with random options.
 compare GROUP *WHAT:
     python3 benches/compare/{{GROUP}}.py {{WHAT}}
 

@@ -1,7 +1,7 @@
-"""A BERT with random weights, small enough for a repository, and a WordPiece tokenizer for it.
+"""A BERT small enough for a repository, and a WordPiece tokenizer for it.
 
-The examples with text use it: what their models say means nothing, that gpux says what the same
-pipeline says in Python does. Any BERT exported to ONNX (MiniLM, DistilBERT …) takes its place.
+The question-answering example has one with random weights; models/make_text.py trains two. Any BERT exported to
+ONNX (MiniLM, DistilBERT …) takes their place.
 """
 
 from pathlib import Path
@@ -15,15 +15,28 @@ from transformers import BertConfig
 WORDS = 900
 
 
-def tokenizer(folder: Path) -> Tokenizer:
-    """Trained on the descriptions of scikit-learn's datasets, saved as `tokenizer.json`."""
-    texts = [load().DESCR for load in [datasets.load_iris, datasets.load_wine, datasets.load_diabetes, datasets.load_digits]]
-    made = Tokenizer(models.WordPiece(unk_token="[UNK]"))
+def untrained(model) -> Tokenizer:
+    made = Tokenizer(model)
     made.normalizer = normalizers.BertNormalizer(lowercase=True)
     made.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    made.decoder = decoders.WordPiece()
+    return made
+
+
+def tokenizer(folder: Path, texts=None, words=WORDS) -> Tokenizer:
+    """Trained on `texts`, else on the descriptions of scikit-learn's datasets; saved as `tokenizer.json`."""
+    if texts is None:
+        loads = [datasets.load_iris, datasets.load_wine, datasets.load_diabetes, datasets.load_digits]
+        texts = [load().DESCR for load in loads]
+    made = untrained(models.WordPiece(unk_token="[UNK]"))
     special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
-    made.train_from_iterator(texts, trainers.WordPieceTrainer(vocab_size=WORDS, special_tokens=special, show_progress=False))
+    # The trainer numbers parts of words in an order of chance, which decides between equally frequent ones. As
+    # special tokens they have fixed numbers while it trains.
+    inner = [f"##{letter}" for letter in sorted(set(made.normalizer.normalize_str("".join(texts)))) if not letter.isspace()]
+    trainer = trainers.WordPieceTrainer(vocab_size=words, special_tokens=special + inner, show_progress=False)
+    made.train_from_iterator(texts, trainer)
+    made = untrained(models.WordPiece(made.get_vocab(with_added_tokens=True), unk_token="[UNK]"))
+    made.add_special_tokens(special)
+    made.decoder = decoders.WordPiece()
     ends = [(token, made.token_to_id(token)) for token in ["[CLS]", "[SEP]"]]
     made.post_processor = processors.TemplateProcessing(
         single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B:1 [SEP]:1", special_tokens=ends
@@ -33,16 +46,15 @@ def tokenizer(folder: Path) -> Tokenizer:
 
 
 def config(**more) -> BertConfig:
-    return BertConfig(
-        vocab_size=WORDS,
-        hidden_size=32,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        intermediate_size=64,
-        max_position_embeddings=128,
-        attn_implementation="eager",
-        **more,
-    )
+    sizes = {
+        "vocab_size": WORDS,
+        "hidden_size": 32,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "intermediate_size": 64,
+        "max_position_embeddings": 128,
+    }
+    return BertConfig(**sizes | more, attn_implementation="eager")
 
 
 def export(model: torch.nn.Module, folder: Path, outputs: list[str], axes: dict) -> None:

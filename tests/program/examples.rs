@@ -1,4 +1,5 @@
-//! The whole tasks in `examples/` against the same chains in Python, whose results their `make.py` recorded.
+//! The whole tasks in `examples/` against the same chains in Python, whose results the scripts that
+//! made their models recorded.
 
 use serde::Deserialize;
 use serde_json::{Value as Json, json};

@@ -3,9 +3,9 @@
     python benches/compare/quality.py [--openvino PYTHON] [--write]
                                         (needs numpy, onnx, onnxruntime, tokenizers, and a gpux build)
 
-The models of `gpux build --precision` and onnxruntime's per-channel int8 run in this Python's ONNX Runtime. PYTHON is
-one with numpy and onnxruntime-openvino, for float32 and bfloat16 in OpenVINO. GPUX names another program than
-target/release/gpux. Prints Markdown; --write puts the tables into benches/results/quality-*.json.
+The models of `gpux build --precision` run in this Python's ONNX Runtime. PYTHON is one with numpy and
+onnxruntime-openvino, for float32 and bfloat16 in OpenVINO. GPUX names another program than target/release/gpux.
+Prints Markdown; --write puts the tables into benches/results/quality-*.json.
 """
 
 import argparse
@@ -91,7 +91,6 @@ def answers(example, function, texts, folder, options):
         # Differences are what is measured here, not held against anything.
         asked = subprocess.run([*words, "--tolerance", "1", "--json"], capture_output=True, text=True, check=True)
         models.append((f"{precision}, CPU", Path(json.loads(asked.stdout)["models"][0]["written"])))
-    models.append(("int8 per channel, CPU", per_channel(exact, folder / "channels.onnx")))
     results = []
     for name, path in models:
         session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
@@ -103,13 +102,6 @@ def answers(example, function, texts, folder, options):
             made = pickle.loads(done.stdout.split(b"RESULT", 1)[1])
             results.append((name, results[0][1], made))
     return results
-
-
-def per_channel(model, path):
-    from onnxruntime.quantization import QuantType, quantize_dynamic
-
-    quantize_dynamic(model, path, weight_type=QuantType.QInt8, per_channel=True)
-    return path
 
 
 def softmax(logits):

@@ -62,7 +62,13 @@ def int8(model, folder, external):
     kind = QuantType.QUInt8 if "Conv" in operators(model) else QuantType.QInt8
     before = len(operators(model))
     path = os.path.join(folder, "quantized.onnx")
-    quantize_dynamic(model, path, weight_type=kind, use_external_data_format=external)
+    quantize_dynamic(
+        model,
+        path,
+        weight_type=kind,
+        per_channel=kind == QuantType.QInt8,
+        use_external_data_format=external,
+    )
     model = onnx.load(path)
     for file in [path, path + ".data"]:
         if os.path.exists(file):

@@ -73,6 +73,10 @@ fn openvino(values: Vec<(String, String)>, options: &SessionOptions, is_plugin: 
         };
         properties.push(("INFERENCE_PRECISION_HINT", json!(hint)));
     }
+    if kind == "CPU" {
+        // Else every session pins its threads to the first cores, and sessions wait for each other there.
+        properties.push(("ENABLE_CPU_PINNING", json!("NO")));
+    }
     let mut native = Vec::new();
     if is_plugin {
         properties.extend(threads.map(|threads| ("INFERENCE_NUM_THREADS", json!(threads))));
@@ -153,7 +157,8 @@ mod tests {
         let options = session(&[("num_streams", json!(3)), ("cache_dir", json!("/tmp/kept"))], FloatPrecision::Bf16);
         let native = NativeOptions::new(ExecutionProvider::OpenVino, &options, true).unwrap();
         let expected = json!({ "CPU": {
-            "INFERENCE_PRECISION_HINT": "bf16", "INFERENCE_NUM_THREADS": "2", "NUM_STREAMS": "3", "CACHE_DIR": "/tmp/kept"
+            "INFERENCE_PRECISION_HINT": "bf16", "ENABLE_CPU_PINNING": "NO", "INFERENCE_NUM_THREADS": "2",
+            "NUM_STREAMS": "3", "CACHE_DIR": "/tmp/kept"
         } });
         assert_eq!((config(&native), native.device), (expected, Some(DeviceType::CPU)));
         assert_eq!(native.values.len(), 1);
@@ -177,11 +182,10 @@ mod tests {
     fn openvino_build_takes_a_file_of_properties() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("config.json");
-        std::fs::write(&file, r#"{"CPU": {"PERFORMANCE_HINT": "LATENCY", "INFERENCE_PRECISION_HINT": "f16"}}"#)
-            .unwrap();
+        std::fs::write(&file, r#"{"CPU": {"ENABLE_CPU_PINNING": "YES", "INFERENCE_PRECISION_HINT": "f16"}}"#).unwrap();
         let options = session(&[("load_config", json!(file.to_str().unwrap()))], FloatPrecision::Exact);
         let native = NativeOptions::new(ExecutionProvider::OpenVino, &options, false).unwrap();
-        let expected = json!({ "CPU": { "PERFORMANCE_HINT": "LATENCY", "INFERENCE_PRECISION_HINT": "f16" } });
+        let expected = json!({ "CPU": { "ENABLE_CPU_PINNING": "YES", "INFERENCE_PRECISION_HINT": "f16" } });
         assert_eq!(config(&native), expected, "what the operator says stays");
         assert!(native.iter().any(|option| option == ("num_of_threads", "2")));
         std::fs::write(&file, "[1]").unwrap();

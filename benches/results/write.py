@@ -37,6 +37,7 @@ PAGE = [
     ),
     ("A picture with a component, beside Python servers", None, [("digits-serving", None, None)]),
     ("Texts of mixed lengths", None, [("texts", [0, 2, 4], None)]),
+    ("Texts in other precisions", None, [("texts-precision", [0, 1, 2, 5, 7], None)]),
     ("Ten times the capacity", None, [("overload", None, None)]),
     ("Around a model", None, [("overhead", [0, 1, 3], lambda row: "Session" not in row[0])]),
     ("Requests that run together", None, [("concurrency", [0, 1, 2, 5, 6], ["1", "16", "64"])]),

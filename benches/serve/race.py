@@ -5,8 +5,11 @@
 PEERS is the folder with the peers' race.py; its models and payloads must be made ($PEERS_HOME, by its
 setup.sh, models.py and payloads.py). Builds gpux and the floor, writes one folder a pipeline to
 target/race/, and runs the race with both added. Without further arguments: everybody, everything.
+`gpux-int8` is the text pipeline in int8; with OPENVINO, the folder of a whole build of OpenVINO, `gpux-bf16` is that in
+bfloat16. E3long is a text of 128 tokens.
 """
 
+import json
 import os
 import pathlib
 import shutil
@@ -16,6 +19,7 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 HOME = pathlib.Path(os.environ.get("PEERS_HOME", pathlib.Path.home() / ".cache" / "gpux-peers"))
 RACE = ROOT / "target" / "race"
+PRECISIONS = ROOT / "target" / "race-precisions"
 
 # As the peers and the floor have them.
 SESSIONS = ", threads: 1, instances: 2"
@@ -55,8 +59,8 @@ outputs:
 }
 
 
-def write(name, model, more, rest):
-    folder = RACE / name
+def write(name, model, more, rest, place=RACE):
+    folder = place / name
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     text = f"name: {name}\nversion: 1.0.0\n"
@@ -94,12 +98,38 @@ def library():
     return found[0]
 
 
+def write_precisions():
+    """The text pipeline in int8 and in bfloat16, and a text that is as long as the tokenizer leaves it."""
+    gpux = ROOT / "target" / "release" / "gpux"
+    model, more, rest = PIPELINES["e3"]
+    for precision in ["int8", "bf16"]:
+        write(precision, model, f"{more}, precision: {precision}", rest, PRECISIONS)
+    folder = PRECISIONS / "int8"
+    python = HOME / "base" / "bin" / "python"
+    command = [gpux, "build", folder, "--precision", "int8", "--python", python, "--engine-library", library()]
+    subprocess.run(command, check=True)
+    words = json.loads((HOME / "payloads" / "e3.json").read_text())["text"].split()
+    (RACE / "long.json").write_text(json.dumps({"text": " ".join((words * 6)[:126])}))
+
+
+def contestant(name, serve, library, paths):
+    """One that serves the text pipeline alone."""
+    return [
+        "[[contestant]]", f'name = "{name}"',
+        f'command = "{ROOT}/target/release/gpux serve {PRECISIONS / serve} --port {{port}} --engine-library {library}"',
+        'health = "http://127.0.0.1:{port}/health"', "[contestant.workloads]",
+        *(f'{workload} = ["http://127.0.0.1:{{port}}/predict", "{payload}"]' for workload, payload in paths.items()),
+    ]
+
+
 def main():
     peers, *arguments = sys.argv[1:]
     build_both()
     for name, pipeline in PIPELINES.items():
         write(name, *pipeline)
-    paths = {"E1json": ("e1", "e1.json"), "E2photo": ("e2", "e2.jpg"), "Epre": ("pre", "e2.jpg"), "E3text": ("e3", "e3.json")}
+    write_precisions()
+    texts = {"E3text": "e3.json", "E3long": "./long.json"}
+    paths = {"E1json": ("e1", "e1.json"), "E2photo": ("e2", "e2.jpg"), "Epre": ("pre", "e2.jpg"), "E3text": ("e3", "e3.json"), "E3long": ("e3", "./long.json")}
     bytes_only = ROOT / "target" / "race" / "contestants.toml"
     health = "http://127.0.0.1:{port}"
     lines = [
@@ -114,7 +144,10 @@ def main():
         f'Epre = ["{health}/v2/models/pre/infer", "e2_oip.bin"]',
         f'E1bin = ["{health}/v2/models/e1/infer", "e1_oip.bin"]',
         f'E2component = ["{health}/pipelines/e2-component/predict", "e2.jpg"]',
+        *contestant("gpux-int8", "int8", library(), texts),
     ]
+    if openvino := os.environ.get("OPENVINO"):
+        lines += contestant("gpux-bf16", "bf16", openvino, texts)
     bytes_only.write_text("\n".join(lines) + "\n")
     python = HOME / "base" / "bin" / "python"
     race = [python, "race.py", "--contestants", bytes_only, *arguments]

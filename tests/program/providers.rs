@@ -314,7 +314,9 @@ fn a_server_chooses_a_precision_while_exact_answers() {
     let exact = numbers(first.json("/predict", &input).with_status(200).as_object().unwrap().values().next().unwrap());
     let line = first.line("auto: precision of model: ");
     assert!(line.ends_with("over made-up inputs"), "{line}");
-    assert!(precision(&first).contains("× as fast as exact"), "{}", precision(&first));
+    let config = first.get("/v2/models/auto/config").with_status(200);
+    let choice = config["parameters"]["precision_choice"]["string_value"].as_str().unwrap();
+    assert!(choice.contains("× as fast as exact") && choice.starts_with(&precision(&first)), "{choice}");
     assert!(first.metric("gpux_precision_speedup{pipeline=\"auto\",model=\"model\"}") >= 1.0);
     assert!(first.metric("gpux_precision_error{pipeline=\"auto\",model=\"model\"}") <= 0.03);
     let chosen = numbers(first.json("/predict", &input).with_status(200).as_object().unwrap().values().next().unwrap());

@@ -180,7 +180,7 @@ pub(super) struct LoadArguments {
     provider_option: Vec<(String, serde_json::Value)>,
 
     /// What models are computed in: exact (float32 stays float32), bf16, fp16, int8, or auto: the fastest that
-    /// `gpux build` found to stay close to exact
+    /// `gpux build`, or a server in the background, found to stay close to exact
     #[arg(long, value_name = "PRECISION")]
     pub(super) precision: Option<PrecisionChoice>,
 

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use super::exit::Exit;
 use super::input::{InputArguments, RequestItem, UsageError, reject_overwrites};
 use super::load_arguments::{LoadArguments, PipelineArguments};
-use super::precision::MADE_UP;
+use super::precision::SYNTHETIC_INPUTS;
 use super::printer::Printer;
 use gpux::GpuxError;
 use gpux::Pipeline;
@@ -186,12 +186,14 @@ pub(super) struct MeasureRequest<'a> {
     pub(super) throughput: Option<Duration>,
     /// where the comparison will be written
     pub(super) output: Option<&'a Path>,
+    /// the longest that a child may take
+    pub(super) child_timeout: Duration,
 }
 
 /// The most threads that send requests: enough for the largest usual batch.
 const MAX_THREADS: usize = 32;
-/// The longest that a child may take.
-const CHILD_TIMEOUT: Duration = Duration::from_hours(1);
+/// The longest that a child may take, where nobody waits beside it.
+pub(super) const CHILD_TIMEOUT: Duration = Duration::from_hours(1);
 
 impl MeasureRequest<'_> {
     /// Runs the pipeline in a child at `place`, with what comes out in `folder`.
@@ -226,7 +228,7 @@ impl MeasureRequest<'_> {
         words.extend(self.pipeline.to_flags());
         let words: Vec<&OsStr> = words.iter().map(OsString::as_os_str).collect();
         let answer: Result<Result<Measurement, MeasureError>, ChildError> =
-            child_process::run_json(&program, &words, CHILD_TIMEOUT);
+            child_process::run_json(&program, &words, self.child_timeout);
         answer.map_err(|fault| MeasureError {
             message: fault.to_string(),
             exit: if fault.is_environment() { Exit::Environment } else { Exit::Failed },
@@ -259,7 +261,7 @@ fn measure(arguments: &Arguments, printer: Printer) -> Result<Measurement, Measu
         reject_overwrites(&pipeline, std::iter::empty(), outputs).map_err(wrong)?;
         let known = if arguments.cases { known_requests(&pipeline).map_err(MeasureError::from)? } else { Vec::new() };
         if known.is_empty() {
-            vec![(MADE_UP.to_owned(), Ok(synthetic_request(pipeline.plan()).map_err(usage)?))]
+            vec![(SYNTHETIC_INPUTS.to_owned(), Ok(synthetic_request(pipeline.plan()).map_err(usage)?))]
         } else {
             known.into_iter().take(arguments.samples.max(1)).map(|(source, request)| (source, Ok(request))).collect()
         }

@@ -15,7 +15,7 @@ use super::printer::{Printer, table};
 use gpux::{GpuxError, LoadOptions, PrecisionDecision};
 use gpux_author::Accuracy;
 use gpux_config::PrecisionChoice;
-use gpux_core::child_process;
+use gpux_core::{CacheDir, child_process};
 use gpux_inference::ExecutionProvider;
 
 /// The arguments of the hidden command that chooses beside a server.
@@ -28,7 +28,7 @@ pub(super) struct Arguments {
     load: LoadArguments,
 }
 
-/// What was chosen.
+/// The outcome of a measurement.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Choice {
     /// all candidates, for people
@@ -52,6 +52,8 @@ const TOLERANCE: f64 = 0.03;
 const LEAST_SPEEDUP: f64 = 1.05;
 /// How long each candidate is measured, and warmed up before.
 const MEASURING: Duration = Duration::from_millis(1500);
+/// The longest that a candidate may take, with its loading.
+const CANDIDATE_TIMEOUT: Duration = Duration::from_mins(10);
 /// The most requests whose results are compared.
 const SAMPLES: usize = 64;
 
@@ -88,6 +90,8 @@ pub(super) fn choose(
     if models.is_empty() {
         return Ok(None);
     }
+    let cache = load_options.cache.as_ref().ok_or_else(|| std::io::Error::other("there is no folder for a cache"));
+    cache.and_then(CacheDir::check).map_err(environment_error)?;
     let is_converted = |precision| models.iter().all(|model| gpux::converted_path(model.path(), precision).is_file());
     let mut candidates = gpux::precision_candidates(load_options).map_err(GpuxError::from)?;
     let converted =
@@ -110,10 +114,12 @@ pub(super) fn choose(
         cases: true,
         throughput: Some(MEASURING),
         output: None,
+        child_timeout: CANDIDATE_TIMEOUT,
     };
     let measured = measure_all(&asked, candidates, printer)?;
     let (baseline, samples) = match (&measured.candidates.first().map(|first| &first.result), &measured.samples) {
-        (Some(Ok((throughput, _))), samples) => (*throughput, samples.clone()),
+        // A server beside it may have been busier then than now.
+        (Some(Ok((throughput, _))), samples) => (throughput.max(throughput_of(&asked, reference)?), samples.clone()),
         (Some(Err(reason)), _) => return Err(MeasureError { message: reason.clone(), exit: Exit::Failed }),
         (None, _) => return Ok(None),
     };
@@ -129,9 +135,9 @@ pub(super) fn choose(
         samples,
     };
     for model in &models {
-        gpux::remember_precision(model, load_options, &decision).map_err(unusable)?;
+        gpux::remember_precision(model, load_options, &decision).map_err(environment_error)?;
     }
-    let warning = (decision.samples == MADE_UP).then(|| {
+    let warning = (decision.samples == SYNTHETIC_INPUTS).then(|| {
         "the precision was chosen on made-up inputs: golden cases, `serving.warmup` or --sample make the choice about \
          yours"
             .to_owned()
@@ -139,13 +145,12 @@ pub(super) fn choose(
     Ok(Some(Choice { report: report(&candidates, chosen, baseline, &decision), warning }))
 }
 
-/// The machine's fault.
-fn unusable(error: std::io::Error) -> MeasureError {
+fn environment_error(error: std::io::Error) -> MeasureError {
     MeasureError { message: error.to_string(), exit: Exit::Environment }
 }
 
 /// The name of synthetic requests.
-pub(super) const MADE_UP: &str = "made-up inputs";
+pub(super) const SYNTHETIC_INPUTS: &str = "made-up inputs";
 
 struct Measured {
     candidates: Vec<Candidate>,
@@ -164,7 +169,7 @@ fn measure_all(
     for (provider, precision) in candidates {
         let mut candidate = Candidate { provider, precision, result: Err(String::new()) };
         printer.detail(&format!("measuring {}", candidate.target()));
-        let folder = tempfile::tempdir().map_err(unusable)?;
+        let folder = tempfile::tempdir().map_err(environment_error)?;
         let own = asked.run(&candidate.target(), folder.path());
         let own = match own {
             Ok(own) => own,
@@ -186,6 +191,16 @@ fn measure_all(
         measured.candidates.push(candidate);
     }
     Ok(measured)
+}
+
+/// Requests a second of one candidate.
+fn throughput_of(
+    asked: &MeasureRequest<'_>,
+    (provider, precision): (ExecutionProvider, PrecisionChoice),
+) -> Result<f64, MeasureError> {
+    let folder = tempfile::tempdir().map_err(environment_error)?;
+    let target = Target::Precision(provider.short_name().to_owned(), precision);
+    Ok(asked.run(&target, folder.path())?.throughput.unwrap_or_default())
 }
 
 /// The worst output over all requests.

@@ -135,6 +135,9 @@ impl ModelStep {
             Some(Err(reason)) => json!({ "off": reason }),
             Some(Ok(batcher)) => json!({
                 "max_size": batcher.options().max_size,
+                "max_tokens": Some(batcher.options().max_tokens).filter(|tokens| *tokens != usize::MAX),
+                "lengths": batcher.options().shapes.lengths(),
+                "sizes": batcher.options().shapes.sizes(),
                 "max_delay_ms": batcher.options().max_delay.as_secs_f64() * 1e3,
                 "pads": batcher.pads(),
             }),

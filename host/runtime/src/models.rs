@@ -31,8 +31,8 @@ const MIN_THREAD_LIMIT: usize = 256;
 /// The most rows of one run: beyond this only memory grows.
 const MAX_ROWS: u32 = 4096;
 
-/// The longest text that is compiled for: longer ones would take gigabytes at once.
-const MAX_LENGTH: u32 = 1 << 16;
+/// The most tokens that `max_size` rows of `lengths` may have: each takes 24 bytes in a BERT's inputs.
+const MAX_TOKENS: u32 = 1 << 22;
 
 /// A model and its name in gpux.yml.
 pub(super) struct LoadedModel {
@@ -69,8 +69,10 @@ pub(super) fn check(spec: &Spec, files: &ProjectFiles) -> Vec<Diagnostic> {
         let instances = model.instances.as_ref().and_then(|asked| above("instances", asked, MAX_INSTANCES));
         let threads = model.threads.as_ref().and_then(|asked| above("threads", asked, MAX_THREADS));
         let batching = model.batching.iter().flat_map(|batching| {
-            let sizes = batching.sizes.iter().filter_map(|size| above("sizes", size, MAX_ROWS));
-            let lengths = batching.lengths.iter().filter_map(|length| above("lengths", length, MAX_LENGTH));
+            let rows = batching.max_size.value.get();
+            let longest = MAX_TOKENS / rows.min(MAX_ROWS);
+            let sizes = batching.sizes.iter().filter_map(move |size| above("sizes", size, rows));
+            let lengths = batching.lengths.iter().filter_map(move |length| above("lengths", length, longest));
             above("max_size", &batching.max_size, MAX_ROWS).into_iter().chain(sizes).chain(lengths)
         });
         instances.into_iter().chain(threads).chain(batching).collect::<Vec<_>>()

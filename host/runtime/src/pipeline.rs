@@ -230,9 +230,9 @@ impl Pipeline {
         self.models.iter().map(|model| (model.name.as_str(), model.step.as_ref()))
     }
 
-    /// What its models are computed in, by their names in the file.
-    pub fn precisions(&self) -> impl Iterator<Item = (&str, &ModelPrecision)> {
-        self.models.iter().map(|model| (model.name.as_str(), &model.precision))
+    /// Its models with what they are computed in, by their names in the file.
+    pub fn precisions(&self) -> impl Iterator<Item = (&str, &ModelStep, &ModelPrecision)> {
+        self.models.iter().map(|model| (model.name.as_str(), model.step.as_ref(), &model.precision))
     }
 
     /// Size of its models' files.

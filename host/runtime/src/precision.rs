@@ -89,7 +89,7 @@ pub(super) fn resolve(
     let original = || read(files, path);
     let (mut providers, mut float, mut decision, mut warning) = (providers, FloatPrecision::Exact, None, None);
     let mut choice = choice(model, load_options);
-    let mut file = None;
+    let (mut file, mut is_undecided) = (None, false);
     if choice == PrecisionChoice::Auto {
         let read = original()?;
         decision = self::decision(&read, load_options);
@@ -106,7 +106,7 @@ pub(super) fn resolve(
             if load_options.providers.strict {
                 return Err(ModelLoadError::Precision { path: path.to_owned(), reason: message });
             }
-            (choice, warning) = (PrecisionChoice::Exact, Some(message));
+            (choice, is_undecided, warning) = (PrecisionChoice::Exact, true, Some(message));
         }
     }
     match choice {
@@ -132,7 +132,7 @@ pub(super) fn resolve(
         providers = ProviderChoice::First(float.providers(Hardware::detect()));
     }
     let file = file.map_or_else(original, Ok)?;
-    let precision = ModelPrecision { precision: choice, decision, is_undecided: warning.is_some() };
+    let precision = ModelPrecision { precision: choice, decision, is_undecided };
     Ok(ResolvedPrecision { file, providers, float, precision, warning })
 }
 

@@ -89,6 +89,7 @@ fn verify(arguments: &Arguments, printer: Printer) -> Result<Exit, Exit> {
         cases: false,
         throughput: None,
         output: None,
+        child_timeout: measure::CHILD_TIMEOUT,
     };
     let mut measured = Vec::new();
     // The results lie on disk until they are compared.

@@ -29,8 +29,8 @@ pub(super) fn select_batch(
     let mut together = vec![leader.clone()];
     for other in others {
         let longer = longest.max(length(other));
-        let tokens = options.shapes.size(rows + other.rows).saturating_mul(longer);
-        if rows + other.rows > options.max_size || tokens > options.max_tokens {
+        let more = rows + other.rows;
+        if more > options.max_size || options.tokens(more, longer) > options.max_tokens {
             continue;
         }
         let padding = (longer - longest) * rows + (longer - length(other)) * other.rows;
@@ -39,12 +39,19 @@ pub(super) fn select_batch(
             None => bucket(length(other)) == bucket(length(leader)),
         };
         if pays {
-            rows += other.rows;
+            rows = more;
             longest = longer;
             together.push(other.clone());
         }
     }
     together
+}
+
+/// Whether no further request fits into this batch.
+pub(super) fn is_full(batch: &[Arc<Request>], options: &BatchOptions) -> bool {
+    let rows: usize = batch.iter().map(|request| request.rows).sum();
+    let longest = batch.iter().filter_map(|request| request.length).max();
+    rows >= options.max_size || longest.is_some_and(|longest| options.tokens(rows + 1, longest) > options.max_tokens)
 }
 
 /// Buckets of lengths that share a batch while costs are unknown: the longest of a bucket is at most a quarter

@@ -43,6 +43,23 @@ pub struct BatchOptions {
     pub shapes: ShapeLadder,
 }
 
+impl BatchOptions {
+    /// Whether runs have other rows or shapes than their requests.
+    pub(super) const fn is_off(&self) -> bool {
+        self.max_size == 1 && self.shapes.is_empty()
+    }
+
+    /// Whether requests of so many rows are batched. Those that fill a run are only for the sake of its shape.
+    const fn takes(&self, rows: usize) -> bool {
+        rows < self.max_size || rows == self.max_size && !self.shapes.is_empty()
+    }
+
+    /// The tokens of a run, of texts of which the longest has this length.
+    fn tokens(&self, rows: usize, longest: usize) -> usize {
+        self.shapes.size(rows).saturating_mul(self.shapes.length(longest))
+    }
+}
+
 impl Default for BatchOptions {
     /// No batching.
     fn default() -> Self {
@@ -103,7 +120,7 @@ impl Batcher {
     /// inputs shows that results depend on their neighbours.
     pub fn new(sessions: Arc<SessionSet>, signature: &Signature, options: BatchOptions) -> Result<Self, String> {
         let rules = BatchRules::from_signature(signature, options.pad)?;
-        let rules = verification::verify(&sessions, signature, rules, &options.shapes)?;
+        let (rules, size) = verification::verify(&sessions, signature, rules, &options.shapes)?;
         if options.shapes.has_lengths() && !rules.pads() {
             return Err(
                 "`lengths` are for models whose texts can be padded: with an `attention_mask` that they heed, \
@@ -112,7 +129,7 @@ impl Batcher {
             );
         }
         if !options.shapes.is_empty() {
-            verification::warm_up(&sessions, signature, &options.shapes)?;
+            verification::warm_up(&sessions, signature, &options.shapes, size)?;
         }
         let queue = Queue::default();
         let sizes = Arc::default();
@@ -186,7 +203,7 @@ impl Batcher {
     ) -> Result<Vec<Tensor>, SessionRunError> {
         let shared = &self.shared;
         let profile = if shared.off.load(Ordering::Relaxed) { None } else { shared.rules.profile(&inputs) };
-        let Some(profile) = profile.filter(|profile| profile.rows < shared.options.max_size) else {
+        let Some(profile) = profile.filter(|profile| shared.options.takes(profile.rows)) else {
             let rows = inputs.first().map_or(1, |(_, tensor)| tensor.shape().first().copied().unwrap_or(1));
             shared.sizes.count(rows);
             shared.count_shape(rows, shared.rules.length(&inputs));
@@ -205,7 +222,7 @@ impl Batcher {
 impl Shared {
     /// Counts a run of this shape, if no run of it was tried when the model was loaded.
     fn count_shape(&self, rows: usize, length: Option<usize>) {
-        if !self.options.shapes.holds(rows, length) {
+        if !self.options.shapes.contains(rows, length) {
             self.unrounded.fetch_add(1, Ordering::Relaxed);
         }
     }

@@ -4,7 +4,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use super::BatchOptions;
-use super::batch_selection::select_batch;
+use super::batch_selection::{is_full, select_batch};
 use super::request::{Request, State};
 
 /// The role of a new request.
@@ -64,7 +64,7 @@ impl Queue {
     }
 
     /// Takes the leader's batch ([`select_batch`]). Waits up to the `max_delay` for more requests: not beyond the
-    /// leader's deadline, not once the batch is as large as the previous one, not while other requests
+    /// leader's deadline, not once the batch is full or as large as the previous one, not while other requests
     /// could use the session, and not at all if the previous batch had one row.
     pub(super) fn take(
         &self,
@@ -80,7 +80,7 @@ impl Queue {
             let until = Instant::now() + delay;
             let until = leader.deadline.map_or(until, |deadline| deadline.min(until));
             inner.leaders_waiting += 1;
-            while rows(&taken) < enough && inner.idle().count() < taken.len() {
+            while rows(&taken) < enough && !is_full(&taken, options) && inner.idle().count() < taken.len() {
                 let left = until.saturating_duration_since(Instant::now());
                 if left.is_zero() {
                     break;

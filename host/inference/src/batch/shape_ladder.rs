@@ -25,6 +25,16 @@ impl ShapeLadder {
         self.lengths.is_empty() && self.sizes.is_empty()
     }
 
+    /// The lengths, ascending.
+    pub fn lengths(&self) -> &[usize] {
+        &self.lengths
+    }
+
+    /// The numbers of rows, ascending.
+    pub fn sizes(&self) -> &[usize] {
+        &self.sizes
+    }
+
     /// Whether it rounds lengths.
     pub(super) const fn has_lengths(&self) -> bool {
         !self.lengths.is_empty()
@@ -41,9 +51,9 @@ impl ShapeLadder {
     }
 
     /// Whether a run of this shape was compiled when the model was loaded.
-    pub(super) fn holds(&self, rows: usize, length: Option<usize>) -> bool {
-        let holds = |list: &[usize], size| list.is_empty() || list.binary_search(&size).is_ok();
-        holds(&self.sizes, rows) && length.is_none_or(|length| holds(&self.lengths, length))
+    pub(super) fn contains(&self, rows: usize, length: Option<usize>) -> bool {
+        let contains = |list: &[usize], size| list.is_empty() || list.binary_search(&size).is_ok();
+        contains(&self.sizes, rows) && length.is_none_or(|length| contains(&self.lengths, length))
     }
 
     /// All pairs of a number of rows and a length; `length` and one row where there is no list.

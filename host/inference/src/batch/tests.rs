@@ -354,6 +354,18 @@ fn fills_runs_up_to_the_sizes_and_counts_others() {
     assert_eq!(batcher.run(together, None, 0, None).unwrap()[0].shape(), [5, 1]);
     assert_eq!(batcher.unrounded_runs(), Some(1));
     assert_eq!(batcher.sizes().counts()[3], 1, "rows of requests, not those that fill");
+    let full = ModelInputs::from_iter([(0, tensor(&[8, 1], vec![7_i64; 8]))]);
+    assert_eq!(batcher.run(full.clone(), None, 0, None).unwrap()[0].shape(), [8, 1]);
+    assert_eq!(batcher.unrounded_runs(), Some(2));
+    let engine = Doubling::default();
+    let single = engine.batcher(BatchOptions { shapes: ShapeLadder::new([], [4]), ..options(4) });
+    let four = ModelInputs::from_iter([(0, tensor(&[4, 1], vec![7_i64; 4]))]);
+    assert_eq!(single.run(four, None, 0, None).unwrap()[0].as_slice::<i64>().unwrap(), [14; 4]);
+    assert_eq!(
+        (single.run(row(3), None, 0, None).unwrap()[0].shape(), single.unrounded_runs()),
+        (&[1, 1][..], Some(0))
+    );
+    assert_eq!(engine.runs().iter().map(Vec::len).collect::<Vec<_>>(), [4, 4]);
     let lengths = BatchOptions { shapes: ShapeLadder::new([8], []), ..options(8) };
     let refused = try_over_numbers(Arc::new(Doubling::default()), lengths).err().unwrap();
     assert!(refused.contains("`lengths` are for models whose texts can be padded"));

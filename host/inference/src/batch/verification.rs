@@ -37,18 +37,18 @@ const SAMPLE_SPECS: [SampleSpec; 4] = [
     SampleSpec { integer_bound: 256, low: 0.0, high: 255.0, rows: &[2, 1, 1] },
 ];
 
-/// The rules that hold for the model. Fails with the reason why none do.
+/// The rules that hold for the model, and the size of its open dimensions that it was tried with. Fails with the reason why none do.
 pub(super) fn verify(
     sessions: &SessionSet,
     signature: &Signature,
     rules: BatchRules,
     shapes: &ShapeLadder,
-) -> Result<BatchRules, String> {
+) -> Result<(BatchRules, usize), String> {
     if rules.pads() && verify_with_lengths(sessions, signature, &rules, shapes, LENGTHS).is_ok() {
-        return Ok(rules);
+        return Ok((rules, LENGTHS[1]));
     }
     let rules = BatchRules::unpadded();
-    verify_with_lengths(sessions, signature, &rules, shapes, [LENGTHS[1]; 2]).map(|()| rules)
+    verify_with_lengths(sessions, signature, &rules, shapes, [LENGTHS[1]; 2]).map(|size| (rules, size))
 }
 
 /// Compares synthetic requests with these text lengths, individual and batched.
@@ -58,7 +58,7 @@ fn verify_with_lengths(
     rules: &BatchRules,
     shapes: &ShapeLadder,
     lengths: [usize; 2],
-) -> Result<(), String> {
+) -> Result<usize, String> {
     let mut last = "its inputs are too large to try".to_owned();
     for size in SIZES {
         let made = |spec: usize| -> Option<Vec<ModelInputs>> {
@@ -80,17 +80,24 @@ fn verify_with_lengths(
                         return Err(difference);
                     }
                 }
-                return Ok(());
+                return Ok(size);
             }
         }
     }
     Err(last)
 }
 
-/// Runs every shape once in each session, so that a provider that compiles for each shape has compiled it.
-pub(super) fn warm_up(sessions: &SessionSet, signature: &Signature, shapes: &ShapeLadder) -> Result<(), String> {
-    for (rows, length) in shapes.shapes(LENGTHS[1]) {
-        let Some(request) = sample_request(signature, &SAMPLE_SPECS[0], length, rows, 0) else { continue };
+/// Runs every shape in as many sessions at once as there are, so that a provider that compiles for each shape has
+/// compiled it. Open dimensions without a list have this `size`.
+pub(super) fn warm_up(
+    sessions: &SessionSet,
+    signature: &Signature,
+    shapes: &ShapeLadder,
+    size: usize,
+) -> Result<(), String> {
+    for (rows, length) in shapes.shapes(size) {
+        let request = sample_request(signature, &SAMPLE_SPECS[0], length, rows, 0);
+        let request = request.ok_or_else(|| format!("{rows} rows of size {length} are too large to try"))?;
         let run = || sessions.run(request.clone(), None).map(drop);
         let results: Vec<_> = std::thread::scope(|scope| {
             let others =

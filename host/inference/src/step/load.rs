@@ -119,7 +119,7 @@ impl ModelStep {
         let wanted = inputs.clone().map(|kind| kind.and_then(OnnxType::tensor).cloned().unwrap_or_else(none)).collect();
         let outputs = file.info().outputs.iter().map(|output| output.value.as_ref());
         let plain = inputs.chain(outputs).all(|kind| kind.is_some_and(|kind| kind.plain().is_some()));
-        let batching = options.batch.max_size > 1;
+        let batching = !options.batch.is_off();
         let memory = first.memory().filter(|_| plain && !batching).cloned();
         let sessions = SessionSet::new(engine.clone(), file.clone(), session_options, first, options.instances)?;
         let sessions = Arc::new(sessions);

@@ -7,7 +7,7 @@ use serde_json::json;
 use super::arguments::Arguments;
 use crate::commands::schema::save_or_print;
 use crate::exit::Exit;
-use crate::measure::{MeasureError, MeasureRequest, Measurement, Target};
+use crate::measure::{CHILD_TIMEOUT, MeasureError, MeasureRequest, Measurement, Target};
 use crate::printer::{Printer, duration, pretty, table};
 
 /// Times each provider in a process of its own, and compares them with the CPU if it is among them,
@@ -28,6 +28,7 @@ pub(super) fn compare(arguments: &Arguments, printer: Printer) -> Exit {
         cases: false,
         throughput: None,
         output: arguments.output.as_deref(),
+        child_timeout: CHILD_TIMEOUT,
     };
     let mut rows = Vec::new();
     for provider in arguments.load.providers() {

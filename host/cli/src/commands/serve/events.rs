@@ -52,7 +52,7 @@ impl EventLogger {
             }
             let (version, engine) = (loaded.version(), loaded.pipeline().engine());
             self.note(&format!("{} {version} on {engine}", slot.name()));
-            for note in precision::notes(loaded.pipeline()) {
+            for note in precision::decision_notes(loaded.pipeline()) {
                 self.note(&format!("{}: {note}", slot.name()));
             }
             if let Some(failure) = &loaded.warm_up_report().failure {

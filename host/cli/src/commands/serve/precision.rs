@@ -9,7 +9,7 @@ use super::events::EventLogger;
 use crate::load_arguments::LoadArguments;
 use crate::measure::MeasureError;
 use crate::precision::Choice;
-use gpux::{ModelPrecision, Pipeline};
+use gpux::{FileVersion, ModelPrecision, Pipeline};
 use gpux_core::child_process;
 use gpux_core::threads;
 use gpux_serve::{PipelineSlot, Server};
@@ -17,7 +17,7 @@ use gpux_serve::{PipelineSlot, Server};
 /// How often it looks for pipelines that were loaded since.
 const INTERVAL: Duration = Duration::from_secs(2);
 /// The longest that the choice for one pipeline may take.
-const TIMEOUT: Duration = Duration::from_hours(1);
+const TIMEOUT: Duration = Duration::from_hours(2);
 
 /// Measures in child processes of low priority, one pipeline after another. `exact` answers until a choice is made,
 /// then the pipeline is loaded again.
@@ -41,8 +41,7 @@ impl PrecisionChooser {
         let mut tried = HashSet::new();
         loop {
             for slot in self.server.repository().slots() {
-                let Some(loaded) = slot.loaded() else { continue };
-                let models = undecided(loaded.pipeline());
+                let models = slot.loaded().map(|loaded| undecided_models(loaded.pipeline())).unwrap_or_default();
                 if !models.is_empty() && tried.insert((slot.name().to_owned(), models)) {
                     self.choose(&slot);
                 }
@@ -55,7 +54,9 @@ impl PrecisionChooser {
         let name = slot.name();
         self.events.note(&format!("{name}: measuring for `precision: auto`; `exact` answers meanwhile"));
         match self.measure(&slot.source().0) {
-            Ok(choice) => choice.and_then(|choice| choice.warning).iter().for_each(|warning| {
+            // The files have changed since.
+            Ok(None) => return,
+            Ok(Some(choice)) => choice.warning.iter().for_each(|warning| {
                 self.events.warning(&format!("{name}: {warning}"));
             }),
             Err(reason) => {
@@ -63,13 +64,17 @@ impl PrecisionChooser {
                 return;
             }
         }
+        if !slot.loaded().is_some_and(|loaded| is_unchanged(loaded.pipeline())) {
+            self.events.note(&format!("{name}: its files have changed, so the precision applies once it is reloaded"));
+            return;
+        }
         match self.server.repository().reload(slot) {
             Some(Err(error)) => {
                 self.events.warning(&format!("{name} could not be loaded again; the one before answers: {error}"));
             }
             Some(Ok(())) => {
                 let loaded = slot.loaded();
-                let notes = loaded.iter().flat_map(|loaded| notes(loaded.pipeline()));
+                let notes = loaded.iter().flat_map(|loaded| decision_notes(loaded.pipeline()));
                 notes.for_each(|note| self.events.note(&format!("{name}: {note}")));
             }
             None => {}
@@ -87,22 +92,22 @@ impl PrecisionChooser {
 }
 
 /// The digests of models whose precision is not chosen yet.
-fn undecided(pipeline: &Pipeline) -> Vec<String> {
-    let models = pipeline.models().zip(pipeline.precisions());
-    let undecided = models.filter(|(_, (_, precision))| precision.is_undecided);
-    undecided.map(|((_, model), _)| model.file().digest().to_owned()).collect()
+fn undecided_models(pipeline: &Pipeline) -> Vec<String> {
+    let undecided = pipeline.precisions().filter(|(_, _, precision)| precision.is_undecided);
+    undecided.map(|(_, model, _)| model.file().digest().to_owned()).collect()
 }
 
-/// What was chosen for each model, for people.
-pub(super) fn notes(pipeline: &Pipeline) -> impl Iterator<Item = String> {
-    let models = pipeline.models().zip(pipeline.precisions());
-    models.filter_map(|((name, model), (_, ModelPrecision { decision, .. }))| {
-        let decision = decision.as_ref()?;
-        let later = if decision.provider == model.provider() {
-            ""
-        } else {
-            "; from the next start on, since this process has loaded another library"
-        };
-        Some(format!("precision of {name}: {decision}{later}"))
+/// Whether the pipeline's files are those that it was loaded from.
+fn is_unchanged(pipeline: &Pipeline) -> bool {
+    pipeline.files().iter().all(|(path, version)| FileVersion::of(path) == *version)
+}
+
+/// The log's lines about what `auto` chose for each model.
+pub(super) fn decision_notes(pipeline: &Pipeline) -> impl Iterator<Item = String> {
+    pipeline.precisions().filter_map(|(name, model, ModelPrecision { decision, .. })| {
+        let (decision, provider) = (decision.as_ref()?, model.provider());
+        let runs_on =
+            if decision.provider == provider { String::new() } else { format!("; it runs on {provider} now") };
+        Some(format!("precision of {name}: {decision}{runs_on}"))
     })
 }

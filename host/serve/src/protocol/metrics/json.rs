@@ -48,7 +48,7 @@ fn pipeline(loaded: &Arc<LoadedPipeline>) -> Json {
             "time_ms": times(&counted.time.snapshot()),
             "failures": counted.failures.counts(),
         })).collect::<Vec<_>>(),
-        "models": loaded.pipeline().models().zip(loaded.pipeline().precisions()).map(|((name, model), (_, precision))| json!({
+        "models": loaded.pipeline().precisions().map(|(name, model, precision)| json!({
             "name": name,
             "provider": model.provider().name(),
             "precision": precision.precision,

@@ -279,8 +279,11 @@ fn write_models(out: &mut Writer<'_, '_>, loaded: &[Arc<LoadedPipeline>]) -> Res
         })
     };
     let precisions = || {
-        let precisions = loaded.iter().flat_map(|loaded| loaded.pipeline().precisions());
-        precisions.zip(models()).map(|((_, precision), (labels, model))| (labels, model, precision))
+        loaded.iter().flat_map(|loaded| {
+            let models = loaded.pipeline().precisions();
+            models
+                .map(|(name, model, precision)| (vec![("pipeline", loaded.name()), ("model", name)], model, precision))
+        })
     };
     out.gauges(
         "gpux_provider_info",

@@ -17,6 +17,18 @@ use super::placement::InstanceGroup;
 pub(super) const PLATFORM: &str = "onnxruntime_onnx";
 pub(super) const BACKEND: &str = "onnxruntime";
 
+/// The parameters of the configuration: `precision` of each model and, where it is `auto`, `precision_choice` with gain
+/// and loss; `precision.NAME` and `precision_choice.NAME` where there are several models.
+pub(super) fn parameters(model: &Model) -> impl Iterator<Item = (String, String)> {
+    let pipeline = model.loaded.pipeline();
+    let several = pipeline.models().count() > 1;
+    pipeline.precisions().flat_map(move |(name, _, precision)| {
+        let key = move |key: &str| if several { format!("{key}.{name}") } else { key.to_owned() };
+        let choice = precision.decision.as_ref().map(|decision| (key("precision_choice"), decision.to_string()));
+        [(key("precision"), precision.precision.to_string())].into_iter().chain(choice)
+    })
+}
+
 /// A pipeline, as Triton's configuration of a model.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct ModelConfig {
@@ -38,7 +50,7 @@ pub(crate) struct ModelConfig {
     default_model_filename: String,
     cc_model_filenames: Map<String, Json>,
     metric_tags: Map<String, Json>,
-    /// `precision` of each model, with its name where there are several, and what `auto` came to
+    /// what each model is computed in
     parameters: BTreeMap<String, Parameter>,
     model_warmup: [Json; 0],
 }
@@ -140,9 +152,7 @@ impl ModelConfig {
             default_model_filename: placement::file_name(model),
             cc_model_filenames: Map::new(),
             metric_tags: Map::new(),
-            parameters: placement::precisions(model)
-                .map(|(key, value)| (key, Parameter { string_value: value }))
-                .collect(),
+            parameters: parameters(model).map(|(key, string_value)| (key, Parameter { string_value })).collect(),
             model_warmup: [],
         }
     }

@@ -47,18 +47,6 @@ pub(super) fn instance_groups(model: &Model) -> Vec<InstanceGroup> {
     model_instances(model).map(InstanceGroup::from).collect()
 }
 
-/// What each model is computed in, by the name of the configuration's parameter: `precision`, for several models
-/// `precision.NAME`. What `auto` chose has its gain and its loss.
-pub(super) fn precisions(model: &Model) -> impl Iterator<Item = (String, String)> {
-    let pipeline = model.loaded.pipeline();
-    let several = pipeline.models().count() > 1;
-    pipeline.precisions().map(move |(name, precision)| {
-        let key = if several { format!("precision.{name}") } else { "precision".to_owned() };
-        let value = precision.decision.as_ref().map_or_else(|| precision.precision.to_string(), ToString::to_string);
-        (key, value)
-    })
-}
-
 /// The name of the model's file; empty unless the pipeline has exactly one model.
 pub(super) fn file_name(model: &Model) -> String {
     let mut models = model.loaded.pipeline().models();

@@ -33,7 +33,7 @@ pub(super) fn model_config(model: &Model) -> proto::ModelConfig {
         optimization: Some(proto::ModelOptimizationPolicy::default()),
         instance_group: placement::model_instances(model).map(Into::into).collect(),
         default_model_filename: placement::file_name(model),
-        parameters: placement::precisions(model)
+        parameters: config::parameters(model)
             .map(|(key, string_value)| (key, proto::ModelParameter { string_value }))
             .collect(),
     }

@@ -91,7 +91,10 @@ pub(super) fn choose(
         return Ok(None);
     }
     let cache = load_options.cache.as_ref().ok_or_else(|| std::io::Error::other("there is no folder for a cache"));
-    cache.and_then(CacheDir::check).map_err(environment_error)?;
+    cache.and_then(CacheDir::check).map_err(|error| MeasureError {
+        message: format!("a choice could not be kept in the cache: {error}"),
+        exit: Exit::Environment,
+    })?;
     let is_converted = |precision| models.iter().all(|model| gpux::converted_path(model.path(), precision).is_file());
     let mut candidates = gpux::precision_candidates(load_options).map_err(GpuxError::from)?;
     let converted =

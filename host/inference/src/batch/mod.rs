@@ -44,7 +44,7 @@ pub struct BatchOptions {
 }
 
 impl BatchOptions {
-    /// Whether runs have other rows or shapes than their requests.
+    /// Whether each request runs alone, in its own shape.
     pub(super) const fn is_off(&self) -> bool {
         self.max_size == 1 && self.shapes.is_empty()
     }

@@ -1,29 +1,28 @@
 //! The elements of a tensor, each type in its own variant.
 
-use std::sync::Arc;
-
 use half::{bf16, f16};
 
+use super::elements::Elements;
 use crate::{Element, ElementType};
 
 /// The elements of a tensor, typed, row-major. Cloning shares them.
 #[derive(Clone, Debug, PartialEq)]
 #[expect(missing_docs, reason = "each variant is the element type of its name")]
 pub enum TensorData {
-    Bool(Arc<Vec<bool>>),
-    Uint8(Arc<Vec<u8>>),
-    Int8(Arc<Vec<i8>>),
-    Uint16(Arc<Vec<u16>>),
-    Int16(Arc<Vec<i16>>),
-    Uint32(Arc<Vec<u32>>),
-    Int32(Arc<Vec<i32>>),
-    Uint64(Arc<Vec<u64>>),
-    Int64(Arc<Vec<i64>>),
-    Float16(Arc<Vec<f16>>),
-    Bfloat16(Arc<Vec<bf16>>),
-    Float32(Arc<Vec<f32>>),
-    Float64(Arc<Vec<f64>>),
-    String(Arc<Vec<String>>),
+    Bool(Elements<bool>),
+    Uint8(Elements<u8>),
+    Int8(Elements<i8>),
+    Uint16(Elements<u16>),
+    Int16(Elements<i16>),
+    Uint32(Elements<u32>),
+    Int32(Elements<i32>),
+    Uint64(Elements<u64>),
+    Int64(Elements<i64>),
+    Float16(Elements<f16>),
+    Bfloat16(Elements<bf16>),
+    Float32(Elements<f32>),
+    Float64(Elements<f64>),
+    String(Elements<String>),
 }
 
 /// Runs `$body` with `$data` bound to the shared elements of the variant, whichever it is.
@@ -72,7 +71,11 @@ macro_rules! with_integer_type {
 /// A Rust type with its place in [`TensorData`].
 pub trait TensorElement: Element {
     /// Wraps elements of this type.
-    fn wrap(data: Vec<Self>) -> TensorData;
+    fn wrap(data: Vec<Self>) -> TensorData {
+        Self::wrap_elements(data.into())
+    }
+    /// Wraps shared elements of this type.
+    fn wrap_elements(data: Elements<Self>) -> TensorData;
     /// The elements, if they are of this type.
     fn slice(data: &TensorData) -> Option<&[Self]>;
     /// The elements for writing, if they are of this type; shared ones are copied first.
@@ -82,14 +85,14 @@ pub trait TensorElement: Element {
 macro_rules! tensor_elements {
     ($($type:ty => $variant:ident),+ $(,)?) => {
         $(impl TensorElement for $type {
-            fn wrap(data: Vec<Self>) -> TensorData {
-                TensorData::$variant(Arc::new(data))
+            fn wrap_elements(data: Elements<Self>) -> TensorData {
+                TensorData::$variant(data)
             }
             fn slice(data: &TensorData) -> Option<&[Self]> {
                 if let TensorData::$variant(data) = data { Some(data) } else { None }
             }
             fn slice_mut(data: &mut TensorData) -> Option<&mut Vec<Self>> {
-                if let TensorData::$variant(data) = data { Some(Arc::make_mut(data)) } else { None }
+                if let TensorData::$variant(data) = data { Some(data.make_mut()) } else { None }
             }
         })+
 

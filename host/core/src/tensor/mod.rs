@@ -2,16 +2,16 @@
 
 mod cast;
 mod data;
+mod elements;
 mod error;
 mod metadata;
 mod shape;
-
-use std::sync::Arc;
 
 use half::{bf16, f16};
 
 pub use cast::{bf16_from_f64, f16_from_f64};
 pub use data::{TensorData, TensorElement};
+pub use elements::Elements;
 pub use error::{MAX_AXES, TensorError};
 pub use metadata::{Color, Geometry, Layout, Metadata};
 pub use shape::{check_axis_count, element_count};
@@ -47,12 +47,20 @@ const STRETCH: usize = 1024;
 impl Tensor {
     /// A tensor of `data` in `shape`, row-major.
     pub fn new<T: TensorElement>(shape: impl Into<Vec<usize>>, data: Vec<T>) -> Result<Self, TensorError> {
+        Self::from_elements(shape, data.into())
+    }
+
+    /// A tensor of elements that may be shared, in `shape`, row-major.
+    pub fn from_elements<T: TensorElement>(
+        shape: impl Into<Vec<usize>>,
+        data: Elements<T>,
+    ) -> Result<Self, TensorError> {
         let shape = shape.into();
         let (expected, _) = sizes(T::TYPE, &shape)?;
         if data.len() != expected {
             return Err(TensorError::Length { shape, expected, given: data.len() });
         }
-        Ok(Self { shape, data: T::wrap(data), metadata: Metadata::default() })
+        Ok(Self { shape, data: T::wrap_elements(data), metadata: Metadata::default() })
     }
 
     /// A tensor without axes: one element.
@@ -141,6 +149,11 @@ impl Tensor {
         &self.data
     }
 
+    /// The typed elements alone.
+    pub fn into_data(self) -> TensorData {
+        self.data
+    }
+
     /// The elements, if they are of type `T`.
     pub fn as_slice<T: TensorElement>(&self) -> Option<&[T]> {
         T::slice(&self.data)
@@ -154,7 +167,7 @@ impl Tensor {
     /// Changes the elements, if they are of type `T`, stretch after stretch. Shared ones are copied a stretch at a
     /// time, so that memory is gone through once.
     pub fn change<T: TensorElement + Copy>(&mut self, mut change: impl FnMut(&mut [T])) {
-        if with_elements!(&self.data, data => Arc::strong_count(data) == 1) {
+        if !with_elements!(&self.data, data => data.is_shared()) {
             return change(self.as_mut_slice().unwrap_or_default());
         }
         let Some(shared) = self.as_slice::<T>() else { return };
@@ -183,10 +196,10 @@ impl Tensor {
             return Err(TensorError::Range { offset, end, len });
         }
         numeric!(&mut self.data,
-            data => bytemuck::cast_slice_mut(Arc::make_mut(data).as_mut_slice())[offset..end].copy_from_slice(bytes),
+            data => bytemuck::cast_slice_mut(data.make_mut().as_mut_slice())[offset..end].copy_from_slice(bytes),
             bool(data) => {
                 let checked = bytes.iter().map(|byte| to_bool(*byte)).collect::<Result<Vec<_>, _>>()?;
-                Arc::make_mut(data)[offset..end].copy_from_slice(&checked);
+                data.make_mut()[offset..end].copy_from_slice(&checked);
             },
             strings => return Err(TensorError::Strings));
         Ok(())

@@ -112,3 +112,35 @@ fn cancels_long_work() {
     assert_eq!(tensor.permute_cancellable(&[1, 0], &Nobody), Err(TensorError::Stopped));
     assert_eq!(tensor.pick_cancellable(0, &[(20_000, 1)], &Nobody), Err(TensorError::Stopped));
 }
+
+/// Elements in somebody else's memory.
+struct Owner(Vec<f32>);
+
+impl AsRef<[f32]> for Owner {
+    fn as_ref(&self) -> &[f32] {
+        &self.0
+    }
+}
+
+#[test]
+fn foreign_elements_are_read_in_place_and_copied_on_write() {
+    let owner = Owner(vec![1.0, 2.0, 3.0]);
+    let address = owner.0.as_ptr();
+    let mut tensor = Tensor::from_elements([3], Elements::from_owner(owner)).unwrap();
+    assert_eq!((tensor.element(), tensor.len(), tensor.byte_len()), (ElementType::Float32, 3, 12));
+    assert_eq!(tensor.as_slice::<f32>().unwrap().as_ptr(), address);
+    assert_eq!(tensor, Tensor::new([3], vec![1_f32, 2.0, 3.0]).unwrap());
+
+    let before = tensor.clone();
+    tensor.change(|numbers: &mut [f32]| numbers.iter_mut().for_each(|number| *number += 1.0));
+    assert_eq!(tensor.as_slice::<f32>().unwrap(), [2.0, 3.0, 4.0]);
+    assert_eq!(before.as_slice::<f32>().unwrap(), [1.0, 2.0, 3.0]);
+
+    let mut data = before.into_data();
+    assert!(with_elements!(&data, data => data.is_shared()));
+    with_elements!(&mut data, data => _ = data.make_mut());
+    assert!(!with_elements!(&data, data => data.is_shared()));
+
+    let error = Tensor::from_elements([4], Elements::from_owner(Owner(vec![0.0]))).unwrap_err();
+    assert!(matches!(error, TensorError::Length { expected: 4, given: 1, .. }));
+}

@@ -9,7 +9,7 @@ use super::image_step::{ImageOperation, image_step};
 use crate::deadline::{Deadline, DeadlineExceeded};
 use crate::ports;
 use gpux_core::with_elements;
-use gpux_core::{Builtin, Group, StepFailure, Tensor, TensorElement};
+use gpux_core::{Builtin, Elements, Group, StepFailure, Tensor, TensorElement};
 
 /// Options of `flip`.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
@@ -79,7 +79,7 @@ fn flip(
 
 fn in_place<T: TensorElement>(
     tensor: &mut Tensor,
-    of: std::sync::Arc<Vec<T>>,
+    of: Elements<T>,
     dims: ImageDims,
     direction: Direction,
     deadline: &Deadline,

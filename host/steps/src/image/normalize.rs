@@ -1,7 +1,5 @@
 //! `normalize`: pixel values → the float32 numbers that a model was trained on.
 
-use std::sync::Arc;
-
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -223,7 +221,7 @@ impl Operation for Normalize {
             return Ok(vec![Tensor::new(tensor.shape(), normalized)?.with_metadata(tensor.metadata).into()]);
         }
         if let TensorData::Float32(data) = tensor.data()
-            && Arc::strong_count(data) > 1
+            && data.is_shared()
         {
             let normalized = normalize_elements(data, run, &self.factors, deadline)?;
             return Ok(vec![Tensor::new(tensor.shape(), normalized)?.with_metadata(tensor.metadata).into()]);

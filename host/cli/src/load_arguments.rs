@@ -272,6 +272,7 @@ impl LoadArguments {
                 choice,
                 library: self.engine_library.clone(),
                 provider_libraries: self.provider_library.clone(),
+                ..EngineOptions::default()
             },
             providers: ProviderSelection {
                 names: self.provider.clone(),

@@ -40,6 +40,7 @@ pub fn engine_search(load_options: &LoadOptions, choices: &[ProviderChoice]) -> 
     let mut search = LibrarySearch::from_environment(load_options.engine.library.clone());
     search.cache.clone_from(&load_options.cache);
     search.plugins.clone_from(&load_options.engine.provider_libraries);
+    search.python.splice(0..0, load_options.engine.python_packages.iter().cloned());
     let wanted: Vec<_> = choices.iter().flat_map(|choice| choice.providers().iter().copied()).collect();
     let others = choices.iter().map(|choice| match choice {
         ProviderChoice::These(_) => OtherPlugins::None,

@@ -72,12 +72,15 @@ pub use precision::{
 };
 pub use runtime::{Runtime, RuntimeBuilder};
 
-pub use gpux_config::{ConfigParser, ConfigurationError};
+pub use gpux_config::{ConfigParser, ConfigurationError, LoadError, PrecisionChoice, WasmLimits};
 pub use gpux_core::files::{FileVersion, FileVersions};
 pub use gpux_core::{
-    CacheDir, ElementType, Kind, LatencyStatistics, Outputs, Plan, Port, RunOptions, Tensor, Value, from_json, to_json,
+    CacheDir, Dim, ElementType, Elements, Kind, LatencyStatistics, Outputs, Plan, Port, RunError, RunOptions, Size,
+    Tensor, TensorData, TensorElement, TimeSpan, ValidationError, Value, deadline_after, from_json, to_json,
 };
-pub use gpux_inference::{ExecutionProvider, ModelInfo, ModelInspector, ProviderInfo, ProviderManager};
+pub use gpux_inference::{
+    ExecutionProvider, ModelInfo, ModelInspector, ProviderError, ProviderInfo, ProviderLibrary, ProviderManager,
+};
 pub use gpux_sandbox::Limits;
 
 use gpux_config::StepSchema;

@@ -41,6 +41,8 @@ pub struct EngineOptions {
     pub library: Option<PathBuf>,
     /// libraries of further execution providers
     pub provider_libraries: Vec<ProviderLibrary>,
+    /// folders of Python packages that may hold a library, before those of the active environment
+    pub python_packages: Vec<PathBuf>,
 }
 
 /// An inference engine.

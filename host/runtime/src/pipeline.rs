@@ -16,7 +16,7 @@ use super::step_factory::{self, StepBuildError, StepFactory};
 use super::warm_up;
 use crate::GpuxError;
 use gpux_config::{
-    Action, ConfigurationError, Diagnostic, Document, Node, SourceFile, Spanned, Spec, StepSpec, Variables,
+    Action, ConfigurationError, Diagnostic, Document, Node, RuntimeSpec, SourceFile, Spanned, Spec, StepSpec, Variables,
 };
 use gpux_core::files::{FileVersion, FileVersions};
 use gpux_core::{Plan, PlanBuilder, PlannedStep, PortSide, ProjectFiles, Request, WiringError};
@@ -62,6 +62,15 @@ impl Pipeline {
 
     /// A pipeline whose only step is the model at `path`.
     pub fn from_model(path: &Path, load_options: &LoadOptions) -> Result<Self, GpuxError> {
+        Self::from_model_with(path, load_options, |_| ())
+    }
+
+    /// [`from_model`](Self::from_model), with other settings of `runtime` than the default ones.
+    pub(super) fn from_model_with(
+        path: &Path,
+        load_options: &LoadOptions,
+        change: impl FnOnce(&mut RuntimeSpec),
+    ) -> Result<Self, GpuxError> {
         if !path.is_file() {
             ModelFile::open(path)?;
         }
@@ -71,7 +80,9 @@ impl Pipeline {
         // The operator named this very file, wherever a link leads.
         let mut load_options = load_options.clone();
         load_options.policy.outside_files = true;
-        Self::from_spec(path.to_owned(), &document, Spec::for_model(name.into_owned()), &load_options)
+        let mut spec = Spec::for_model(name.into_owned());
+        change(&mut spec.runtime);
+        Self::from_spec(path.to_owned(), &document, spec, &load_options)
     }
 
     /// The pipeline that `spec` describes. Paths in it are relative to the folder of `path`;

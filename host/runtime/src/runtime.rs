@@ -1,12 +1,13 @@
 //! Runs a model or a pipeline from Rust.
 
+use std::num::NonZeroU32;
 use std::path::Path;
 use std::time::Duration;
 
 use super::load_options::LoadOptions;
 use super::pipeline::Pipeline;
 use crate::GpuxError;
-use gpux_core::{BenchmarkOptions, LatencyStatistics, Outputs, Plan, RunOptions, Value, deadline_after};
+use gpux_core::{BenchmarkOptions, LatencyStatistics, Outputs, Plan, RunOptions, Size, Value, deadline_after};
 use gpux_inference::{ExecutionProvider, ModelInfo, ProviderInfo, ProviderManager};
 
 /// Runs a model, or a pipeline around one.
@@ -45,6 +46,8 @@ pub struct Runtime {
 pub struct RuntimeBuilder {
     options: LoadOptions,
     timeout: Option<Duration>,
+    gpu_memory: Option<Size>,
+    batch_size: Option<NonZeroU32>,
 }
 
 impl RuntimeBuilder {
@@ -70,6 +73,20 @@ impl RuntimeBuilder {
         self
     }
 
+    /// The most that one session of a [`model`](Self::model) takes of a GPU's memory. Default: no limit of its own.
+    #[must_use]
+    pub const fn gpu_memory(mut self, most: Size) -> Self {
+        self.gpu_memory = Some(most);
+        self
+    }
+
+    /// The most rows of concurrent requests that a [`model`](Self::model) runs together. Default: 1.
+    #[must_use]
+    pub const fn batch_size(mut self, rows: NonZeroU32) -> Self {
+        self.batch_size = Some(rows);
+        self
+    }
+
     /// Changes any of the other options.
     #[must_use]
     pub fn options(mut self, change: impl FnOnce(&mut LoadOptions)) -> Self {
@@ -79,7 +96,11 @@ impl RuntimeBuilder {
 
     /// A runtime for the ONNX model at `path`, and nothing around it.
     pub fn model(self, path: impl AsRef<Path>) -> Result<Runtime, GpuxError> {
-        Ok(Runtime { pipeline: Pipeline::from_model(path.as_ref(), &self.options)?, timeout: self.timeout })
+        let pipeline = Pipeline::from_model_with(path.as_ref(), &self.options, |runtime| {
+            runtime.gpu.memory = self.gpu_memory.or(runtime.gpu.memory);
+            runtime.batch_size = self.batch_size.unwrap_or(runtime.batch_size);
+        })?;
+        Ok(Runtime { pipeline, timeout: self.timeout })
     }
 
     /// A runtime for the pipeline of a folder, a gpux.yml, or a name.
@@ -200,7 +221,8 @@ impl Runtime {
         &self.pipeline
     }
 
-    fn timeout(&self) -> Option<Duration> {
+    /// How long one request may take; `None` for no limit.
+    pub fn timeout(&self) -> Option<Duration> {
         self.timeout.or(self.pipeline.timeout())
     }
 

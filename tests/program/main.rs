@@ -13,6 +13,7 @@ mod author;
 mod cases;
 mod changed_models;
 mod child_processes;
+mod command_line;
 mod decoder;
 mod digits;
 mod documents;

@@ -20,7 +20,7 @@ use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
 use gpux_core::process_exit::exit;
 
-use commands::{build, engine, inspect, new, run, schema, serve, steps, test, verify};
+use commands::{build, completions, engine, inspect, man, new, run, schema, serve, steps, test, verify};
 use exit::Exit;
 use printer::Printer;
 
@@ -58,16 +58,17 @@ enum Command {
     Steps(steps::Arguments),
     /// Print the JSON Schema of gpux.yml, for editors
     Schema(schema::Arguments),
+    /// Print what a shell completes gpux's commands and flags with
+    Completions(completions::Arguments),
+    /// Write gpux's manual pages
+    Man(man::Arguments),
     #[command(flatten)]
     Child(child_commands::Command),
 }
 
 /// Parses the command line, runs the command, and ends the process.
 fn run() -> ! {
-    // `-p` and `-h` of `serve` are port and host.
-    let command =
-        Arguments::command().mut_subcommand("serve", |serve| serve.mut_arg("provider", |arg| arg.short(None)));
-    let parsed = command.try_get_matches().and_then(|matches| Arguments::from_arg_matches(&matches));
+    let parsed = program().try_get_matches().and_then(|matches| Arguments::from_arg_matches(&matches));
     let arguments = match parsed {
         Ok(arguments) => arguments,
         Err(error) => {
@@ -85,6 +86,20 @@ fn run() -> ! {
     exit(code)
 }
 
+/// The command line as clap reads it.
+fn program() -> clap::Command {
+    // `-p` and `-h` of `serve` are port and host.
+    Arguments::command().mut_subcommand("serve", |serve| serve.mut_arg("provider", |arg| arg.short(None)))
+}
+
+/// The same without the commands that gpux runs itself.
+fn visible_program() -> clap::Command {
+    let all = program();
+    let visible = all.get_subcommands().filter(|command| !command.is_hide_set()).cloned();
+    let about = all.get_about().cloned().unwrap_or_default();
+    clap::Command::new("gpux").version(env!("CARGO_PKG_VERSION")).about(about).subcommands(visible.collect::<Vec<_>>())
+}
+
 fn run_command(command: Command) -> Exit {
     match command {
         Command::New(arguments) => new::main(&arguments),
@@ -97,6 +112,8 @@ fn run_command(command: Command) -> Exit {
         Command::Engine(arguments) => engine::main(&arguments),
         Command::Steps(arguments) => steps::main(&arguments),
         Command::Schema(arguments) => schema::main(&arguments),
+        Command::Completions(arguments) => completions::main(&arguments, visible_program()),
+        Command::Man(arguments) => man::main(&arguments, visible_program()),
         Command::Child(command) => child_commands::main(command),
     }
 }

@@ -1,8 +1,10 @@
 //! The subcommands, a module each.
 
 pub(crate) mod build;
+pub(crate) mod completions;
 pub(crate) mod engine;
 pub(crate) mod inspect;
+pub(crate) mod man;
 pub(crate) mod new;
 pub(crate) mod run;
 pub(crate) mod schema;

@@ -11,6 +11,19 @@ check:
 test:
     cargo test
 
+# the Python wheel for others, with the program in it; needs `pip install maturin ziglang`
+wheel:
+    python/build.sh
+
+# archives and Debian packages of the program, for x86_64-unknown-linux-gnu, aarch64-unknown-linux-gnu or
+# x86_64-pc-windows-gnu; needs `pip install cargo-zigbuild ziglang`
+dist *TARGETS:
+    deploy/dist.sh {{TARGETS}}
+
+# the Python package's tests against a wheel, in a fresh environment of a Python of your choice
+python WHEEL PYTHON="python3":
+    python/check.sh {{WHEEL}} {{PYTHON}}
+
 # rewrite what the golden cases expect; read the difference
 bless:
     GPUX_BLESS=1 TRYCMD=overwrite cargo test

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Writes what the licences of the crates in the program ask for, to the file that is named: every crate with its
+# Writes what the licences of the crates in the program and the Python module ask for, to the file that is named: every crate with its
 # licence, and the texts of licences and notices that come with them, each once. Needs cargo and the crates' sources,
 # which a build has fetched.
 #
@@ -12,8 +12,8 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
 # Lines like `serde v1.0.219 MIT OR Apache-2.0`; what is built from this repository has a path.
-cargo tree --locked --package gpux --edges normal,no-proc-macro --prefix none --no-dedupe --format '{p} {l}' >"$work/tree"
-grep -v ' (/' "$work/tree" | sort -u >"$work/crates"
+cargo tree --locked --package gpux-cli --package gpux-python --edges normal,no-proc-macro --prefix none --no-dedupe --format '{p} {l}' >"$work/tree"
+grep -v ' (/' "$work/tree" | grep . | sort -u >"$work/crates"
 
 while read -r name version _; do
     crate="$name-${version#v}"

@@ -83,6 +83,7 @@ PAGE = [
     ("Models in other precisions", None, [("precision", [0, 1, 2, 3, 4], None)]),
     ("Labels in other precisions", None, [("quality-classifier", None, None)]),
     ("Vectors in other precisions", None, [("quality-encoder", None, None)]),
+    ("From Python", None, [("python", None, None)]),
     ("Start of the program, ms", None, [("start-up", [0, 1, 2, 3], None)]),
 ]
 

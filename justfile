@@ -24,6 +24,11 @@ dist *TARGETS:
 python WHEEL PYTHON="python3":
     python/check.sh {{WHEEL}} {{PYTHON}}
 
+# Ray and Spark on clusters of processes, workers killed among them; needs Java, and the wheel installed in the
+# environment of PYTHON with `gpux[ray,spark,onnxruntime]` and pytest
+cluster PYTHON="python3":
+    cd python/tests/cluster && {{PYTHON}} -m pytest -p no:cacheprovider .
+
 # rewrite what the golden cases expect; read the difference
 bless:
     GPUX_BLESS=1 TRYCMD=overwrite cargo test

@@ -18,7 +18,7 @@ rm -rf "$environment"
 tests=$PWD/python/tests
 bin=$PWD/$environment/bin
 cd "$environment"
-bin/mypy --strict -p gpux
-bin/stubtest gpux
+bin/mypy --config-file "$tests/../pyproject.toml" -p gpux
+bin/stubtest gpux._gpux
 # Of the programs on PATH, the tests see neither cargo nor another gpux.
 PATH=${GUEST_TOOLS:+$GUEST_TOOLS:}$bin:/usr/bin:/bin bin/pytest --quiet -p no:cacheprovider --ignore "$tests/cluster" "$tests"

@@ -132,7 +132,41 @@ class Pipeline(_gpux.Runtime):
         Returns:
             the results in the order of the requests.
         """
-        return list(self.map(requests, workers=workers, return_exceptions=return_exceptions))
+        from threading import Event, Lock, Thread
+
+        requests = list(requests)
+        results: list[Any] = [None] * len(requests)
+        places, lock = iter(range(len(requests))), Lock()
+        is_over, cancellation = Event(), _gpux.Cancellation()
+
+        def run() -> None:
+            # Each thread takes the next request: a future for each would cost more than a short request takes.
+            while not is_over.is_set():
+                with lock:
+                    place = next(places, None)
+                if place is None:
+                    return
+                try:
+                    results[place] = self._infer_one(requests[place], cancellation)
+                except Exception as error:
+                    results[place] = error
+                    if not return_exceptions:
+                        is_over.set()
+
+        threads = [Thread(target=run, daemon=True) for _ in range(min(workers or self._workers(), len(requests)))]
+        for thread in threads:
+            thread.start()
+        try:
+            for thread in threads:
+                thread.join()
+        finally:
+            is_over.set()
+            cancellation.cancel()
+        if not return_exceptions:
+            for result in results:
+                if isinstance(result, Exception):
+                    raise result
+        return results
 
     def map(
         self, requests: Iterable[Any], *, workers: int | None = None, return_exceptions: bool = True
@@ -144,8 +178,7 @@ class Pipeline(_gpux.Runtime):
         """
         from concurrent.futures import ThreadPoolExecutor
 
-        if workers is None:
-            workers = min(max(self.concurrency, os.cpu_count() or 1), _MAX_WORKERS)
+        workers = workers or self._workers()
         cancellation = _gpux.Cancellation()
         pool = ThreadPoolExecutor(workers, thread_name_prefix="gpux")
         waiting: deque[Future[dict[str, Any]]] = deque()
@@ -224,12 +257,14 @@ class Pipeline(_gpux.Runtime):
     def _infer_one(self, request: Any, cancellation: _gpux.Cancellation) -> dict[str, Any]:
         return self.infer(self._named(request, {}), cancellation)
 
+    def _workers(self) -> int:
+        return min(max(self.concurrency, os.cpu_count() or 1), _MAX_WORKERS)
+
     def _threads(self) -> ThreadPoolExecutor:
         from concurrent.futures import ThreadPoolExecutor
 
         if self._executor is None:
-            workers = min(max(self.concurrency, os.cpu_count() or 1), _MAX_WORKERS)
-            self._executor = ThreadPoolExecutor(workers, thread_name_prefix="gpux")
+            self._executor = ThreadPoolExecutor(self._workers(), thread_name_prefix="gpux")
         return self._executor
 
 

@@ -13,6 +13,10 @@ from gpux._options import PathLike
 from gpux._program import find_gpux_bin
 from gpux.errors import GPUXError
 
+# Becomes the program, beside a process that ends it once the standard input has ended. That happens as soon as the
+# process at the input's other end is gone, even by SIGKILL.
+_UNTIL_INPUT_ENDS = ["sh", "-c", 'exec 3<&0; { cat <&3; kill $$; } 2>/dev/null & exec 3<&- </dev/null "$@"', "sh"]
+
 _READY = re.compile(r"^ready on (\S+:(\d+))$")
 _STOP_SECONDS = 35.0
 
@@ -20,7 +24,8 @@ logger = logging.getLogger("gpux.server")
 
 
 class Server:
-    """A running server; it ends with the ``with`` block, with :meth:`stop`, or when it is collected.
+    """A running server; it ends with the ``with`` block, with :meth:`stop`, when it is collected, or with
+    this process.
 
     Args:
         paths: one or several pipelines, as ``gpux serve`` takes them.
@@ -60,17 +65,19 @@ class Server:
             f"--port={port}",
             *arguments,
         ]
+        if os.name == "posix":
+            command = [*_UNTIL_INPUT_ENDS, *command]
         self._process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+            command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
         )
-        self._written: list[str] = []
-        self._ready = threading.Event()
-        self.url, self.port = "", 0
-        threading.Thread(target=self._read, name="gpux-server", daemon=True).start()
-        if not self._ready.wait(timeout) or not self.url:
+        start = _Start()
+        # Without a reference to this object, so that it can be collected.
+        threading.Thread(target=_read, args=(self._process, start), name="gpux-server", daemon=True).start()
+        if not start.ready.wait(timeout) or not start.url:
             self.stop()
-            written = "\n".join(self._written) or f"no answer in {timeout} s"
+            written = "\n".join(start.written) or f"no answer in {timeout} s"
             raise GPUXError(f"the server did not start: {written}")
+        self.url, self.port = start.url, start.port
 
     def stop(self) -> None:
         """Ends the server: requests under way are answered first."""
@@ -96,16 +103,29 @@ class Server:
     def __repr__(self) -> str:
         return f"Server({self.url!r})"
 
-    def _read(self) -> None:
-        assert self._process.stderr is not None
-        with self._process.stderr as lines:
-            for line in lines:
-                line = line.rstrip("\n")
-                logger.info("%s", line)
-                ready = _READY.match(line)
-                if ready and not self._ready.is_set():
-                    self.url, self.port = ready[1], int(ready[2])
-                    self._ready.set()
-                if not self._ready.is_set():
-                    self._written.append(line)
-        self._ready.set()
+
+class _Start:
+    """What is known of a server that is starting."""
+
+    def __init__(self) -> None:
+        self.ready = threading.Event()
+        self.written: list[str] = []
+        self.url, self.port = "", 0
+
+
+def _read(process: subprocess.Popen[str], start: _Start) -> None:
+    """Logs what the server writes, until it ends."""
+    assert process.stdin is not None
+    assert process.stderr is not None
+    with process.stdin, process.stderr as lines:
+        for line in lines:
+            line = line.rstrip("\n")
+            logger.info("%s", line)
+            ready = _READY.match(line)
+            if ready and not start.ready.is_set():
+                start.url, start.port = ready[1], int(ready[2])
+                start.ready.set()
+            if not start.ready.is_set():
+                start.written.append(line)
+    start.ready.set()
+    process.wait()

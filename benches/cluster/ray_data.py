@@ -21,7 +21,6 @@ ABOUT = (
     "Steady state: from a job's first block of results to its last. One process is `Pipeline.batch`, which uses all "
     "cores, and by hand a loop on one core. By hand, texts run in batches of 32."
 )
-BLOCK = 50
 
 
 def rate(dataset: Any) -> float:
@@ -49,12 +48,12 @@ def main() -> None:
     logging.getLogger("ray.data").setLevel(logging.ERROR)
     try:
         for job in works:
-            dataset = ray.data.from_items(job.rows, override_num_blocks=len(job.rows) // BLOCK).materialize()
+            dataset = ray.data.from_items(job.rows, override_num_blocks=len(job.rows) // job.block).materialize()
             for workers in options.workers:
-                ours = rate(gpux.ray.infer(dataset, job.folder, workers=workers, rows_per_batch=BLOCK))
+                ours = rate(gpux.ray.infer(dataset, job.folder, workers=workers, rows_per_batch=job.block))
                 pool = ray.data.ActorPoolStrategy(size=workers)
                 by_hand = dataset.map_batches(
-                    job.by_hand, batch_format="pyarrow", batch_size=BLOCK, compute=pool, num_cpus=1
+                    job.by_hand, batch_format="pyarrow", batch_size=job.block, compute=pool, num_cpus=1
                 )
                 rows.append(work.row("Ray", job, workers, ours, rate(by_hand)))
     finally:

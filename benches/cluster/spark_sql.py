@@ -61,7 +61,7 @@ def main() -> None:
             taken, given = SCHEMAS[list(job.rows[0])[1]]
             frame = session.createDataFrame(job.rows, taken).repartition(workers * 4).cache()
             frame.count()
-            ours = rate(gpux.spark.infer(frame, job.folder), len(job.rows))
+            ours = rate(gpux.spark.infer(frame, job.folder, rows_per_batch=job.block), len(job.rows))
             peer = rate(frame.mapInArrow(by_hand(job.by_hand), f"{taken}, {given}"), len(job.rows))
             rows.append(work.row("Spark", job, workers, ours, peer))
         session.stop()

@@ -3,8 +3,10 @@
 import argparse
 import datetime
 import json
+import shutil
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -77,12 +79,15 @@ class Work:
     name: str
     folder: Path
     rows: list[dict[str, Any]]
+    block: int
+    """rows that a worker takes at a time"""
     by_hand: type[DigitsByHand] | type[EmbeddingByHand]
 
 
 def works(size: float) -> list[Work]:
     """The jobs, of `size` times their usual rows."""
     folder = ROOT / "models" / "samples"
+    embedding = ROOT / "examples" / "sentence-embedding"
     photos = [path.read_bytes() for path in sorted(folder.iterdir()) if path.suffix in (".png", ".jpg")]
     kinds = ["an editor", "a library", "a viewer", "a converter", "a server"]
     texts = [f"{kinds[number % 5]} for files of kind {number}, with a page of help" for number in range(997)]
@@ -91,15 +96,35 @@ def works(size: float) -> list[Work]:
             "photos, with a component",
             ROOT,
             [{"id": number, "image": photos[number % len(photos)]} for number in range(int(2000 * size))],
+            50,
             DigitsByHand,
         ),
-        Work(
-            "texts to vectors",
-            ROOT / "examples" / "sentence-embedding",
-            [{"id": number, "text": texts[number % len(texts)]} for number in range(int(6000 * size))],
-            EmbeddingByHand,
+        *(
+            Work(
+                name,
+                pipeline,
+                [{"id": number, "text": texts[number % len(texts)]} for number in range(int(10000 * size))],
+                250,
+                EmbeddingByHand,
+            )
+            for name, pipeline in [("texts to vectors", embedding), ("the same, one thread", one_thread(embedding))]
         ),
     ]
+
+
+def one_thread(pipeline: Path) -> Path:
+    """A copy of the pipeline whose model runs up to 16 texts at a time, on one thread of each worker."""
+    copy = Path(tempfile.mkdtemp()) / pipeline.name
+    shutil.copytree(pipeline, copy)
+    file = copy / "gpux.yml"
+    file.write_text(
+        file.read_text().replace(
+            "model: ./model.onnx",
+            "model: { source: ./model.onnx, threads: 1, instances: 1, batching: { max_size: 16 } }",
+        )
+    )
+    assert "batching" in file.read_text()
+    return copy
 
 
 def in_one_process(work: Work) -> tuple[float, float]:

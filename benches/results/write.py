@@ -84,6 +84,7 @@ PAGE = [
     ("Labels in other precisions", None, [("quality-classifier", None, None)]),
     ("Vectors in other precisions", None, [("quality-encoder", None, None)]),
     ("From Python", None, [("python", None, None)]),
+    ("On Ray and Spark, rows a second", None, [("cluster-ray", None, None), ("cluster-spark", None, None)]),
     ("Start of the program, ms", None, [("start-up", [0, 1, 2, 3], None)]),
 ]
 

@@ -85,8 +85,9 @@ pub fn limit_cpu_time(longest: Duration) {
     let _ = setrlimit(Resource::Cpu, Rlimit { current: Some(limit), maximum: Some(limit) });
 }
 
+/// Nothing on this system.
 #[cfg(not(target_os = "linux"))]
-pub(crate) fn limit_cpu_time(_longest: Duration) {}
+pub fn limit_cpu_time(_longest: Duration) {}
 
 /// The processor time of all threads of this process, so that a bound means
 /// the same on a busy machine and on an idle one. On systems other than Linux, the wall clock.
@@ -96,8 +97,9 @@ pub fn processor_time() -> Duration {
     Duration::try_from(clock_gettime(ClockId::ProcessCPUTime)).unwrap_or_default()
 }
 
+/// The wall clock on this system.
 #[cfg(not(target_os = "linux"))]
-pub(crate) fn processor_time() -> Duration {
+pub fn processor_time() -> Duration {
     std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default()
 }
 
@@ -114,8 +116,9 @@ pub fn limit_memory(limit: Option<u64>) {
     let _ = setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) });
 }
 
+/// Nothing on this system.
 #[cfg(not(target_os = "linux"))]
-pub(crate) fn limit_memory(_limit: Option<u64>) {}
+pub fn limit_memory(_limit: Option<u64>) {}
 
 /// Lowers the priority of such a child, to be called before its work: processes that serve requests on this machine go
 /// first.
@@ -124,8 +127,9 @@ pub fn lower_priority() {
     let _ = rustix::process::nice(10);
 }
 
+/// Nothing on this system.
 #[cfg(not(target_os = "linux"))]
-pub(crate) fn lower_priority() {}
+pub fn lower_priority() {}
 
 /// Runs `program` with `arguments` and returns its stdout. Its answer is JSON on
 /// one line, the last: libraries write there too.

@@ -75,7 +75,7 @@ pub fn open_canonical(path: &Path) -> std::io::Result<File> {
 
 /// The same where nothing can be opened relative to a folder.
 #[cfg(windows)]
-pub(crate) fn open_canonical(path: &Path) -> std::io::Result<File> {
+pub fn open_canonical(path: &Path) -> std::io::Result<File> {
     /// `FILE_FLAG_BACKUP_SEMANTICS`, without which no folder is opened.
     const FOLDERS: u32 = 0x0200_0000;
     let mut options = File::options();

@@ -6,6 +6,7 @@ import logging
 import os
 import re
 import subprocess
+import sys
 import threading
 from collections.abc import Sequence
 
@@ -68,7 +69,13 @@ class Server:
         if os.name == "posix":
             command = [*_UNTIL_INPUT_ENDS, *command]
         self._process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+            command,
+            # Where this Python's packages are, ONNX Runtime's among them, as `Pipeline` searches them.
+            env={"VIRTUAL_ENV": sys.prefix, **os.environ},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
         )
         start = _Start()
         # Without a reference to this object, so that it can be collected.

@@ -126,6 +126,22 @@ def test_serve(digits, photo):
         digits.serve(arguments=["--no-such-flag"])
 
 
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="its onnxruntime is too old for gpux")
+def test_onnxruntime_of_this_python(tmp_path, monkeypatch):
+    monkeypatch.setenv("GPUX_CACHE_DIR", str(tmp_path))
+    for name in ["VIRTUAL_ENV", "CONDA_PREFIX", "ORT_DYLIB_PATH"]:
+        monkeypatch.delenv(name, raising=False)
+    script = f"""
+import gpux
+pipeline = gpux.Pipeline({str(ROOT / "models/digits.onnx")!r}, engine="onnxruntime")
+with pipeline.serve() as server:
+    print(pipeline.engine, server.port > 0)
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert done.stdout.startswith("ONNX Runtime 1."), done.stderr
+    assert done.stdout.endswith("True\n")
+
+
 def test_errors_say_what_and_where(tmp_path):
     file = tmp_path / "gpux.yml"
     file.write_text("name: a\nversion: 1.0.0\npipeline:\n  - resize: { sise: [8, 8] }\n")

@@ -193,9 +193,11 @@ def test_warnings_go_to_logging(caplog, capfd):
 
 def test_ctrl_c_ends_a_run(tmp_path):
     script = f"""
-import sys, time
+import signal
 import numpy as np
 import gpux
+# Python has no handler where whoever started the tests ignores the signal.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 runtime = gpux.GPUXRuntime({str(ROOT / "models/digits.onnx")!r}, timeout=100)
 print("running", flush=True)
 try:

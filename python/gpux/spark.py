@@ -21,7 +21,7 @@ from gpux._worker import PipelineSource
 
 __all__ = ["infer"]
 
-MACHINE_OPTIONS = ("provider", "provider_libraries", "provider_options", "strict", "precision", "gpu_memory")
+MACHINE_OPTIONS = ("provider", "provider_libraries", "provider_options", "strict", "precision")
 """Options that say how a worker's machine computes; the driver may be another kind of machine."""
 
 

@@ -107,20 +107,20 @@ def works(size: float) -> list[Work]:
                 250,
                 EmbeddingByHand,
             )
-            for name, pipeline in [("texts to vectors", embedding), ("the same, one thread", one_thread(embedding))]
+            for name, pipeline in [("texts to vectors", embedding), ("the same, in batches", in_batches(embedding))]
         ),
     ]
 
 
-def one_thread(pipeline: Path) -> Path:
-    """A copy of the pipeline whose model runs up to 16 texts at a time, on one thread of each worker."""
+def in_batches(pipeline: Path) -> Path:
+    """A copy of the pipeline whose model runs up to 16 texts at a time."""
     copy = Path(tempfile.mkdtemp()) / pipeline.name
     shutil.copytree(pipeline, copy)
     file = copy / "gpux.yml"
     file.write_text(
         file.read_text().replace(
             "model: ./model.onnx",
-            "model: { source: ./model.onnx, threads: 1, instances: 1, batching: { max_size: 16 } }",
+            "model: { source: ./model.onnx, batching: { max_size: 16 } }",
         )
     )
     assert "batching" in file.read_text()

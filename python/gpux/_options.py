@@ -25,6 +25,7 @@ def load_options(
     strict: bool = False,
     engine: str = "auto",
     engine_library: PathLike | None = None,
+    threads: int | None = None,
     timeout: float | str | None = None,
     gpu_memory: str | None = None,
     batch_size: int | None = None,
@@ -43,6 +44,7 @@ def load_options(
         "strict": strict,
         "engine": engine,
         "engine_library": engine_library,
+        "threads": threads,
         "timeout": timeout,
         "gpu_memory": gpu_memory,
         "batch_size": batch_size,
@@ -59,7 +61,7 @@ def load_options(
 def command_line(options: Mapping[str, Any]) -> list[str]:
     """The flags of the program that say the same."""
     flags = [f"--engine={options['engine']}"]
-    single = ["provider", "precision", "engine_library"]
+    single = ["provider", "precision", "engine_library", "threads"]
     flags += [f"--{name.replace('_', '-')}={options[name]}" for name in single if options[name] is not None]
     flags += [f"--provider-library={library}" for library in options["provider_libraries"]]
     flags += [f"--provider-option={name}={value}" for name, value in (options["provider_options"] or {}).items()]

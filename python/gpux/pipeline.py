@@ -33,6 +33,7 @@ class Pipeline(_gpux.Runtime):
         engine: ``auto``, ``onnxruntime`` or ``embedded``.
         engine_library: ONNX Runtime's shared library. Else it is searched for as the program does, also in the
             packages of this Python.
+        threads: threads of each model's session, in place of gpux.yml's. Default: what suits the model and the cores.
         timeout: how long one request may take: seconds, or ``500ms``, ``30s``. Default: the pipeline's.
         allow: what gpux.yml may grant to components: ``clock``, ``random``, ``env=NAME``, ``dir=PATH``.
         allow_outside: whether gpux.yml may name files outside its folder.
@@ -77,6 +78,7 @@ class Pipeline(_gpux.Runtime):
         strict: bool = False,
         engine: str = "auto",
         engine_library: PathLike | None = None,
+        threads: int | None = None,
         timeout: float | str | None = None,
         allow: Sequence[str] = (),
         allow_outside: bool = False,
@@ -93,6 +95,7 @@ class Pipeline(_gpux.Runtime):
             strict=strict,
             engine=engine,
             engine_library=engine_library,
+            threads=threads,
             timeout=timeout,
             allow=allow,
             allow_outside=allow_outside,

@@ -57,7 +57,7 @@ def infer(
         concurrency: rows that an actor runs at the same time, by default as many as `Pipeline.batch` chooses.
         ray_options: arguments of `Dataset.map_batches` for the actors, such as `{"num_gpus": 1}`; by default each
             takes one CPU.
-        options: arguments of `gpux.Pipeline`.
+        options: arguments of `gpux.Pipeline`; by default `threads` is an actor's CPUs.
 
     Raises:
         ValueError: a number is out of range.
@@ -69,19 +69,25 @@ def infer(
         raise ValueError(f"workers: {workers} is no number of actors, or range of them, from 1")
     if rows_per_batch < 1:
         raise ValueError(f"rows_per_batch: {rows_per_batch} is below 1")
+    actor = {"num_cpus": 1, **(ray_options or {})}
     result: Dataset = dataset.map_batches(
         _Worker,
         batch_format="pyarrow",
         batch_size=rows_per_batch,
         compute=ActorPoolStrategy(min_size=least, max_size=most),
         fn_constructor_args=(
-            PipelineSource.at(path, options),
+            PipelineSource.at(path, {"threads": _threads(actor), **options}),
             {"columns": columns, "error_column": error_column, "concurrency": concurrency},
         ),
-        **{"num_cpus": 1, **(ray_options or {})},
+        **actor,
     )
     result.context.execution_options.preserve_order = True
     return result
+
+
+def _threads(actor: Mapping[str, Any]) -> int:
+    """The threads that an actor with these options has processors for."""
+    return max(1, int(actor.get("num_cpus") or 1))
 
 
 class _Worker:
@@ -114,7 +120,8 @@ def application(
         requests: requests that Ray Serve gives to a replica at the same time; further ones wait in Ray Serve.
         arguments: further arguments of `gpux serve`.
         ray_options: arguments of Ray Serve's `deployment`, such as `{"ray_actor_options": {"num_gpus": 1}}`.
-        options: arguments of `gpux.Pipeline`. `timeout` has no effect: the pipeline's `serving.timeout` counts.
+        options: arguments of `gpux.Pipeline`; by default `threads` is a replica's CPUs. `timeout` has no effect: the
+            pipeline's `serving.timeout` counts.
 
     Raises:
         ImportError: Ray was installed without `ray[serve]`.
@@ -139,4 +146,5 @@ def application(
         },
         **(ray_options or {}),
     }
-    return serve.deployment(**settings)(Replica).bind(PipelineSource.at(path, options), list(arguments))
+    source = PipelineSource.at(path, {"threads": _threads(settings.get("ray_actor_options") or {}), **options})
+    return serve.deployment(**settings)(Replica).bind(source, list(arguments))

@@ -55,7 +55,7 @@ def infer(
         error_column: the name of the error column. With `None`, a row that fails ends the job.
         rows_per_batch: rows that are computed before they are passed on, at most.
         concurrency: rows that a worker runs at the same time, by default as many as `Pipeline.batch` chooses.
-        options: arguments of `gpux.Pipeline`.
+        options: arguments of `gpux.Pipeline`; by default `threads` is `spark.task.cpus`.
 
     Raises:
         GPUXError: the pipeline cannot be loaded.
@@ -65,6 +65,7 @@ def infer(
     """
     if rows_per_batch < 1:
         raise ValueError(f"rows_per_batch: {rows_per_batch} is below 1")
+    options = {"threads": int(dataframe.sparkSession.conf.get("spark.task.cpus", "1") or 1), **options}
     source = PipelineSource.at(path, options)
     on_driver = {name: value for name, value in options.items() if name not in MACHINE_OPTIONS}
     pipeline = PipelineSource.at(path, on_driver).load(_shipped_files())

@@ -6,7 +6,7 @@ use std::ffi::{c_int, c_void};
 use std::ptr;
 
 use gpux::{ElementType, Elements, Tensor, TensorData};
-use gpux_core::with_elements;
+use gpux_core::{ElementsOwner, with_elements};
 use numpy::npyffi::{self, NPY_TYPES, NpyTypes, PY_ARRAY_API, npy_intp};
 use numpy::{PyArrayDescrMethods as _, PyUntypedArray, PyUntypedArrayMethods as _};
 use pyo3::exceptions::{PyTypeError, PyValueError};
@@ -27,8 +27,8 @@ unsafe impl<T: Send> Send for ArrayElements<T> {}
 // SAFETY: as above.
 unsafe impl<T: Sync> Sync for ArrayElements<T> {}
 
-impl<T> AsRef<[T]> for ArrayElements<T> {
-    fn as_ref(&self) -> &[T] {
+impl<T: Send + Sync> ElementsOwner<T> for ArrayElements<T> {
+    fn elements(&self) -> &[T] {
         if self.len == 0 {
             return &[];
         }
@@ -104,7 +104,7 @@ pub(crate) fn element(array: &Bound<'_, PyUntypedArray>) -> PyResult<Option<Elem
 
 /// Keeps elements alive for an array in their memory.
 #[pyclass(frozen)]
-struct ElementsOwner {
+struct ArrayOwner {
     _elements: TensorData,
 }
 
@@ -147,7 +147,7 @@ pub(crate) fn to_numpy(py: Python<'_>, tensor: Tensor) -> PyResult<Bound<'_, PyA
     } else {
         data.as_ptr().cast_mut().cast()
     });
-    let owner = Bound::new(py, ElementsOwner { _elements: elements })?;
+    let owner = Bound::new(py, ArrayOwner { _elements: elements })?;
     let flags = npyffi::NPY_ARRAY_CARRAY_RO | if is_writable { npyffi::NPY_ARRAY_WRITEABLE } else { 0 };
     let array = new(&mut dims, data, flags)?;
     // SAFETY: the array is new; the call takes over the reference to the owner, also if it fails.

@@ -25,6 +25,7 @@ pub(crate) struct Options<'py> {
     strict: bool,
     engine: String,
     engine_library: Option<PathBuf>,
+    threads: Option<u32>,
     timeout: Option<Timeout>,
     gpu_memory: Option<String>,
     batch_size: Option<u32>,
@@ -86,6 +87,10 @@ impl Options<'_> {
         };
         options.engine.library = self.engine_library;
         options.engine.python_packages = self.python_packages;
+        if let Some(threads) = self.threads {
+            let threads = NonZeroU32::new(threads).ok_or_else(|| invalid(py, "threads", "write a number above 0"))?;
+            options.engine.threads = Some(threads);
+        }
         for library in self.provider_libraries {
             let library: ProviderLibrary = library.parse().map_err(|error| invalid(py, "provider_libraries", error))?;
             options.engine.provider_libraries.push(library);

@@ -126,6 +126,16 @@ def test_serve(digits, photo):
         digits.serve(arguments=["--no-such-flag"])
 
 
+def test_threads_of_a_session(digits, photo):
+    with gpux.Pipeline(ROOT, threads=1) as pipeline:
+        assert pipeline.concurrency == 1
+        np.testing.assert_allclose(pipeline(photo)["top"][0]["score"], digits(photo)["top"][0]["score"], rtol=1e-5)
+        with pipeline.serve() as server:
+            assert "--threads=1" in server._process.args
+    with pytest.raises(gpux.ConfigurationError, match="threads: write a number above 0"):
+        gpux.Pipeline(ROOT, threads=0)
+
+
 @pytest.mark.skipif(sys.version_info < (3, 11), reason="its onnxruntime is too old for gpux")
 def test_onnxruntime_of_this_python(tmp_path, monkeypatch):
     monkeypatch.setenv("GPUX_CACHE_DIR", str(tmp_path))

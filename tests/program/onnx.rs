@@ -77,6 +77,21 @@ fn scikit_learn_estimators_match_python() {
 }
 
 #[test]
+fn the_operators_threads_replace_those_of_gpux_yml() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("gpux.yml");
+    let model = root().join("models/digits.onnx");
+    let yml = format!("name: threads\nversion: 1.0.0\nmodel: {{ source: {}, threads: 2 }}\n", model.display());
+    std::fs::write(&file, yml).unwrap();
+    for (flags, expected) in [(&[][..], 2), (&["--threads", "3"], 3)] {
+        let asked = ["inspect", file.to_str().unwrap(), "--allow-outside", "--json"];
+        let output = gpux(&[&asked, flags].concat());
+        let json: Json = serde_json::from_str(&stdout(&output)).unwrap();
+        assert_eq!(json["models"][0]["threads"], if has_onnxruntime() { expected } else { 1 });
+    }
+}
+
+#[test]
 fn passes_onnx_backend_cases() {
     if !has_onnxruntime() {
         return;

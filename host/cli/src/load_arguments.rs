@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::io::Read as _;
+use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
@@ -9,7 +10,7 @@ use clap::{Args, ValueEnum};
 use super::exit::Exit;
 use super::printer::Printer;
 use gpux::GpuxError;
-use gpux::{AllowedGrants, EngineChoice, EngineOptions, LoadOptions, Pipeline, Policy, ProviderSelection};
+use gpux::{AllowedGrants, EngineChoice, EngineOptions, LoadOptions, MAX_THREADS, Pipeline, Policy, ProviderSelection};
 use gpux_author::StepFile;
 use gpux_config::{FILE_NAMES, LoadError, PrecisionChoice, WasmLimits};
 use gpux_core::files::open_file;
@@ -196,6 +197,10 @@ pub(super) struct LoadArguments {
     #[arg(long, value_name = "PATH")]
     engine_library: Option<PathBuf>,
 
+    /// Threads of each model's session, in place of gpux.yml's [default: what suits the model and the cores]
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_THREADS)))]
+    threads: Option<u32>,
+
     /// Let gpux.yml read this environment variable (GPUX_* may always be read)
     #[arg(long, value_name = "NAME")]
     env: Vec<String>,
@@ -245,6 +250,7 @@ impl LoadArguments {
         if self.allow_outside {
             words.push("--allow-outside".into());
         }
+        words.extend(self.threads.iter().map(|threads| format!("--threads={threads}").into()));
         words.extend(self.env.iter().map(|name| format!("--env={name}").into()));
         words.extend(self.allow.iter().map(|allow| format!("--allow={allow}").into()));
         words.extend(self.limit.iter().map(|limit| format!("--limit={limit}").into()));
@@ -272,6 +278,7 @@ impl LoadArguments {
                 choice,
                 library: self.engine_library.clone(),
                 provider_libraries: self.provider_library.clone(),
+                threads: self.threads.and_then(NonZeroU32::new),
                 ..EngineOptions::default()
             },
             providers: ProviderSelection {

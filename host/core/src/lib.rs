@@ -69,8 +69,8 @@ pub use signature::{Dim, Kind, Mismatch, Port, Signature, TensorKind};
 pub use spelling::{closest, list};
 pub use step::{Context, DeviceStep, InputConversions, LimitExceeded, Step, StepFailure, WaitObserver};
 pub use tensor::{
-    Color, Elements, Geometry, Layout, MAX_AXES, Metadata, Tensor, TensorData, TensorElement, TensorError,
-    bf16_from_f64, check_axis_count, element_count, f16_from_f64,
+    Color, Elements, ElementsOwner, Geometry, Layout, MAX_AXES, Metadata, Tensor, TensorData, TensorElement,
+    TensorError, bf16_from_f64, check_axis_count, element_count, f16_from_f64,
 };
 pub use trace::{StepTrace, Trace};
 pub use units::{Size, TimeSpan, UnitError, shorten};

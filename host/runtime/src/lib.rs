@@ -63,7 +63,7 @@ mod warm_up;
 
 pub use engine::{SelectedEngine, engine_search, select_engine};
 pub use error::{ErrorCategory, GpuxError};
-pub use load_options::{EngineChoice, EngineOptions, LoadOptions, ProviderSelection};
+pub use load_options::{EngineChoice, EngineOptions, LoadOptions, MAX_THREADS, ProviderSelection};
 pub use pipeline::{Pipeline, is_model};
 pub use policy::{AllowedDir, AllowedGrants, ParseGrantsError, Policy};
 pub use precision::{

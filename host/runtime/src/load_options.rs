@@ -1,5 +1,6 @@
 //! How pipelines are loaded: flags and environment, never gpux.yml.
 
+use std::num::NonZeroU32;
 use std::path::PathBuf;
 
 use super::policy::Policy;
@@ -43,7 +44,12 @@ pub struct EngineOptions {
     pub provider_libraries: Vec<ProviderLibrary>,
     /// folders of Python packages that may hold a library, before those of the active environment
     pub python_packages: Vec<PathBuf>,
+    /// the threads of each model's session, in place of gpux.yml's; at most [`MAX_THREADS`] are used
+    pub threads: Option<NonZeroU32>,
 }
+
+/// The most threads of one session: beyond any machine's cores they only cost.
+pub const MAX_THREADS: u32 = 256;
 
 /// An inference engine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::engine::{self, SelectedEngine};
-use super::load_options::LoadOptions;
+use super::load_options::{LoadOptions, MAX_THREADS};
 use super::precision::{self, ModelPrecision, ResolvedPrecision};
 use super::provider_options;
 use crate::GpuxError;
@@ -19,9 +19,6 @@ use gpux_inference::{
 
 /// The most sessions of one model: each takes memory for its weights.
 const MAX_INSTANCES: u32 = 64;
-
-/// The most threads of one session: beyond any machine's cores they only cost.
-const MAX_THREADS: u32 = 256;
 
 /// The most threads that all sessions of a pipeline may have of their own for a core, and where there are few
 /// cores: waiting, each looks for work.
@@ -215,7 +212,10 @@ fn model_options(
         provider_options: provider_options::for_model(model, spec, digest, load_options)?,
         precision: FloatPrecision::Exact,
         instances: model.instances.as_ref().map(count),
-        threads: model.threads.as_ref().map(count),
+        threads: match load_options.engine.threads {
+            Some(threads) => Some(threads.get().min(MAX_THREADS) as usize),
+            None => model.threads.as_ref().map(count),
+        },
         batch: batch_options(model, spec, load_options),
         optimized: None,
     })

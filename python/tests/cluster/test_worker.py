@@ -39,3 +39,8 @@ def test_a_process_loads_a_pipeline_once_and_keeps_few() -> None:
 def test_options_reach_the_pipeline() -> None:
     with PipelineSource.at(EMBEDDING, {"engine": "embedded"}).load() as pipeline:
         assert "embedded" in pipeline.engine
+
+
+def test_a_worker_has_the_threads_of_its_processors() -> None:
+    ray = pytest.importorskip("gpux.ray")
+    assert [ray._threads(actor) for actor in ({}, {"num_cpus": 4}, {"num_cpus": 0.5}, {"num_gpus": 1})] == [1, 4, 1, 1]

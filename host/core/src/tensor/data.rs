@@ -79,7 +79,7 @@ pub trait TensorElement: Element {
     /// The elements, if they are of this type.
     fn slice(data: &TensorData) -> Option<&[Self]>;
     /// The elements for writing, if they are of this type; shared ones are copied first.
-    fn slice_mut(data: &mut TensorData) -> Option<&mut Vec<Self>>;
+    fn slice_mut(data: &mut TensorData) -> Option<&mut [Self]>;
 }
 
 macro_rules! tensor_elements {
@@ -91,7 +91,7 @@ macro_rules! tensor_elements {
             fn slice(data: &TensorData) -> Option<&[Self]> {
                 if let TensorData::$variant(data) = data { Some(data) } else { None }
             }
-            fn slice_mut(data: &mut TensorData) -> Option<&mut Vec<Self>> {
+            fn slice_mut(data: &mut TensorData) -> Option<&mut [Self]> {
                 if let TensorData::$variant(data) = data { Some(data.make_mut()) } else { None }
             }
         })+

@@ -4,19 +4,37 @@ use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
 
+/// Memory outside gpux that holds the elements of a tensor, such as a NumPy array.
+///
+/// Every call gives the same slice, whose place does not change.
+pub trait ElementsOwner<T>: Send + Sync {
+    /// The elements.
+    fn elements(&self) -> &[T];
+
+    /// The elements for writing; `None` if others may read them.
+    fn elements_mut(&mut self) -> Option<&mut [T]> {
+        None
+    }
+
+    /// Whether `elements_mut` gives them.
+    fn is_writable(&self) -> bool {
+        false
+    }
+}
+
 /// The elements of a tensor. Cloning shares them; [`make_mut`](Self::make_mut) copies shared ones first.
 ///
-/// They lie in a `Vec`, or in the memory of an owner outside gpux, such as a NumPy array.
+/// They lie in a `Vec`, or in the memory of an [`ElementsOwner`].
 #[derive(Clone)]
 pub struct Elements<T> {
     /// empty where there is a foreign owner
     vec: Arc<Vec<T>>,
-    foreign: Option<Arc<dyn AsRef<[T]> + Send + Sync>>,
+    foreign: Option<Arc<dyn ElementsOwner<T>>>,
 }
 
 impl<T> Elements<T> {
-    /// The elements that `owner` holds, in place. Every call of its `as_ref` must give the same slice.
-    pub fn from_owner(owner: impl AsRef<[T]> + Send + Sync + 'static) -> Self {
+    /// The elements that `owner` holds, in place.
+    pub fn from_owner(owner: impl ElementsOwner<T> + 'static) -> Self {
         Self { vec: Arc::default(), foreign: Some(Arc::new(owner)) }
     }
 
@@ -24,24 +42,32 @@ impl<T> Elements<T> {
     pub fn as_slice(&self) -> &[T] {
         match &self.foreign {
             None => &self.vec,
-            Some(owner) => (**owner).as_ref(),
+            Some(owner) => owner.elements(),
         }
     }
 
     /// Whether writing would copy them.
     pub fn is_shared(&self) -> bool {
-        self.foreign.is_some() || Arc::strong_count(&self.vec) > 1
+        match &self.foreign {
+            None => Arc::strong_count(&self.vec) > 1,
+            Some(owner) => Arc::strong_count(owner) > 1 || !owner.is_writable(),
+        }
     }
 
     /// The elements for writing; shared ones are copied first.
-    pub fn make_mut(&mut self) -> &mut Vec<T>
+    pub fn make_mut(&mut self) -> &mut [T]
     where
         T: Clone,
     {
-        if let Some(owner) = self.foreign.take() {
-            self.vec = Arc::new((*owner).as_ref().to_vec());
+        if self.is_shared()
+            && let Some(owner) = self.foreign.take()
+        {
+            self.vec = Arc::new(owner.elements().to_vec());
         }
-        Arc::make_mut(&mut self.vec)
+        match self.foreign.as_mut().and_then(Arc::get_mut).and_then(ElementsOwner::elements_mut) {
+            Some(elements) => elements,
+            None => Arc::make_mut(&mut self.vec).as_mut_slice(),
+        }
     }
 }
 

@@ -11,7 +11,7 @@ use half::{bf16, f16};
 
 pub use cast::{bf16_from_f64, f16_from_f64};
 pub use data::{TensorData, TensorElement};
-pub use elements::Elements;
+pub use elements::{Elements, ElementsOwner};
 pub use error::{MAX_AXES, TensorError};
 pub use metadata::{Color, Geometry, Layout, Metadata};
 pub use shape::{check_axis_count, element_count};
@@ -161,7 +161,7 @@ impl Tensor {
 
     /// The elements for writing, if they are of type `T`. Copies them first if they are shared.
     pub fn as_mut_slice<T: TensorElement>(&mut self) -> Option<&mut [T]> {
-        T::slice_mut(&mut self.data).map(Vec::as_mut_slice)
+        T::slice_mut(&mut self.data)
     }
 
     /// Changes the elements, if they are of type `T`, stretch after stretch. Shared ones are copied a stretch at a
@@ -196,7 +196,7 @@ impl Tensor {
             return Err(TensorError::Range { offset, end, len });
         }
         numeric!(&mut self.data,
-            data => bytemuck::cast_slice_mut(data.make_mut().as_mut_slice())[offset..end].copy_from_slice(bytes),
+            data => bytemuck::cast_slice_mut(data.make_mut())[offset..end].copy_from_slice(bytes),
             bool(data) => {
                 let checked = bytes.iter().map(|byte| to_bool(*byte)).collect::<Result<Vec<_>, _>>()?;
                 data.make_mut()[offset..end].copy_from_slice(&checked);

@@ -113,12 +113,29 @@ fn cancels_long_work() {
     assert_eq!(tensor.pick_cancellable(0, &[(20_000, 1)], &Nobody), Err(TensorError::Stopped));
 }
 
-/// Elements in somebody else's memory.
+/// Elements in somebody else's memory, which others read too.
 struct Owner(Vec<f32>);
 
-impl AsRef<[f32]> for Owner {
-    fn as_ref(&self) -> &[f32] {
+impl ElementsOwner<f32> for Owner {
+    fn elements(&self) -> &[f32] {
         &self.0
+    }
+}
+
+/// Elements in memory that was handed over.
+struct HandedOver(Vec<f32>);
+
+impl ElementsOwner<f32> for HandedOver {
+    fn elements(&self) -> &[f32] {
+        &self.0
+    }
+
+    fn elements_mut(&mut self) -> Option<&mut [f32]> {
+        Some(&mut self.0)
+    }
+
+    fn is_writable(&self) -> bool {
+        true
     }
 }
 
@@ -143,4 +160,20 @@ fn foreign_elements_are_read_in_place_and_copied_on_write() {
 
     let error = Tensor::from_elements([4], Elements::from_owner(Owner(vec![0.0]))).unwrap_err();
     assert!(matches!(error, TensorError::Length { expected: 4, given: 1, .. }));
+}
+
+#[test]
+fn foreign_elements_of_one_owner_are_written_in_place() {
+    let owner = HandedOver(vec![1.0, 2.0]);
+    let address = owner.0.as_ptr();
+    let mut tensor = Tensor::from_elements([2], Elements::from_owner(owner)).unwrap();
+    tensor.as_mut_slice::<f32>().unwrap()[0] = 3.0;
+    assert_eq!(tensor.as_slice::<f32>().unwrap().as_ptr(), address);
+
+    let before = tensor.clone();
+    tensor.as_mut_slice::<f32>().unwrap()[1] = 4.0;
+    assert_eq!(tensor.as_slice::<f32>().unwrap(), [3.0, 4.0]);
+    assert_eq!(before.as_slice::<f32>().unwrap(), [3.0, 2.0]);
+    assert_eq!(before.as_slice::<f32>().unwrap().as_ptr(), address, "the one left has them in place");
+    assert!(!with_elements!(&before.into_data(), data => data.is_shared()));
 }

@@ -97,6 +97,7 @@ impl Session for OrtSession {
         let in_order =
             inputs.len() == self.positional && inputs.iter().enumerate().all(|(at, (index, _))| at == *index);
         let shrink = self.typical_size.is_exceeded(inputs.iter().map(|(_, tensor)| tensor.byte_len()).sum());
+        let given = inputs;
         let views = inputs.iter().map(|(_, tensor)| values::view(tensor));
         let slice: SmallVec<[SessionInputValue<'_>; 4]>;
         let inputs = if in_order {
@@ -114,7 +115,8 @@ impl Session for OrtSession {
             Some(options) => native.run_with_options(inputs, options),
             None => native.run(inputs),
         })?;
-        outputs.iter().map(|(name, value)| values::copy(name, &value).map_err(RunFailure::Failed)).collect()
+        let may_keep = !self.place.exclusive;
+        values::take(outputs, given, may_keep).map_err(RunFailure::Failed)
     }
 
     fn run_values(

@@ -1,13 +1,16 @@
 //! Tensors to and from ONNX Runtime.
 
 use std::fmt::Debug;
+use std::ops::Range;
 
-use ort::session::SessionInputValue;
+use ort::session::{SessionInputValue, SessionOutputs};
 use ort::value::{
-    DynTensor, DynValue, PrimitiveTensorElementType, Tensor as Native, TensorElementType, TensorRef, ValueType,
+    DynTensor, DynValue, PrimitiveTensorElementType, Tensor as Native, TensorElementType, TensorRef, TensorValueType,
+    ValueType,
 };
+use smallvec::SmallVec;
 
-use gpux_core::{ElementType, Tensor, TensorData, TensorElement};
+use gpux_core::{ElementType, Elements, ElementsOwner, Tensor, TensorData, TensorElement};
 
 /// The tensor as ONNX Runtime reads it, in place; strings are copied.
 pub(super) fn view(tensor: &Tensor) -> ort::Result<SessionInputValue<'_>> {
@@ -63,30 +66,90 @@ pub(super) fn owned(tensor: &Tensor) -> ort::Result<DynTensor> {
     }
 }
 
+/// Calls a function for the Rust type of a primitive element type.
+macro_rules! with_primitive {
+    ($ty:expr, $function:ident $arguments:tt, $other:pat => $otherwise:expr) => {
+        match $ty {
+            TensorElementType::Bool => $function::<bool> $arguments,
+            TensorElementType::Uint8 => $function::<u8> $arguments,
+            TensorElementType::Int8 => $function::<i8> $arguments,
+            TensorElementType::Uint16 => $function::<u16> $arguments,
+            TensorElementType::Int16 => $function::<i16> $arguments,
+            TensorElementType::Uint32 => $function::<u32> $arguments,
+            TensorElementType::Int32 => $function::<i32> $arguments,
+            TensorElementType::Uint64 => $function::<u64> $arguments,
+            TensorElementType::Int64 => $function::<i64> $arguments,
+            TensorElementType::Float16 => $function::<half::f16> $arguments,
+            TensorElementType::Bfloat16 => $function::<half::bf16> $arguments,
+            TensorElementType::Float32 => $function::<f32> $arguments,
+            TensorElementType::Float64 => $function::<f64> $arguments,
+            $other => $otherwise,
+        }
+    };
+}
+
 /// A copy of the session's output.
 pub(super) fn copy(name: &str, value: &DynValue) -> Result<Tensor, String> {
     let ValueType::Tensor { ty, .. } = value.dtype() else {
         return Err(format!("output `{name}` is {}, and no tensor", value.dtype()));
     };
-    match ty {
-        TensorElementType::Bool => primitive::<bool>(name, value),
-        TensorElementType::Uint8 => primitive::<u8>(name, value),
-        TensorElementType::Int8 => primitive::<i8>(name, value),
-        TensorElementType::Uint16 => primitive::<u16>(name, value),
-        TensorElementType::Int16 => primitive::<i16>(name, value),
-        TensorElementType::Uint32 => primitive::<u32>(name, value),
-        TensorElementType::Int32 => primitive::<i32>(name, value),
-        TensorElementType::Uint64 => primitive::<u64>(name, value),
-        TensorElementType::Int64 => primitive::<i64>(name, value),
-        TensorElementType::Float16 => primitive::<half::f16>(name, value),
-        TensorElementType::Bfloat16 => primitive::<half::bf16>(name, value),
-        TensorElementType::Float32 => primitive::<f32>(name, value),
-        TensorElementType::Float64 => primitive::<f64>(name, value),
-        TensorElementType::String => {
-            let (shape, strings) = value.try_extract_strings().map_err(|error| fault(name, error))?;
-            Tensor::new(dims(shape), strings).map_err(|error| fault(name, error))
+    with_primitive!(ty, copied(name, value), other => {
+        if *other != TensorElementType::String {
+            return Err(format!("output `{name}` has elements of type {other}, which gpux does not carry"));
         }
-        other => Err(format!("output `{name}` has elements of type {other}, which gpux does not carry")),
+        let (shape, strings) = value.try_extract_strings().map_err(|error| fault(name, error))?;
+        Tensor::new(dims(shape), strings).map_err(|error| fault(name, error))
+    })
+}
+
+/// Outputs from this size, in bytes, stay in ONNX Runtime's memory; copying smaller ones costs less.
+const KEPT_BYTES: usize = 64 << 10;
+
+/// The outputs of a run on `inputs`, in order. With `may_keep`, large ones stay where ONNX Runtime has written them.
+pub(super) fn take(
+    outputs: SessionOutputs<'_>,
+    inputs: &[(usize, &Tensor)],
+    may_keep: bool,
+) -> Result<Vec<Tensor>, String> {
+    // An output may be an input that the graph passes on, or another output.
+    let mut taken: Option<Taken> = None;
+    let take = |(name, value): (&str, DynValue)| {
+        let ValueType::Tensor { ty, ref shape, .. } = *value.dtype() else { return copy(name, &value) };
+        let is_large = ty.byte_size(shape.num_elements()).is_some_and(|bytes| bytes >= KEPT_BYTES);
+        if !(may_keep && is_large) {
+            return copy(name, &value);
+        }
+        let taken = taken.get_or_insert_with(|| {
+            let inputs = inputs.iter().filter_map(|(_, tensor)| tensor.bytes());
+            inputs.map(addresses).collect()
+        });
+        with_primitive!(ty, kept(name, value, taken), _ => copy(name, &value))
+    };
+    outputs.into_iter().map(take).collect()
+}
+
+/// Addresses of memory that other tensors use.
+type Taken = SmallVec<[Range<usize>; 4]>;
+
+fn addresses<T>(of: &[T]) -> Range<usize> {
+    let Range { start, end } = of.as_ptr_range();
+    start.addr()..end.addr()
+}
+
+/// A tensor in ONNX Runtime's memory. Its allocator lives as long as the tensor, also without the session.
+struct NativeElements<T: PrimitiveTensorElementType + Debug>(Native<T>);
+
+impl<T: PrimitiveTensorElementType + Debug> ElementsOwner<T> for NativeElements<T> {
+    fn elements(&self) -> &[T] {
+        self.0.try_extract_tensor::<T>().map_or(&[], |(_, elements)| elements)
+    }
+
+    fn elements_mut(&mut self) -> Option<&mut [T]> {
+        self.0.try_extract_tensor_mut::<T>().ok().map(|(_, elements)| elements)
+    }
+
+    fn is_writable(&self) -> bool {
+        true
     }
 }
 
@@ -111,9 +174,26 @@ pub(super) fn element(of: TensorElementType) -> Option<ElementType> {
     })
 }
 
-fn primitive<T: PrimitiveTensorElementType + TensorElement>(name: &str, value: &DynValue) -> Result<Tensor, String> {
+fn copied<T: PrimitiveTensorElementType + TensorElement>(name: &str, value: &DynValue) -> Result<Tensor, String> {
     let (shape, data) = value.try_extract_tensor::<T>().map_err(|error| fault(name, error))?;
     Tensor::new(dims(shape), data.to_vec()).map_err(|error| fault(name, error))
+}
+
+/// The tensor in place; a copy if others use its memory.
+fn kept<T: PrimitiveTensorElementType + TensorElement + Debug>(
+    name: &str,
+    value: DynValue,
+    taken: &mut Taken,
+) -> Result<Tensor, String> {
+    let (_, data) = value.try_extract_tensor::<T>().map_err(|error| fault(name, error))?;
+    let addresses = addresses(data);
+    if taken.iter().any(|other| other.start < addresses.end && addresses.start < other.end) {
+        return copied::<T>(name, &value);
+    }
+    taken.push(addresses);
+    let value = value.downcast::<TensorValueType<T>>().map_err(|error| fault(name, error))?;
+    let shape = dims(value.shape());
+    Tensor::from_elements(shape, Elements::from_owner(NativeElements(value))).map_err(|error| fault(name, error))
 }
 
 pub(super) fn dims(shape: &[i64]) -> Vec<usize> {

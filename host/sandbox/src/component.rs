@@ -14,6 +14,7 @@ use super::imports::{self, Import};
 use super::log::sanitize;
 use super::state::State;
 use gpux_core::catch_panic::catch_panic;
+use gpux_core::foreign_file;
 
 /// The format of a step's bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -35,7 +36,9 @@ impl ComponentKind {
                 Err(SandboxError::NotWasm("its version is unknown or its header cut off".into()))
             }
             [] => Err(SandboxError::NotWasm("the file is empty".into())),
-            _ => Err(SandboxError::NotWasm("a component begins with `\\0asm`".into())),
+            other => Err(SandboxError::NotWasm(
+                foreign_file(other).map_or("a component begins with `\\0asm`".into(), Into::into),
+            )),
         }
     }
 }

@@ -1,8 +1,10 @@
 //! A tokenizer with truncation and special tokens, shared by `tokenize` and `chunk`.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
 use serde::Serialize;
+use serde::de::IgnoredAny;
 use serde_json::json;
 use tokenizers::{
     Encoding, NormalizedString, Normalizer as _, NormalizerWrapper, PostProcessor, PostProcessorWrapper, Tokenizer,
@@ -19,7 +21,7 @@ use super::tokenizer_scan::{scan, skeleton};
 use super::unigram_scores::with_python_rounding;
 use crate::deadline::{Deadline, Throughput};
 use crate::operation::Inputs;
-use gpux_core::{BuildError, StepFailure};
+use gpux_core::{BuildError, StepFailure, foreign_file};
 
 /// The longest text, as the tokenizer's normalizer makes it, in bytes. On each core that there is, a step may be at as
 /// much at a time.
@@ -74,6 +76,7 @@ struct EncoderCore {
 /// normalizer go through the added tokens as it reads.
 pub(crate) fn read(file: &TokenizerFile) -> Result<Tokenizer, BuildError> {
     let unusable = |why: String| {
+        let why = other_file(&file.bytes).unwrap_or(why);
         let message = format!("`{}` is no usable tokenizer: {why}", file.path.display());
         BuildError::option("tokenizer", message)
     };
@@ -85,6 +88,22 @@ pub(crate) fn read(file: &TokenizerFile) -> Result<Tokenizer, BuildError> {
         catch_tokenizer_panic(|| Tokenizer::from_bytes(with_python_rounding(&file.bytes))).map_err(unusable)?;
     check_vocabulary(&tokenizer, scan.longest.get()).map_err(unusable)?;
     Ok(tokenizer)
+}
+
+/// What the file is, if it is one that is often taken for a `tokenizer.json`.
+fn other_file(bytes: &[u8]) -> Option<String> {
+    /// The longest file whose JSON is read for this.
+    const LONGEST: usize = 1 << 20;
+    const SAVE: &str = "the whole tokenizer is in `tokenizer.json`, which \
+        `AutoTokenizer.from_pretrained(NAME).save_pretrained(FOLDER)` of Python's transformers writes";
+    if let Some(what) = foreign_file(bytes) {
+        return Some(what);
+    }
+    let keys: BTreeMap<String, IgnoredAny> = serde_json::from_slice(bytes.get(..LONGEST).unwrap_or(bytes)).ok()?;
+    if keys.contains_key("tokenizer_class") {
+        return Some(format!("it is a tokenizer_config.json; {SAVE}"));
+    }
+    (!keys.contains_key("model")).then(|| format!("it has no `model`; {SAVE}"))
 }
 
 /// The texts of a request; where there are pairs, the second text of each.

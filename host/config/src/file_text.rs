@@ -12,12 +12,14 @@ use super::source_file::SourceFile;
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
     /// nothing was found
-    #[error("no pipeline at `{wanted}`; looked for {}", tried.join(", "))]
+    #[error("no pipeline at `{wanted}`; looked for {}{}", tried.join(", "), advice(wanted, similar.as_deref()))]
     NotFound {
         /// what was asked for
         wanted: String,
         /// where it was looked for
         tried: Vec<String>,
+        /// the file, folder or pipeline there with the most similar name
+        similar: Option<String>,
     },
     /// the file is a link to another folder's
     #[error("`{}` leads out of its folder; pass `--allow-outside` to permit that", .0.display())]
@@ -33,6 +35,14 @@ pub enum LoadError {
     /// the file is wrong
     #[error(transparent)]
     Invalid(#[from] Box<ConfigurationError>),
+}
+
+fn advice(wanted: &str, similar: Option<&str>) -> String {
+    match similar {
+        Some(similar) => format!(". Did you mean `{similar}`?"),
+        None if wanted == "." => ". `gpux new NAME` makes one".to_owned(),
+        None => String::new(),
+    }
 }
 
 /// The text of a file of this kind.

@@ -10,6 +10,8 @@ use super::interpolate::{Variables, interpolate};
 use super::node::Node;
 use super::source_file::SourceFile;
 use super::spec::{Spec, StepCheck};
+use gpux_core::closest;
+use gpux_core::files::similar_file;
 
 /// The names under which the file of a folder is found, in this order.
 pub const FILE_NAMES: [&str; 3] = ["gpux.yml", "gpux.yaml", "GPUXfile"];
@@ -94,12 +96,12 @@ pub fn find(wanted: &str, folder: &Path) -> Result<PathBuf, LoadError> {
             }
             tried.push(format!("`{}`", file.display()));
         }
-        return Err(LoadError::NotFound { wanted: wanted.to_owned(), tried });
+        return Err(LoadError::NotFound { wanted: wanted.to_owned(), tried, similar: None });
     }
     tried.push(format!("a file or folder `{}`", path.display()));
     // A text with a separator is a path, never the name of a pipeline.
     if Path::new(wanted).components().count() > 1 {
-        return Err(LoadError::NotFound { wanted: wanted.to_owned(), tried });
+        return Err(LoadError::NotFound { wanted: wanted.to_owned(), tried, similar: similar_file(&path) });
     }
     tried.push(format!("`name: {wanted}` in `{0}/{1}` and `{0}/*/{1}`", folder.display(), FILE_NAMES[0]));
     let mut folders: Vec<_> = std::fs::read_dir(folder)
@@ -110,8 +112,16 @@ pub fn find(wanted: &str, folder: &Path) -> Result<PathBuf, LoadError> {
     folders.sort();
     folders.insert(0, folder.to_owned());
     let files = folders.iter().flat_map(|folder| FILE_NAMES.map(|name| plain(folder.join(name))));
-    let named = files.filter(|file| file.is_file()).find(|file| name_in(file).as_deref() == Some(wanted));
-    named.ok_or_else(|| LoadError::NotFound { wanted: wanted.to_owned(), tried })
+    let mut names = Vec::new();
+    for file in files.filter(|file| file.is_file()) {
+        match name_in(&file) {
+            Some(name) if name == wanted => return Ok(file),
+            name => names.extend(name),
+        }
+    }
+    let similar = closest(wanted, names.iter().map(String::as_str)).map(str::to_owned);
+    let similar = similar.or_else(|| similar_file(&path));
+    Err(LoadError::NotFound { wanted: wanted.to_owned(), tried, similar })
 }
 
 /// The same path without `.` in it, as people write it.

@@ -8,6 +8,8 @@ use std::time::SystemTime;
 
 use sha2::{Digest as _, Sha256};
 
+use crate::spelling::closest;
+
 /// What tells one version of a file from another: when it was written, how long it is, and which it is; or that
 /// there is none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,6 +29,18 @@ impl FileVersion {
             (metadata.modified().unwrap_or(SystemTime::UNIX_EPOCH), metadata.len(), inode)
         }))
     }
+}
+
+/// The most entries of a folder that are compared with a name.
+const MAX_COMPARED: usize = 1000;
+
+/// `path` with the name in its folder that is the most like its own.
+pub fn similar_file(path: &Path) -> Option<String> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let names = folder.read_dir().ok()?.take(MAX_COMPARED).flatten();
+    let names: Vec<_> = names.filter_map(|entry| entry.file_name().into_string().ok()).collect();
+    let similar = closest(path.file_name()?.to_str()?, names.iter().map(String::as_str))?;
+    Some(path.with_file_name(similar).display().to_string())
 }
 
 /// Opens `what` if it is a regular file: opening a pipe would block until another process writes to it.

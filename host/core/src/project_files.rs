@@ -5,7 +5,7 @@ use std::io::Read as _;
 use std::path::{Component, Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::files::{FileVersion, FileVersions, open_canonical};
+use crate::files::{FileVersion, FileVersions, open_canonical, similar_file};
 
 /// The folder that the paths in a pipeline's options are relative to and must stay in.
 #[derive(Clone, Debug)]
@@ -21,8 +21,13 @@ pub struct ProjectFiles {
 #[derive(Debug, thiserror::Error)]
 pub enum FileError {
     /// no such file
-    #[error("no file at `{shown}`", shown = .0.display())]
-    NotFound(PathBuf),
+    #[error("no file at `{shown}`{}", did_you_mean(similar.as_deref()), shown = path.display())]
+    NotFound {
+        /// the path as written
+        path: PathBuf,
+        /// the path with the most similar name of a file there
+        similar: Option<String>,
+    },
     /// a folder or a device where a file is needed
     #[error("`{shown}` is not a file", shown = .0.display())]
     NotAFile(PathBuf),
@@ -119,7 +124,9 @@ impl ProjectFiles {
 
     fn find(&self, path: &Path) -> Result<PathBuf, FileError> {
         let io = |source: std::io::Error| match source.kind() {
-            std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory => FileError::NotFound(path.to_owned()),
+            std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory => {
+                FileError::NotFound { path: path.to_owned(), similar: self.similar(path) }
+            }
             _ => FileError::Io { path: path.to_owned(), source },
         };
         if !self.allow_outside && escapes(path) {
@@ -131,6 +138,17 @@ impl ProjectFiles {
             return Err(FileError::Outside(path.to_owned()));
         }
         Ok(found)
+    }
+
+    /// `path` with the most similar name in its folder, if that is one whose names may be told.
+    fn similar(&self, path: &Path) -> Option<String> {
+        let wanted = self.root.join(path);
+        let folder = wanted.parent()?.canonicalize().ok()?;
+        if !self.allow_outside && !folder.starts_with(self.root.canonicalize().ok()?) {
+            return None;
+        }
+        let similar = similar_file(&wanted)?;
+        Some(path.with_file_name(Path::new(&similar).file_name()?).display().to_string())
     }
 
     /// The bytes of the file that `path` names, at most `limit` of them.
@@ -147,6 +165,10 @@ impl ProjectFiles {
         // It may have grown since.
         if bytes.len() as u64 > limit { Err(too_large(bytes.len() as u64)) } else { Ok(bytes) }
     }
+}
+
+fn did_you_mean(similar: Option<&str>) -> String {
+    similar.map(|similar| format!("; did you mean `{similar}`?")).unwrap_or_default()
 }
 
 /// Opens what `path` led to when it was checked.
@@ -190,7 +212,7 @@ mod tests {
         assert!(matches!(files.resolve(Path::new("../secret")), Err(FileError::Outside(_))));
         assert!(matches!(files.resolve(Path::new("a/../../secret")), Err(FileError::Outside(_))));
         assert!(matches!(files.resolve(&folder.path().join("secret")), Err(FileError::Outside(_))));
-        assert!(matches!(files.resolve(Path::new("none")), Err(FileError::NotFound(_))));
+        assert!(matches!(files.resolve(Path::new("none")), Err(FileError::NotFound { .. })));
         assert!(matches!(files.resolve(Path::new(".")), Err(FileError::NotAFile(_))));
         assert_eq!(files.open_folder(Path::new(".")).unwrap().0, root.canonicalize().unwrap());
         // Files that a step writes there do not change the pipeline.

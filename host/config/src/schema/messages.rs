@@ -102,12 +102,22 @@ fn unknown_key(place: &SchemaLocation<'_>, key: &str, owner: Option<&Value>) -> 
     };
     let diagnostic = Diagnostic::new("unknown-key", span, message);
     let free: Vec<&str> = known.iter().copied().filter(present).collect();
-    match closest(key, free.iter().copied()) {
+    match meant_key(key, &free) {
         Some(meant) => diagnostic.hint(format!("did you mean `{meant}`?")),
         None if free.is_empty() && known.is_empty() => diagnostic.hint("nothing can be set here; remove it"),
         None if free.is_empty() => diagnostic.hint("remove it; every key that can be set here is there already"),
         None => diagnostic.hint(format!("these can be set here: {}", list(&free, "and"))),
     }
+}
+
+/// What other programs call a key, and what gpux does.
+const SYNONYMS: [(&str, &str); 3] = [("classes", "labels"), ("stages", "pipeline"), ("steps", "pipeline")];
+
+/// The one of these keys that was meant.
+pub(crate) fn meant_key<'k>(written: &str, known: &[&'k str]) -> Option<&'k str> {
+    let synonym = SYNONYMS.iter().find(|(other, _)| *other == written).map(|(_, name)| *name);
+    let synonym = synonym.and_then(|name| known.iter().copied().find(|known| *known == name));
+    synonym.or_else(|| closest(written, known.iter().copied()))
 }
 
 fn missing_key<'c>(

@@ -7,6 +7,8 @@ mod messages;
 use jsonschema::PatternOptions;
 use schemars::Schema;
 
+pub(crate) use messages::meant_key;
+
 use super::diagnostic::Diagnostic;
 use super::node::Node;
 use gpux_core::{Size, TimeSpan, check_schema_limits};

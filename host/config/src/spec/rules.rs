@@ -8,8 +8,12 @@ use super::fields::part;
 use super::model::DEFAULT_MODEL_NAME;
 use super::steps::{Action, StepSpec};
 use super::{ports, preprocessing};
+use crate::schema::meant_key;
 use gpux_core::sanitize::is_unsafe_for_terminal;
 use gpux_core::{closest, list};
+
+/// The keys that say what runs.
+const MAIN_KEYS: [&str; 3] = ["model", "models", "pipeline"];
 
 /// Everything that is wrong between the parts of the file.
 pub(super) fn check(root: &Node, steps: &[StepSpec], diagnostics: &mut Vec<Diagnostic>) {
@@ -25,7 +29,9 @@ pub(super) fn check(root: &Node, steps: &[StepSpec], diagnostics: &mut Vec<Diagn
         report("models", "models", "there is both `model` and `models`", hint);
     }
     // A key that is there but empty has a complaint of its own.
-    if !["model", "models", "pipeline"].iter().any(|key| root.get(key).is_some()) {
+    // A misspelt key has one, too.
+    let is_meant = |key: &str| MAIN_KEYS.contains(&key) || meant_key(key, &MAIN_KEYS).is_some();
+    if !root.entries().into_iter().flatten().any(|(key, _)| is_meant(&key.value)) {
         let hint = "add `model: { source: ./model.onnx }`, or the steps under `pipeline:`";
         report("", "nothing-to-run", "there is nothing to run: neither `model` nor `pipeline`", hint);
     }

@@ -73,7 +73,7 @@ fn find_in(name: &str, files: &ProjectFiles, hubs: &[PathBuf]) -> Result<Tokeniz
 fn if_there(read: Result<Vec<u8>, FileError>) -> Result<Option<Vec<u8>>, BuildError> {
     match read {
         Ok(bytes) => Ok(Some(bytes)),
-        Err(FileError::NotFound(_) | FileError::NotAFile(_)) => Ok(None),
+        Err(FileError::NotFound { .. } | FileError::NotAFile(_)) => Ok(None),
         Err(other) => Err(BuildError::option("tokenizer", other)),
     }
 }
@@ -125,7 +125,9 @@ fn snapshots(model: &Path) -> Vec<PathBuf> {
 /// Reads a file of the cache, whose entries are links.
 fn read(path: &Path) -> Result<Vec<u8>, FileError> {
     let io = |source: std::io::Error| match source.kind() {
-        std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory => FileError::NotFound(path.to_owned()),
+        std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory => {
+            FileError::NotFound { path: path.to_owned(), similar: None }
+        }
         _ => FileError::Io { path: path.to_owned(), source },
     };
     if !path.metadata().map_err(io)?.is_file() {

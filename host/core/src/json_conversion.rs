@@ -11,7 +11,7 @@
 //!
 //! A tensor is read from nested lists, from a flat list that fills the declared shape, or from
 //! `{"type": "float32", "shape": [2, 3], "data": […]}`, where `data` may be a base64 string of
-//! little-endian bytes.
+//! little-endian bytes. Without `shape`, it is the declared one, as for a flat list.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
@@ -109,7 +109,7 @@ fn type_error(expected: &str, found: &Json) -> JsonError {
     JsonError::Type { expected: expected.to_owned(), found }
 }
 
-fn decode_base64(text: &str) -> Result<Vec<u8>, JsonError> {
+pub(super) fn decode_base64(text: &str) -> Result<Vec<u8>, JsonError> {
     let payload = match text.strip_prefix("data:").and_then(|url| url.split_once(";base64,")) {
         Some((_, payload)) => payload,
         None => text,
@@ -158,22 +158,20 @@ fn explicit_tensor(fields: &serde_json::Map<String, Json>, kind: &TensorKind) ->
         Some(name) => Some(name.as_str()?.parse::<ElementType>().ok()?),
         None => kind.element(),
     };
-    Some(match (data, element, shape) {
-        (Json::String(text), Some(element), Some(shape)) if element != ElementType::String => {
-            decode_base64(text).and_then(|bytes| Tensor::from_bytes(element, shape, &bytes).map_err(JsonError::from))
-        }
-        (data, element, shape) => {
-            let kind = TensorKind {
-                elements: element.map_or(kind.elements, Into::into),
-                shape: shape.map(|shape| shape.into_iter().map(Dim::Fixed).collect()),
-                layout: None,
-            };
-            tensor_from_json(data, &kind).and_then(|tensor| match &kind.shape {
-                Some(shape) if !tensor_has(&tensor, shape) => Err(shape_error(&tensor, shape)),
-                _ => Ok(tensor),
-            })
-        }
-    })
+    let elements = element.map_or(kind.elements, Into::into);
+    let tensor = match (data, element.and_then(|element| Some((element, element.size()?)))) {
+        (Json::String(text), Some((element, size))) => decode_base64(text).and_then(|bytes| {
+            let shape = shape.clone().unwrap_or_else(|| vec![bytes.len() / size]);
+            Ok(Tensor::from_bytes(element, shape, &bytes)?)
+        }),
+        _ => tensor_from_json(data, &TensorKind { elements, shape: None, layout: None }),
+    };
+    Some(tensor.and_then(|tensor| {
+        let Some(shape) = shape else { return fill_declared(tensor, kind) };
+        let shape: Vec<_> = shape.into_iter().map(Dim::Fixed).collect();
+        let tensor = fill_declared(tensor, &TensorKind { elements, shape: Some(shape.clone()), layout: None })?;
+        if tensor_has(&tensor, &shape) { Ok(tensor) } else { Err(shape_error(&tensor, &shape)) }
+    }))
 }
 
 fn tensor_has(tensor: &Tensor, shape: &[Dim]) -> bool {

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value as Json};
 
 use super::bounded_json_tree::BoundedJsonTree;
-use super::json_conversion::from_json;
+use super::json_conversion::{decode_base64, from_json};
 use super::npy::from_npy;
 use super::plan::Plan;
 use super::run::ValidationError;
@@ -73,10 +73,6 @@ impl<'a> Reader<'a> {
 
     /// One request: an object of inputs by name, or the value of the only input.
     pub fn json(self, json: Json) -> Result<Request, ValidationError> {
-        let value = |port: &Port, json| {
-            let value = from_json(json, &port.kind).map_err(|error| ValidationError::input(&port.name, error))?;
-            Ok((port.name.clone(), value))
-        };
         match json {
             Json::Object(fields) if self.is_request(&fields) => {
                 let read = |(name, json): (String, Json)| {
@@ -84,7 +80,8 @@ impl<'a> Reader<'a> {
                         let inputs = self.plan.describe_inputs();
                         ValidationError::input(&name, format_args!("the pipeline has none; it takes {inputs}"))
                     })?;
-                    value(port, json)
+                    let value = from_json(json, &port.kind).map_err(|error| ValidationError::input(&name, error))?;
+                    Ok((name, value))
                 };
                 fields.into_iter().map(read).collect()
             }
@@ -93,7 +90,13 @@ impl<'a> Reader<'a> {
                     let inputs = self.plan.describe_inputs();
                     ValidationError::request(format!("a request is an object of inputs by name: {inputs}"))
                 })?;
-                Ok(vec![value(port, json)?])
+                let is_data = json.get("data").is_some();
+                let value = from_json(json, &port.kind).map_err(|error| {
+                    let note =
+                        if is_data { " (the pipeline has no input `data`, so this is its elements)" } else { "" };
+                    ValidationError::input(&port.name, format_args!("{error}{note}"))
+                })?;
+                Ok(vec![(port.name.clone(), value)])
             }
         }
     }
@@ -114,6 +117,19 @@ impl<'a> Reader<'a> {
                 let message = format!("several inputs take a file: {}; give each by its name", names.join(", "));
                 Err(ValidationError::request(message))
             }
+        }
+    }
+
+    /// Whether this JSON can be a request, or a list of them, rather than the content of a file for an input of bytes.
+    pub fn may_be_request(self, json: &Json) -> bool {
+        let takes_bytes = self.plan.inputs().iter().any(|input| input.port.kind == Kind::Bytes);
+        match json {
+            Json::Object(fields) => {
+                !takes_bytes || fields.keys().any(|name| name == "base64" || self.plan.port(name).is_some())
+            }
+            Json::Array(items) => items.iter().all(|item| self.may_be_request(item)),
+            Json::String(text) => !takes_bytes || decode_base64(text).is_ok(),
+            _ => !takes_bytes,
         }
     }
 

@@ -232,8 +232,12 @@ impl<'a> Requests<'a> {
             Ok(Json::Array(items)) if !items.is_empty() && self.reader().is_batch(&items) => {
                 self.queue_batch(source, items);
             }
-            Ok(json) => {
+            Ok(json) if self.reader().may_be_request(&json) => {
                 let request = self.reader().json(json).map(|request| self.with_shared(request));
+                self.ready.push_back(RequestItem { source: source.to_owned(), request });
+            }
+            Ok(_) => {
+                let request = self.reader().payload(bytes.to_vec()).map(|request| self.with_shared(request));
                 self.ready.push_back(RequestItem { source: source.to_owned(), request });
             }
             Err(error) => {

@@ -12,8 +12,7 @@ use crate::engine::error::redact_paths;
 use crate::protocol::http::path_name::PathName;
 use crate::protocol::http::response;
 use crate::{LoadedPipeline, PipelineState, ServeError, Server};
-use gpux_config::{InputSpec, PortType};
-use gpux_core::{Dim, Kind, PlanInput, PlanOutput, Port};
+use gpux_core::{Dim, Kind, PlanInput, PlanOutput};
 
 /// `/info`: the only pipeline.
 pub(crate) async fn default_pipeline(State(server): State<Arc<Server>>) -> Response {
@@ -129,7 +128,7 @@ impl Info {
                 shape,
                 required: !input.port.optional && input.default.is_none(),
                 description: input.port.description.clone(),
-                media_type: media_type(loaded, &input.port).map(str::to_owned),
+                media_type: loaded.pipeline().media_type(&input.port).map(str::to_owned),
             }
         };
         let output = |output: &PlanOutput| {
@@ -168,25 +167,5 @@ fn type_and_shape(kind: &Kind) -> (String, Option<Vec<i64>>) {
             (element, kind.shape.as_ref().map(|shape| shape.iter().map(size).collect()))
         }
         other => (other.to_string(), None),
-    }
-}
-
-/// The media type of an input: as declared, or else from the first step that reads it.
-pub(crate) fn media_type(loaded: &LoadedPipeline, port: &Port) -> Option<&'static str> {
-    if port.kind != Kind::Bytes {
-        return None;
-    }
-    let spec = loaded.pipeline().spec();
-    let declared = spec.inputs.iter().find(|input: &&InputSpec| input.name.value == port.name);
-    match declared.map(|input| input.kind.value) {
-        Some(PortType::Image) => return Some("image/*"),
-        Some(PortType::Audio) => return Some("audio/*"),
-        _ => {}
-    }
-    let only = loaded.plan().inputs().len() == 1;
-    match spec.pipeline.first().filter(|_| only).map(|step| step.tag.value.as_str()) {
-        Some("decode-image") => Some("image/*"),
-        Some("decode-audio") => Some("audio/*"),
-        _ => None,
     }
 }

@@ -7,6 +7,7 @@ use bytes::Bytes;
 use futures_util::FutureExt as _;
 use http::HeaderMap;
 use http::header::CONTENT_TYPE;
+use serde::de::IgnoredAny;
 use serde_json::Value as Json;
 use serde_json::error::Category;
 
@@ -16,8 +17,10 @@ use gpux_core::{BoundedJsonTree, Plan, Request, ValidationError};
 /// The media type of a request's body.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum MediaType {
-    /// JSON, also without a media type
+    /// JSON
     Json,
+    /// none, or curl's default
+    Unstated,
     /// a form, with its boundary
     Form(String),
     /// a tensor in NumPy's file format
@@ -38,7 +41,7 @@ pub(crate) enum Requests {
 impl MediaType {
     /// From `Content-Type`.
     pub(crate) fn from_headers(headers: &HeaderMap) -> Result<Self, ServeError> {
-        let Some(value) = headers.get(CONTENT_TYPE) else { return Ok(Self::Json) };
+        let Some(value) = headers.get(CONTENT_TYPE) else { return Ok(Self::Unstated) };
         let value = value.to_str().map_err(|_| ServeError::MediaType("the content type is not text".to_owned()))?;
         let name = value.split(';').next().unwrap_or_default().trim();
         if name.eq_ignore_ascii_case("application/json") {
@@ -46,7 +49,7 @@ impl MediaType {
         }
         Ok(match name.to_ascii_lowercase().as_str() {
             // curl's default.
-            "" | "application/x-www-form-urlencoded" => Self::Json,
+            "" | "application/x-www-form-urlencoded" => Self::Unstated,
             "multipart/form-data" => {
                 Self::Form(multer::parse_boundary(value).map_err(|error| ServeError::MediaType(error.to_string()))?)
             }
@@ -64,6 +67,23 @@ impl MediaType {
     }
 }
 
+impl MediaType {
+    /// The type that the body looks like, if none is stated: JSON (lists and objects, even broken ones, texts in quotes,
+    /// numbers, and nothing), a tensor in NumPy's format, or a file.
+    pub(crate) fn or_guess(self, body: &[u8]) -> Self {
+        /// The longest number.
+        const LONGEST: usize = 64;
+        let body = body.trim_ascii();
+        match self {
+            Self::Unstated if body.starts_with(NPY) => Self::Npy,
+            Self::Unstated if matches!(body.first(), None | Some(b'{' | b'[' | b'"')) => Self::Json,
+            Self::Unstated if body.len() <= LONGEST && serde_json::from_slice::<IgnoredAny>(body).is_ok() => Self::Json,
+            Self::Unstated => Self::File,
+            stated => stated,
+        }
+    }
+}
+
 impl Requests {
     /// Parses a body.
     pub(crate) fn read(plan: &Plan, media_type: &MediaType, body: &Bytes) -> Result<Self, ServeError> {
@@ -75,7 +95,7 @@ impl Requests {
                 read.unwrap_or_else(|| Err(ServeError::Body("the form does not end".to_owned()))).map(Self::One)
             }
             MediaType::Npy => Ok(Self::One(reader.npy(body)?)),
-            MediaType::File => Ok(Self::One(reader.payload(body.to_vec())?)),
+            MediaType::File | MediaType::Unstated => Ok(Self::One(reader.payload(body.to_vec())?)),
             MediaType::Json => match reader.json_text(body) {
                 Some(request) => Ok(Self::One(request?)),
                 None => match reader.json_texts(body, MAX_REQUESTS) {
@@ -122,6 +142,9 @@ impl Requests {
         Ok(request)
     }
 }
+
+/// The first bytes of a file in NumPy's format.
+const NPY: &[u8] = b"\x93NUMPY";
 
 /// The error for a field whose input was already given.
 fn one_too_many(plan: &Plan, name: &str) -> ValidationError {

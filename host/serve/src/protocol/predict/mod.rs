@@ -168,10 +168,13 @@ async fn predict(
         move |execution| {
             let start = is_traced.then(Instant::now);
             let plan = execution.loaded().plan();
+            let media_type = media_type.or_guess(&body);
             let becomes = |budget: &RequestBudget| match media_type {
                 MediaType::Json => budget.reserve_requests(&body, plan),
                 // All others are copied.
-                MediaType::Form(_) | MediaType::Npy | MediaType::File => budget.reserve(body.len()),
+                MediaType::Form(_) | MediaType::Npy | MediaType::File | MediaType::Unstated => {
+                    budget.reserve(body.len())
+                }
             };
             let permit = budget.as_ref().map(becomes).transpose()?;
             match Requests::read(plan, &media_type, &body)? {

@@ -1,11 +1,15 @@
 //! `gpux steps`: the built-in steps and their options.
 
+use std::path::Path;
+
 use clap::Args;
 use serde_json::{Value as Json, json};
 
 use crate::exit::Exit;
 use crate::printer::{pretty, table};
-use gpux_core::{Builtin, Registry};
+use gpux::{LoadOptions, Pipeline};
+use gpux_config::FILE_NAMES;
+use gpux_core::{Builtin, Kind, Registry, Tensor, to_npy};
 
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
@@ -60,13 +64,59 @@ fn by_group(registry: &Registry) -> Vec<&Builtin> {
 }
 
 fn step_json(step: &Builtin) -> Json {
+    let ports = Ports::of_example(step);
+    let port = |(name, kind): &(String, Kind)| json!({ "name": name, "type": kind.to_string() });
+    let list = |ports: &[(String, Kind)]| ports.iter().map(port).collect::<Vec<_>>();
     json!({
+        "inputs": ports.as_ref().map(|ports| list(&ports.inputs)),
+        "outputs": ports.as_ref().map(|ports| list(&ports.outputs)),
         "name": step.name,
         "summary": step.summary,
         "group": step.group.name(),
         "follows": step.follows,
         "example": step.example,
         "options": (step.schema)(),
+    })
+}
+
+/// The inputs and outputs of a step, as its example has them: they may depend on the options.
+struct Ports {
+    inputs: Vec<(String, Kind)>,
+    outputs: Vec<(String, Kind)>,
+}
+
+impl Ports {
+    /// Opens a pipeline of the example alone, with files in the place of those that it names.
+    fn of_example(step: &Builtin) -> Option<Self> {
+        let folder = tempfile::tempdir().ok()?;
+        for name in step.example.split([' ', ',', '}', ']']).filter(|word| word.starts_with("./")) {
+            std::fs::write(folder.path().join(name), placeholder(name)?).ok()?;
+        }
+        let file = folder.path().join(FILE_NAMES[0]);
+        std::fs::write(&file, format!("name: x\nversion: 1.0.0\npipeline:\n  - {}\n", step.example)).ok()?;
+        let options = LoadOptions { cache: None, ..LoadOptions::default() };
+        let pipeline = Pipeline::open(file.to_str()?, &options).ok()?;
+        let plan = pipeline.plan();
+        let inputs = plan.inputs().iter().map(|input| (input.port.name.clone(), input.port.kind.clone()));
+        let outputs = plan.outputs().iter().map(|output| (output.name.clone(), output.kind.clone()));
+        Some(Self { inputs: inputs.collect(), outputs: outputs.collect() })
+    }
+}
+
+/// The content of a file that an example names: labels, vectors, a vocabulary, or a tokenizer.
+fn placeholder(name: &str) -> Option<Vec<u8>> {
+    let path = Path::new(name);
+    Some(match path.extension()?.to_str()? {
+        "txt" => b"one\ntwo\n".to_vec(),
+        "npy" => to_npy(&Tensor::new([2, 2], vec![1.0_f32, 0.0, 0.0, 1.0]).ok()?).ok()?,
+        "json" if path.file_stem()? == "vocab" => br#"{"a": 0, "b": 1, "|": 2}"#.to_vec(),
+        _ => json!({
+            "version": "1.0",
+            "added_tokens": [],
+            "model": { "type": "WordLevel", "vocab": { "[UNK]": 0 }, "unk_token": "[UNK]" },
+        })
+        .to_string()
+        .into_bytes(),
     })
 }
 
@@ -85,7 +135,19 @@ fn explain(step: &Builtin) -> String {
         vec![name.clone(), default, description.split_whitespace().collect::<Vec<_>>().join(" ")]
     });
     let follows = if step.follows.is_empty() { String::new() } else { format!("follows  {}\n", step.follows) };
+    let ports = Ports::of_example(step).map(|ports| {
+        let row =
+            |what: &'static str| move |(name, kind): (String, Kind)| vec![what.to_owned(), name, kind.to_string()];
+        let rows = ports.inputs.into_iter().map(row("in")).chain(ports.outputs.into_iter().map(row("out")));
+        format!("{}\n\n", table(&["", "port", ""], &[], rows))
+    });
     let options = if properties.is_empty() { String::new() } else { table(&["option", "default", ""], &[], rows) };
-    let text = format!("{}: {}\n\n{follows}example  - {}\n\n{options}", step.name, step.summary, step.example);
+    let text = format!(
+        "{}: {}\n\n{follows}example  - {}\n\n{}{options}",
+        step.name,
+        step.summary,
+        step.example,
+        ports.unwrap_or_default()
+    );
     text.trim_end().to_owned()
 }

@@ -10,7 +10,9 @@ use clap::{Args, ValueEnum};
 use super::exit::Exit;
 use super::printer::Printer;
 use gpux::GpuxError;
-use gpux::{AllowedGrants, EngineChoice, EngineOptions, LoadOptions, MAX_THREADS, Pipeline, Policy, ProviderSelection};
+use gpux::{
+    AllowedGrants, EngineChoice, EngineOptions, FileKind, LoadOptions, MAX_THREADS, Pipeline, Policy, ProviderSelection,
+};
 use gpux_author::StepFile;
 use gpux_config::{FILE_NAMES, LoadError, PrecisionChoice, WasmLimits};
 use gpux_core::files::open_file;
@@ -41,7 +43,7 @@ pub(super) fn component_error(path: &Path, error: SandboxError, printer: Printer
 /// Which pipeline.
 #[derive(Debug, Args)]
 pub(super) struct PipelineArguments {
-    /// A folder with a gpux.yml, such a file, the `name` in one, or a model (.onnx) alone
+    /// A folder with a gpux.yml, such a file, the `name` in one, or a model (.onnx) or a component (.wasm) alone
     #[arg(value_name = "PIPELINE")]
     pipeline: Option<String>,
 
@@ -86,6 +88,11 @@ impl PipelineArguments {
         Pipeline::open(&self.path(), operator)
     }
 
+    /// Takes the name out if it is that of a file to run on; the pipeline is then this folder's.
+    pub(super) fn take_data_file(&mut self) -> Option<String> {
+        self.pipeline.take_if(|named| self.config.is_none() && FileKind::of(Path::new(named)) == Some(FileKind::Data))
+    }
+
     /// Whether the user named a pipeline.
     pub(super) const fn is_named(&self) -> bool {
         self.pipeline.is_some() || self.config.is_some()
@@ -127,7 +134,7 @@ fn step_folder_is_no_pipeline(folder: &Path) -> LoadError {
         "`{}`, but this is the folder of a step: `gpux test` runs its cases, `gpux inspect {wasm}` explains it",
         FILE_NAMES[0]
     );
-    LoadError::NotFound { wanted: folder.display().to_string(), tried: vec![tried] }
+    LoadError::NotFound { wanted: folder.display().to_string(), tried: vec![tried], similar: None }
 }
 
 /// The engine to use.

@@ -13,6 +13,7 @@ mod printer;
 mod server_log;
 mod shape_arguments;
 
+use std::ffi::OsString;
 use std::io::Write as _;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -30,7 +31,13 @@ const PANICKED: u8 = 101;
 
 /// Runs an ONNX model together with the code around it
 #[derive(Debug, Parser)]
-#[command(name = "gpux", version, propagate_version = true, arg_required_else_help = true)]
+#[command(
+    name = "gpux",
+    version,
+    propagate_version = true,
+    arg_required_else_help = true,
+    after_help = "Begin with `gpux new NAME`, or with a model: `gpux inspect model.onnx`."
+)]
 struct Arguments {
     #[command(subcommand)]
     command: Command,
@@ -68,7 +75,9 @@ enum Command {
 
 /// Parses the command line, runs the command, and ends the process.
 fn run() -> ! {
-    let parsed = program().try_get_matches().and_then(|matches| Arguments::from_arg_matches(&matches));
+    let parsed = program()
+        .try_get_matches_from(words(std::env::args_os()))
+        .and_then(|matches| Arguments::from_arg_matches(&matches));
     let arguments = match parsed {
         Ok(arguments) => arguments,
         Err(error) => {
@@ -84,6 +93,20 @@ fn run() -> ! {
     // Flushes a partial line. A failure here cannot be reported.
     let _ = std::io::stdout().flush();
     exit(code)
+}
+
+/// The command line, with `--help` for an `-h` of `serve` that lacks the host.
+fn words(given: impl Iterator<Item = OsString>) -> Vec<OsString> {
+    let mut words: Vec<_> = given.collect();
+    if words.get(1).is_some_and(|command| command == "serve") {
+        for index in 2..words.len() {
+            let next = words.get(index + 1);
+            if words[index] == "-h" && next.is_none_or(|next| next.as_encoded_bytes().starts_with(b"-")) {
+                words[index] = "--help".into();
+            }
+        }
+    }
+    words
 }
 
 /// The command line as clap reads it.

@@ -19,7 +19,7 @@ use gpux::Pipeline;
 use gpux_config::PrecisionChoice;
 use gpux_core::child_process::{self, ChildError};
 use gpux_core::{
-    BenchmarkOptions, ElementType, Kind, LatencyStatistics, Plan, Request, RunOptions, Value, deadline_after, from_npy,
+    BenchmarkOptions, ElementType, Kind, LatencyStatistics, Request, RunOptions, Value, deadline_after, from_npy,
     to_json, to_npy,
 };
 use gpux_inference::{synthetic_shape, synthetic_tensor};
@@ -261,7 +261,7 @@ fn measure(arguments: &Arguments, printer: Printer) -> Result<Measurement, Measu
         reject_overwrites(&pipeline, std::iter::empty(), outputs).map_err(wrong)?;
         let known = if arguments.cases { known_requests(&pipeline).map_err(MeasureError::from)? } else { Vec::new() };
         if known.is_empty() {
-            vec![(SYNTHETIC_INPUTS.to_owned(), Ok(synthetic_request(pipeline.plan()).map_err(usage)?))]
+            vec![(SYNTHETIC_INPUTS.to_owned(), Ok(synthetic_request(&pipeline).map_err(wrong)?))]
         } else {
             known.into_iter().take(arguments.samples.max(1)).map(|(source, request)| (source, Ok(request))).collect()
         }
@@ -286,7 +286,7 @@ fn measure(arguments: &Arguments, printer: Printer) -> Result<Measurement, Measu
 }
 
 /// The requests of golden cases, else those that warm the server up.
-fn known_requests(pipeline: &Pipeline) -> Result<Vec<(String, Request)>, GpuxError> {
+pub(super) fn known_requests(pipeline: &Pipeline) -> Result<Vec<(String, Request)>, GpuxError> {
     let folder = pipeline.path().with_file_name(gpux_author::CASES_FOLDER);
     // A model alone has no cases: files beside it belong to others.
     let alone = gpux::is_model(&pipeline.path().to_string_lossy());
@@ -357,9 +357,10 @@ pub(super) fn read_output(path: &Path) -> Result<Value, String> {
     serde_json::from_slice::<serde_json::Value>(&bytes).map(Value::from).map_err(|error| error.to_string())
 }
 
-/// A synthetic request: the same numbers every time, dynamic dimensions of 8 (of 1 on the first
-/// axis). There is none for images and audio.
-fn synthetic_request(plan: &Plan) -> Result<Request, String> {
+/// A synthetic request: the same numbers every time, dynamic dimensions of 8 (of 1 on the first axis); for images and
+/// audio a file of them.
+pub(super) fn synthetic_request(pipeline: &Pipeline) -> Result<Request, UsageError> {
+    let plan = pipeline.plan();
     let mut request = Request::new();
     for input in plan.inputs().iter().filter(|input| input.default.is_none() && !input.port.optional) {
         let value = match &input.port.kind {
@@ -367,14 +368,54 @@ fn synthetic_request(plan: &Plan) -> Result<Request, String> {
                 synthetic_tensor(kind.element().unwrap_or(ElementType::Float32), synthetic_shape(kind), 0)
             }
             Kind::Text => Some(Value::from("The quick brown fox jumps over the lazy dog.")),
-            _ => None,
+            _ => match pipeline.media_type(&input.port) {
+                Some("image/*") => Some(Value::from(synthetic_image())),
+                Some(_) => Some(Value::from(synthetic_audio())),
+                None => None,
+            },
         };
         let name = &input.port.name;
-        let value = value.ok_or_else(|| {
-            let inputs = plan.describe_inputs();
-            format!("the input `{name}` cannot be made up: give --input or --file; the pipeline takes {inputs}")
-        })?;
+        let value =
+            value.ok_or_else(|| UsageError::NotMadeUp { name: name.clone(), inputs: plan.describe_inputs() })?;
         request.push((name.clone(), value));
     }
     Ok(request)
+}
+
+/// A colour gradient of 640 × 480 pixels as BMP, uncompressed.
+/// <https://learn.microsoft.com/windows/win32/gdi/bitmap-storage>
+fn synthetic_image() -> Vec<u8> {
+    const WIDTH: u32 = 640;
+    const HEIGHT: u32 = 480;
+    /// Bytes of both headers, and of the second.
+    const HEADERS: u32 = 54;
+    const INFO: u32 = 40;
+    let pixels = WIDTH * HEIGHT * 3;
+    let mut file = b"BM".to_vec();
+    // Of the second header: its length, the size, one plane of 24 bits, and no compression, palette or resolution.
+    let fields = [HEADERS + pixels, 0, HEADERS, INFO, WIDTH, HEIGHT, 1 | 24 << 16, 0, pixels, 0, 0, 0, 0];
+    file.extend(fields.into_iter().flat_map(u32::to_le_bytes));
+    let pixel = |at: u32| [at % WIDTH * 255 / WIDTH, at / WIDTH * 255 / HEIGHT, at % 251].map(|part| part as u8);
+    file.extend((0..WIDTH * HEIGHT).flat_map(pixel));
+    file
+}
+
+/// A second of a tone of 440 Hz as WAV: 16 kHz, mono, 16 bits.
+/// <https://www.mmsp.ece.mcgill.ca/Documents/AudioFormats/WAVE/WAVE.html>
+fn synthetic_audio() -> Vec<u8> {
+    const RATE: u32 = 16_000;
+    /// Bytes of the headers after the first field, and of the description of the format.
+    const HEADERS: u32 = 36;
+    const FORMAT: u32 = 16;
+    let words = |numbers: &[u32]| numbers.iter().flat_map(|number| number.to_le_bytes()).collect::<Vec<_>>();
+    let mut file = b"RIFF".to_vec();
+    file.extend(words(&[HEADERS + 2 * RATE]));
+    file.extend(b"WAVEfmt ");
+    // PCM with one channel; its rate, bytes a second, and bytes and bits a sample.
+    file.extend(words(&[FORMAT, 1 | 1 << 16, RATE, 2 * RATE, 2 | 16 << 16]));
+    file.extend(b"data");
+    file.extend(words(&[2 * RATE]));
+    let sample = |at: u32| (f64::from(at) / f64::from(RATE) * 440.0 * std::f64::consts::TAU).sin();
+    file.extend((0..RATE).flat_map(|at| ((sample(at) * 16_000.0) as i16).to_le_bytes()));
+    file
 }

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::file_kind::FileKind;
 use super::labels;
 use super::lineage::Lineage;
 use super::load_options::LoadOptions;
@@ -16,10 +17,11 @@ use super::step_factory::{self, StepBuildError, StepFactory};
 use super::warm_up;
 use crate::GpuxError;
 use gpux_config::{
-    Action, ConfigurationError, Diagnostic, Document, Node, RuntimeSpec, SourceFile, Spanned, Spec, StepSpec, Variables,
+    Action, ConfigurationError, Diagnostic, Document, Node, PortType, RuntimeSpec, SourceFile, Spanned, Spec, StepSpec,
+    Variables,
 };
 use gpux_core::files::{FileVersion, FileVersions};
-use gpux_core::{Plan, PlanBuilder, PlannedStep, PortSide, ProjectFiles, Request, WiringError};
+use gpux_core::{Kind, Plan, PlanBuilder, PlannedStep, Port, PortSide, ProjectFiles, Request, WiringError};
 use gpux_inference::{ModelFile, ModelStep};
 use gpux_sandbox::Sandbox;
 
@@ -43,11 +45,14 @@ pub struct Pipeline {
 }
 
 impl Pipeline {
-    /// Opens the pipeline of a folder, a gpux.yml or a name; or a model (.onnx) alone. Every mistake
+    /// Opens the pipeline of a folder, a gpux.yml or a name; or a model or a component alone. Every mistake
     /// that can be found without running the pipeline is found here.
     pub fn open(wanted: &str, load_options: &LoadOptions) -> Result<Self, GpuxError> {
         if is_model(wanted) {
             return Self::from_model(Path::new(wanted), load_options);
+        }
+        if FileKind::of(Path::new(wanted)) == Some(FileKind::Component) {
+            return Self::from_file(Path::new(wanted), Spec::for_component, load_options);
         }
         let path = gpux_config::find(wanted, Path::new("."))?;
         let mark = FileVersion::of(&path);
@@ -74,15 +79,27 @@ impl Pipeline {
         if !path.is_file() {
             ModelFile::open(path)?;
         }
+        let spec = |name| {
+            let mut spec = Spec::for_model(name);
+            change(&mut spec.runtime);
+            spec
+        };
+        Self::from_file(path, spec, load_options)
+    }
+
+    /// A pipeline of one step, which the file at `path` is; `spec` describes it by the file's name.
+    fn from_file(
+        path: &Path,
+        spec: impl FnOnce(String) -> Spec,
+        load_options: &LoadOptions,
+    ) -> Result<Self, GpuxError> {
         let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy();
         let document =
             Document { source: SourceFile::new(path.display().to_string(), String::new()), root: Node::default() };
         // The operator named this very file, wherever a link leads.
         let mut load_options = load_options.clone();
         load_options.policy.outside_files = true;
-        let mut spec = Spec::for_model(name.into_owned());
-        change(&mut spec.runtime);
-        Self::from_spec(path.to_owned(), &document, spec, &load_options)
+        Self::from_spec(path.to_owned(), &document, spec(name.into_owned()), &load_options)
     }
 
     /// The pipeline that `spec` describes. Paths in it are relative to the folder of `path`;
@@ -191,6 +208,25 @@ impl Pipeline {
         self.labels.get(output).map_or(&[], Vec::as_slice)
     }
 
+    /// The media type of an input of bytes, `image/*` or `audio/*`: as declared, else from the step that reads it.
+    pub fn media_type(&self, port: &Port) -> Option<&'static str> {
+        if port.kind != Kind::Bytes {
+            return None;
+        }
+        let declared = self.spec.inputs.iter().find(|input| input.name.value == port.name);
+        match declared.map(|input| input.kind.value) {
+            Some(PortType::Image) => return Some("image/*"),
+            Some(PortType::Audio) => return Some("audio/*"),
+            _ => {}
+        }
+        let only = self.plan.inputs().len() == 1;
+        match self.spec.pipeline.first().filter(|_| only).map(|step| step.tag.value.as_str()) {
+            Some("decode-image") => Some("image/*"),
+            Some("decode-audio") => Some("audio/*"),
+            _ => None,
+        }
+    }
+
     /// Whether the scores of an output come from `softmax` or `sigmoid`.
     pub fn is_probability(&self, output: &str) -> bool {
         self.probabilities.contains(output)
@@ -264,7 +300,9 @@ impl Pipeline {
 
 /// Whether this names a model, not a pipeline.
 pub fn is_model(wanted: &str) -> bool {
-    Path::new(wanted).extension().is_some_and(|extension| extension.eq_ignore_ascii_case("onnx"))
+    let path = Path::new(wanted);
+    let is_onnx = path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("onnx"));
+    is_onnx || FileKind::of(path) == Some(FileKind::Model)
 }
 
 fn read(path: &Path, load_options: &LoadOptions) -> Result<(Document, Spec), GpuxError> {

@@ -35,6 +35,11 @@ impl InputArguments {
         Self { input: Vec::new(), file: files.to_vec() }
     }
 
+    /// Adds files before those of `--file`.
+    pub(super) fn add_files(&mut self, files: impl IntoIterator<Item = String>) {
+        self.file.splice(..0, files);
+    }
+
     /// Whether the command line names a request.
     pub(super) const fn is_given(&self) -> bool {
         !self.input.is_empty() || !self.file.is_empty()

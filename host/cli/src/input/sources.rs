@@ -38,6 +38,8 @@ pub(crate) enum UsageError {
          or .txt file, say another --format, or write each output to a file with `--format npy --output FOLDER`"
     )]
     Ending { path: String, ending: String, outputs: String },
+    #[error("the input `{name}` cannot be made up: give --input or --file; the pipeline takes {inputs}")]
+    NotMadeUp { name: String, inputs: String },
     #[error("nothing to run on: give --input or --file; the pipeline takes {0}")]
     Nothing(String),
 }

@@ -113,7 +113,7 @@ fn parts() -> (Value, Map<String, Value>) {
         "additionalProperties": false,
         "required": ["name", "version"],
         "properties": {
-            "name": text("The name of the pipeline", 128),
+            "name": text("The name of the pipeline", MAX_NAME),
             "version": text("The version of the pipeline, such as `1.0.0`", 64),
             "description": { "description": "What the pipeline does, for people", "type": ["string", "null"] },
             "metadata": { "description": "Anything else worth knowing; gpux hands it on", "type": ["object", "null"] },
@@ -137,6 +137,9 @@ fn parts() -> (Value, Map<String, Value>) {
     generator.subschema_for::<wasm::RawWasm>();
     (file, generator.take_definitions(true).into_iter().collect())
 }
+
+/// The longest name of a pipeline, in characters.
+pub(super) const MAX_NAME: usize = 128;
 
 fn text(description: &str, longest: usize) -> Value {
     json!({ "description": description, "type": ["string", "number"], "minLength": 1, "maxLength": longest })

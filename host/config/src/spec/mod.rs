@@ -11,13 +11,14 @@ mod runtime;
 mod steps;
 mod wasm;
 
+use std::path::Path;
 use std::sync::LazyLock;
 
 use schemars::Schema;
 
 use super::deserialize::read;
 use super::diagnostic::Diagnostic;
-use super::node::{Node, Spanned};
+use super::node::{Content, Node, Spanned};
 use super::schema::check;
 
 use fields::{part, put};
@@ -69,33 +70,52 @@ static FILE: LazyLock<Schema> = LazyLock::new(file::checked);
 static WASM: LazyLock<Schema> = LazyLock::new(file::wasm_step);
 
 impl Spec {
-    /// A pipeline whose only step is the model at `source`.
-    pub fn for_model(source: String) -> Self {
-        let unplaced = |text: &str| Spanned::new(text.to_owned(), 0..0);
-        let runtime = RuntimeSpec::default();
-        let model = ModelSpec {
-            name: unplaced(DEFAULT_MODEL_NAME),
-            source: Spanned::new(source, 0..0),
+    /// A pipeline whose only step is the model in the file of this name.
+    pub fn for_model(file: String) -> Self {
+        let mut spec = Self::for_step(&file, implicit_model(&Node::default()));
+        spec.models.push(ModelSpec {
+            name: Spanned::new(DEFAULT_MODEL_NAME.to_owned(), 0..0),
+            source: Spanned::new(file, 0..0),
             format: ModelFormat::default(),
             version: "0".to_owned(),
             instances: None,
             threads: None,
             batching: None,
-            provider: runtime.gpu.backend.clone(),
+            provider: spec.runtime.gpu.backend.clone(),
             precision: PrecisionChoice::Exact,
-            options: runtime.gpu.options.clone(),
-        };
+            options: spec.runtime.gpu.options.clone(),
+        });
+        spec
+    }
+
+    /// A pipeline whose only step is the component in the file of this name, without options.
+    pub fn for_component(file: String) -> Self {
+        let mut step = StepSpec { tag: Spanned::new("wasm".to_owned(), 0..0), ..implicit_model(&Node::default()) };
+        step.action = Action::Wasm(Box::new(WasmSpec {
+            component: Spanned::new(file.clone(), 0..0),
+            options: Node::new(Content::Mapping(Vec::new()), 0..0),
+            limits: WasmLimits::default(),
+            grant: WasmGrant::default(),
+            instances: Instances::default(),
+        }));
+        Self::for_step(&file, step)
+    }
+
+    /// A pipeline of one step, with the name of the file without its ending.
+    fn for_step(file: &str, step: StepSpec) -> Self {
+        let name = Path::new(file).file_stem().unwrap_or_default().to_string_lossy();
+        let name = name.chars().take(file::MAX_NAME).collect();
         Self {
-            name: unplaced("model"),
-            version: unplaced("0"),
+            name: Spanned::new(name, 0..0),
+            version: Spanned::new("0".to_owned(), 0..0),
             description: None,
             metadata: serde_json::Map::new(),
-            models: vec![model],
+            models: Vec::new(),
             inputs: Vec::new(),
             outputs: Vec::new(),
-            runtime,
+            runtime: RuntimeSpec::default(),
             serving: ServingSpec::default(),
-            pipeline: vec![implicit_model(&Node::default())],
+            pipeline: vec![step],
             preprocessed: false,
         }
     }

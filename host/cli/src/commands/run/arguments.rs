@@ -11,7 +11,7 @@ use crate::input::InputArguments;
 use crate::load_arguments::{LoadArguments, PipelineArguments};
 
 /// Examples:
-///   gpux run --file photo.jpg
+///   gpux run photo.jpg
 ///   gpux run my-model --input '{"data": [1, 2, 3]}'
 ///   gpux run . --input text='a sentence' --input top=3
 ///   gpux run . --file 'photos/*.jpg' --output results.csv
@@ -26,6 +26,10 @@ use crate::load_arguments::{LoadArguments, PipelineArguments};
 pub(crate) struct Arguments {
     #[command(flatten)]
     pub(super) pipeline: PipelineArguments,
+
+    /// Files to run on, as after `--file`. If the first argument is one itself, the pipeline is this folder's
+    #[arg(value_name = "FILE")]
+    pub(super) files: Vec<String>,
 
     #[command(flatten)]
     pub(super) input: InputArguments,
@@ -50,7 +54,8 @@ pub(crate) struct Arguments {
     #[arg(long)]
     pub(super) trace: bool,
 
-    /// Time the pipeline on the first request instead of printing its result
+    /// Time the pipeline on the first request instead of printing its result; without one, on a golden case, a
+    /// warm-up request, or made-up numbers and text
     #[arg(long, conflicts_with_all = ["trace", "format", "record"])]
     pub(super) benchmark: bool,
 

@@ -21,6 +21,8 @@ use self::result_writer::{Format, ResultWriter};
 use crate::exit::Exit;
 use crate::input::{RequestItem, Requests, UsageError, reject_overwrites};
 use crate::interrupt;
+use crate::measure;
+use crate::precision::SYNTHETIC_INPUTS;
 use crate::printer::{OutputError, Printer};
 use gpux::GpuxError;
 use gpux::Pipeline;
@@ -52,8 +54,10 @@ impl From<WriteError> for Failure {
     }
 }
 
-pub(crate) fn main(arguments: Arguments) -> Exit {
+pub(crate) fn main(mut arguments: Arguments) -> Exit {
     let printer = crate::printer(arguments.json, arguments.verbose);
+    let files = arguments.pipeline.take_data_file().into_iter().chain(std::mem::take(&mut arguments.files));
+    arguments.input.add_files(files);
     match run(&arguments, printer) {
         Ok(exit) => exit,
         Err(Failure::Gpux(error)) => printer.error(&error),
@@ -79,6 +83,14 @@ fn run(arguments: &Arguments, printer: Printer) -> Result<Exit, Failure> {
     if arguments.format == Some(Format::Npy) && arguments.output.is_none() {
         return Err(UsageError::NoFolder.into());
     }
+    if arguments.benchmark && !arguments.input.is_given() {
+        let (source, request) = match measure::known_requests(&pipeline)?.into_iter().next() {
+            Some(known) => known,
+            None => (SYNTHETIC_INPUTS.to_owned(), measure::synthetic_request(&pipeline)?),
+        };
+        printer.note(&format!("no input is given; timed on: {source}"));
+        return time(arguments, printer, &pipeline, timeout, &request);
+    }
     let mut requests = arguments.input.requests(pipeline.plan())?;
     check_outputs(arguments, &pipeline, &mut requests)?;
     if arguments.format.is_none()
@@ -87,7 +99,8 @@ fn run(arguments: &Arguments, printer: Printer) -> Result<Exit, Failure> {
         result_writer::check_extension(path, pipeline.plan())?;
     }
     if arguments.benchmark {
-        return time_first(arguments, printer, &pipeline, timeout, requests);
+        let Some(RequestItem { request, .. }) = requests.next() else { return Ok(Exit::Done) };
+        return time(arguments, printer, &pipeline, timeout, &request.map_err(GpuxError::from)?);
     }
     run_all(arguments, printer, &pipeline, timeout, requests)
 }
@@ -107,20 +120,18 @@ fn check_outputs(arguments: &Arguments, pipeline: &Pipeline, requests: &mut Requ
     reject_overwrites(pipeline, read.iter().map(PathBuf::as_path), &outputs)
 }
 
-/// Times the pipeline on the first request.
-fn time_first(
+/// Times the pipeline on a request.
+fn time(
     arguments: &Arguments,
     printer: Printer,
     pipeline: &Pipeline,
     timeout: Option<Duration>,
-    mut requests: Requests<'_>,
+    request: &Request,
 ) -> Result<Exit, Failure> {
-    let Some(RequestItem { request, .. }) = requests.next() else { return Ok(Exit::Done) };
-    let request = request.map_err(GpuxError::from)?;
     let cancelled = Some(interrupt::install_handler());
     let options = BenchmarkOptions { runs: arguments.runs, warmup: arguments.warmup, timeout, cancelled };
     let benchmark =
-        interrupt::with_grace_period(|| pipeline.plan().benchmark(&request, options)).map_err(GpuxError::from)?;
+        interrupt::with_grace_period(|| pipeline.plan().benchmark(request, options)).map_err(GpuxError::from)?;
     Ok(benchmark::report(&benchmark, pipeline, arguments, printer))
 }
 

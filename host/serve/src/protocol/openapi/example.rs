@@ -4,7 +4,6 @@ use serde_json::{Map, Value as Json};
 
 use crate::LoadedPipeline;
 use crate::engine::warm_up::synthetic_inputs;
-use crate::protocol::predict::info::media_type;
 use gpux_core::{Kind, Request, Value, to_json};
 
 /// The most elements of a tensor in an example.
@@ -16,7 +15,7 @@ pub(super) fn request(loaded: &LoadedPipeline) -> Option<Request> {
     // The synthetic bytes are an image.
     let sound = |kind: &Kind| *kind != Kind::Bytes;
     let fits = |name: &str| {
-        plan.port(name).is_some_and(|port| sound(&port.kind) || media_type(loaded, port) == Some("image/*"))
+        plan.port(name).is_some_and(|port| sound(&port.kind) || loaded.pipeline().media_type(port) == Some("image/*"))
     };
     let short = |value: &Value| value.as_tensor().is_none_or(|tensor| tensor.len() <= MOST);
     synthetic_inputs(plan).filter(|request| request.iter().all(|(name, value)| fits(name) && short(value)))

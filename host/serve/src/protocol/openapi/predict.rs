@@ -7,7 +7,6 @@ use super::answers::{ErrorShape, with_errors};
 use super::{Document, example, values};
 use crate::LoadedPipeline;
 use crate::protocol::predict::QueryOptions;
-use crate::protocol::predict::info::media_type;
 use crate::protocol::predict::trace::Trace;
 use gpux_core::{Kind, Plan, PlanInput};
 
@@ -130,7 +129,7 @@ fn request_budget(document: &mut Document<'_>, loaded: &LoadedPipeline, object: 
         if matches!(only.port.kind, Kind::Bytes | Kind::Any) {
             content.insert("application/octet-stream".to_owned(), binary.clone());
         }
-        if let Some(media_type) = media_type(loaded, &only.port) {
+        if let Some(media_type) = loaded.pipeline().media_type(&only.port) {
             content.insert(media_type.to_owned(), binary);
         }
     }

@@ -1,0 +1,98 @@
+//! What a file is to gpux, by its name and its first bytes.
+
+use std::fs::File;
+use std::io::Read as _;
+use std::path::Path;
+
+/// Bytes that are looked at.
+const HEAD: u64 = 4096;
+/// Endings of files that hold input, also where they are text.
+const DATA_EXTENSIONS: [&str; 8] = ["csv", "json", "jsonl", "md", "ndjson", "pb", "tsv", "txt"];
+
+/// What a file is to gpux.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FileKind {
+    /// a gpux.yml, whatever its name
+    Pipeline,
+    /// an ONNX model
+    Model,
+    /// a WebAssembly component
+    Component,
+    /// something that a pipeline may run on: a picture, a sound, JSON
+    Data,
+}
+
+impl FileKind {
+    /// The kind of the file at `path`; `None` if there is none that can be read.
+    pub fn of(path: &Path) -> Option<Self> {
+        // Opening a pipe would wait for its writer.
+        if !path.metadata().ok()?.is_file() {
+            return None;
+        }
+        let mut head = Vec::new();
+        File::open(path).ok()?.take(HEAD).read_to_end(&mut head).ok()?;
+        let extension = path.extension().unwrap_or_default().to_string_lossy().to_ascii_lowercase();
+        Some(match extension.as_str() {
+            "onnx" => Self::Model,
+            "yml" | "yaml" => Self::Pipeline,
+            "wasm" => Self::Component,
+            _ if head.starts_with(b"\0asm") => Self::Component,
+            _ if is_onnx(&head) => Self::Model,
+            extension if DATA_EXTENSIONS.contains(&extension) || !is_text(&head) => Self::Data,
+            _ => Self::Pipeline,
+        })
+    }
+}
+
+/// Whether these are the first bytes of a `ModelProto`: its version, and then a field that such a message has. In a
+/// `TensorProto`, the number of the first field is a size, and a second size or the type follows.
+/// <https://github.com/onnx/onnx/blob/main/onnx/onnx.proto>
+fn is_onnx(head: &[u8]) -> bool {
+    /// Keys of `producer_name`, `producer_version`, `domain`, `model_version`, `doc_string`, `graph` and
+    /// `opset_import`.
+    const KEYS: [u8; 7] = [0x12, 0x1a, 0x22, 0x28, 0x32, 0x3a, 0x42];
+    matches!(head, [0x08, 1..=0x7f, key, ..] if KEYS.contains(key))
+}
+
+/// Whether these are the first bytes of UTF-8 text without control characters.
+fn is_text(head: &[u8]) -> bool {
+    let text = match std::str::from_utf8(head) {
+        Ok(text) => text,
+        // The last character may be cut off.
+        Err(error) if error.error_len().is_none() => {
+            std::str::from_utf8(&head[..error.valid_up_to()]).unwrap_or_default()
+        }
+        Err(_) => return false,
+    };
+    !text.contains(|c: char| c.is_control() && !c.is_whitespace() && c != '\u{1b}')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tells_files_apart() {
+        let folder = tempfile::tempdir().unwrap();
+        let kind = |name: &str, bytes: &[u8]| {
+            let path = folder.path().join(name);
+            std::fs::write(&path, bytes).unwrap();
+            FileKind::of(&path).unwrap()
+        };
+        let model = std::fs::read(concat!(env!("CARGO_MANIFEST_DIR"), "/../../models/digits.onnx")).unwrap();
+        assert_eq!(kind("digits", &model), FileKind::Model);
+        assert_eq!(kind("empty.ONNX", b""), FileKind::Model);
+        assert_eq!(kind("step", b"\0asm\x0d\0\x01\0"), FileKind::Component);
+        assert_eq!(kind("photo.jpg", b"\xff\xd8\xff\xe0"), FileKind::Data);
+        assert_eq!(kind("array.npy", b"\x93NUMPY"), FileKind::Data);
+        assert_eq!(kind("tensor", &[0x08, 1, 0x08, 3, 0x10, 1]), FileKind::Data);
+        assert_eq!(kind("words.TXT", b"some words"), FileKind::Data);
+        assert_eq!(kind("input.json", b"{}"), FileKind::Data);
+        assert_eq!(kind("GPUXfile", b"name: x"), FileKind::Pipeline);
+        assert_eq!(kind("latin.yml", b"name: \xe9"), FileKind::Pipeline, "its mistake is shown");
+        let cut = ["a".repeat(HEAD as usize - 1).as_bytes(), "é".as_bytes()].concat();
+        assert_eq!(kind("other.conf", &cut), FileKind::Pipeline);
+        assert_eq!(FileKind::of(folder.path()), None);
+        assert_eq!(FileKind::of(&folder.path().join("none")), None);
+    }
+}

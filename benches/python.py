@@ -194,8 +194,8 @@ def main():
         result = {
             "theme": "From Python",
             "about": "The package beside onnxruntime's own Python API, on its library, one thread; medians of 9 rounds. The photo: "
-            "examples/image-classification beside Pillow and NumPy. Of 100 MB, gpux reads the array in place and copies "
-            "ONNX Runtime's result once.",
+            "examples/image-classification beside Pillow and NumPy. Of 100 MB, gpux reads the array and "
+            "gives ONNX Runtime's result in place.",
             "command": "python benches/python.py",
             "date": datetime.date.today().isoformat(),
             "machine": arguments.machine,

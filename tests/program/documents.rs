@@ -64,6 +64,41 @@ fn links_resolve_to_files_and_headings() {
     assert!(broken.is_empty(), "links that lead nowhere:\n{}", broken.join("\n"));
 }
 
+/// The heading of the table at the end of each page of `docs/steps`.
+const PORTS: &str = "## Inputs and outputs\n";
+
+/// The names of the inputs and outputs of a group's steps, as `gpux steps` has them.
+fn port_table(steps: &[serde_json::Value], group: &str) -> String {
+    let names = |step: &serde_json::Value, list: &str| {
+        let ports = step[list].as_array().unwrap();
+        ports.iter().map(|port| format!("`{}`", port["name"].as_str().unwrap())).collect::<Vec<_>>().join(", ")
+    };
+    let mut table = format!("{PORTS}\nAs in the examples of `gpux steps NAME`, which has the types.\n\n");
+    table += "| step | takes | gives |\n| --- | --- | --- |\n";
+    for step in steps.iter().filter(|step| step["group"] == group) {
+        let (takes, gives) = (names(step, "inputs"), names(step, "outputs"));
+        table += &format!("| `{}` | {takes} | {gives} |\n", step["name"].as_str().unwrap());
+    }
+    table
+}
+
+#[test]
+fn pages_of_steps_have_their_ports() {
+    let listed = std::process::Command::new(env!("CARGO_BIN_EXE_gpux")).args(["steps", "--json"]).output().unwrap();
+    let steps: Vec<serde_json::Value> = serde_json::from_slice(&listed.stdout).unwrap();
+    for group in ["audio", "image", "output", "tensor", "text"] {
+        let page = root().join("docs/steps").join(format!("{group}.md"));
+        let text = std::fs::read_to_string(&page).unwrap();
+        let before = text.split(PORTS).next().unwrap();
+        let expected = format!("{}\n\n{}", before.trim_end(), port_table(&steps, group));
+        if std::env::var_os("GPUX_BLESS").is_some() {
+            std::fs::write(&page, expected).unwrap();
+        } else {
+            assert_eq!(text, expected, "`just bless` writes the table of {group}.md");
+        }
+    }
+}
+
 /// The names of functions and modules in the Rust files of a folder.
 fn names(folder: &Path, found: &mut HashSet<String>) {
     for entry in std::fs::read_dir(folder).unwrap() {

@@ -1,5 +1,6 @@
 //! `case.yml` as written.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
@@ -52,13 +53,31 @@ struct RawCase {
     _outputs: IgnoredAny,
     /// How far numbers may be off
     #[serde(default)]
-    tolerance: Option<Tolerance>,
+    tolerance: Option<CaseTolerance>,
     /// The error that must come instead
     #[serde(default)]
     error: Option<ExpectedError>,
     /// Where the case comes from, if `gpux run --record` wrote it
     #[serde(default)]
     recorded: Option<RecordingInfo>,
+}
+
+/// The tolerance of a case, and of single outputs.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(default)]
+#[schemars(deny_unknown_fields)]
+pub(crate) struct CaseTolerance {
+    #[serde(flatten)]
+    all: Tolerance,
+    /// How far the numbers of single outputs may be off, by name, in place of the rest
+    outputs: BTreeMap<String, Tolerance>,
+}
+
+impl CaseTolerance {
+    /// The tolerance of an output.
+    pub(crate) fn of(&self, output: &str) -> Tolerance {
+        self.outputs.get(output).copied().unwrap_or(self.all)
+    }
 }
 
 /// The error that a case expects.
@@ -145,7 +164,7 @@ pub(crate) struct Case {
     /// its expectation
     pub expectation: Expectation,
     /// how far numbers may be off
-    pub tolerance: Tolerance,
+    pub tolerance: CaseTolerance,
     /// where it comes from, if it was recorded
     pub recorded: Option<RecordingInfo>,
     /// the file, with the place of every word

@@ -24,11 +24,10 @@ pub(super) struct RawMetadata {
 }
 
 macro_rules! same {
-    ($($name:ident { $($case:ident)+ } as $rename:literal)+) => {$(
+    ($($name:ident { $($case:ident $written:literal or $alias:literal)+ })+) => {$(
         #[derive(Clone, Copy, Debug, Serialize, Deserialize, JsonSchema)]
-        #[serde(rename_all = $rename)]
-        #[schemars(inline)]
-        enum $name { $($case,)+ }
+        #[schemars(inline, extend("enum" = [$($written, $alias),+]))]
+        enum $name { $(#[serde(rename = $written, alias = $alias)] $case,)+ }
 
         impl From<gpux_core::$name> for $name {
             fn from(value: gpux_core::$name) -> Self {
@@ -45,8 +44,8 @@ macro_rules! same {
 }
 
 same! {
-    Layout { Hwc Chw } as "UPPERCASE"
-    Color { Gray Rgb Rgba Bgr } as "lowercase"
+    Layout { Hwc "HWC" or "hwc" Chw "CHW" or "chw" }
+    Color { Gray "gray" or "GRAY" Rgb "rgb" or "RGB" Rgba "rgba" or "RGBA" Bgr "bgr" or "BGR" }
 }
 
 /// `x-here = x-source × scale_x + offset_x`, in pixels; the same for y.

@@ -120,6 +120,7 @@ fn reports_wrong_values_with_their_place() {
         ("{ file: text.txt, metadata: { layout: HWC } }", Kind::Bytes, "only a tensor has `metadata`"),
         ("{ file: bad.npy, metdata: {} }", tensors(), "did you mean `metadata`?"),
         ("{ file: bad.npy, metadata: { layout: CWH } }", tensors(), "cannot be `CWH`"),
+        ("{ file: bad.npy, metadata: { layout: chw, color: RGB } }", tensors(), "NumPy"),
         ("{ image: photo.png }", tensors(), "not an image"),
         ("{ image: photo.png, channels: blue }", tensors(), "blue"),
         ("{ data: [[1], [1, 2]] }", tensors(), "ragged"),
@@ -135,6 +136,22 @@ fn reports_wrong_values_with_their_place() {
         let error = error.unwrap_or_else(|| panic!("{value} is accepted"));
         assert!(error.contains(told) && error.contains("case.yml:2:"), "{value}: {error}");
     }
+}
+
+#[test]
+fn outputs_have_tolerances_of_their_own() {
+    let folder = tempfile::tempdir().unwrap();
+    let ports = ["x", "y"].map(|name| Port::new(name, Kind::Json));
+    let case = |tolerance: &str| load(folder.path(), &format!("outputs: {{ x: 1 }}\ntolerance: {tolerance}\n"));
+    let loaded = case("{ absolute: 0.1, outputs: { y: { relative: 0.5 } } }").unwrap();
+    assert_eq!((loaded.tolerance.of("x").absolute, loaded.tolerance.of("x").relative), (0.1, 0.0));
+    assert_eq!((loaded.tolerance.of("y").absolute, loaded.tolerance.of("y").relative), (0.0, 0.5));
+    assert!(expected_values(&loaded, &ports).is_ok());
+    let misspelled = case("{ outputs: { z: { relative: 0.5 } } }").unwrap();
+    let error = expected_values(&misspelled, &ports).unwrap_err().render();
+    assert!(error.contains("there is no output `z`") && error.contains("case.yml:2:"), "{error}");
+    assert!(case("{ outputs: { y: { relative: -1 } } }").unwrap_err().contains("at least 0"));
+    assert!(case("{ output: { y: {} } }").unwrap_err().contains("did you mean `outputs`?"));
 }
 
 #[test]

@@ -211,7 +211,7 @@ fn values(case: &Case, key: &str, ports: &[Port]) -> Result<Vec<CaseValue>, Box<
     let (mut read, mut faults) = (Vec::new(), Vec::new());
     for (name, node) in case.node(key).and_then(Node::entries).unwrap_or_default() {
         let Some(port) = ports.iter().find(|port| *port.name == *name.value) else {
-            faults.push(unknown(name, key, ports));
+            faults.push(unknown_port(name, key, ports));
             continue;
         };
         match reader.read(&port.name, node, &port.kind) {
@@ -222,7 +222,7 @@ fn values(case: &Case, key: &str, ports: &[Port]) -> Result<Vec<CaseValue>, Box<
     if faults.is_empty() { Ok(read) } else { Err(case.configuration_error(faults).into()) }
 }
 
-fn unknown(name: &Spanned<std::sync::Arc<str>>, key: &str, ports: &[Port]) -> Diagnostic {
+fn unknown_port(name: &Spanned<std::sync::Arc<str>>, key: &str, ports: &[Port]) -> Diagnostic {
     let what = key.trim_end_matches('s');
     let known: Vec<_> = ports.iter().map(|port| port.name.as_str()).collect();
     let hint = match gpux_core::closest(&name.value, known.iter().copied()) {
@@ -240,5 +240,11 @@ pub(crate) fn input_values(case: &Case, ports: &[Port]) -> Result<Vec<(String, V
 
 /// The expected outputs.
 pub(crate) fn expected_values(case: &Case, ports: &[Port]) -> Result<Vec<CaseValue>, Box<ConfigurationError>> {
-    values(case, "outputs", ports)
+    let values = values(case, "outputs", ports)?;
+    // An output that only the tolerance names is a misspelled one.
+    let named = case.node("tolerance").and_then(|tolerance| tolerance.get("outputs")).and_then(Node::entries);
+    let is_port = |name: &str| ports.iter().any(|port| port.name == name);
+    let unknown = named.into_iter().flatten().filter(|(name, _)| !is_port(&name.value));
+    let faults: Vec<_> = unknown.map(|(name, _)| unknown_port(name, "outputs", ports)).collect();
+    if faults.is_empty() { Ok(values) } else { Err(case.configuration_error(faults).into()) }
 }

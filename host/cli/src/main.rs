@@ -17,13 +17,14 @@ use std::ffi::OsString;
 use std::io::Write as _;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use clap::error::{ContextKind, ContextValue};
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
 use gpux_core::process_exit::exit;
 
 use commands::{build, completions, engine, inspect, man, new, run, schema, serve, steps, test, verify};
 use exit::Exit;
-use printer::Printer;
+use printer::{LogLevel, Printer};
 
 /// Exit code after a panic, as of every Rust program, but without the exit handlers of native
 /// libraries, whose threads may be at work.
@@ -83,7 +84,7 @@ fn run() -> ! {
         Err(error) => {
             // Help and version are results; everything else is a usage error.
             let status = if error.use_stderr() { Exit::Usage } else { Exit::Done };
-            let _ = error.print();
+            let _ = without_hidden_commands(error).print();
             exit(status.code());
         }
     };
@@ -93,6 +94,17 @@ fn run() -> ! {
     // Flushes a partial line. A failure here cannot be reported.
     let _ = std::io::stdout().flush();
     exit(code)
+}
+
+/// The error without suggestions of commands that gpux runs itself.
+fn without_hidden_commands(mut error: clap::Error) -> clap::Error {
+    if let Some(ContextValue::Strings(similar)) = error.remove(ContextKind::SuggestedSubcommand) {
+        let visible: Vec<_> = similar.into_iter().filter(|name| !name.starts_with("__")).collect();
+        if !visible.is_empty() {
+            error.insert(ContextKind::SuggestedSubcommand, ContextValue::Strings(visible));
+        }
+    }
+    error
 }
 
 /// The command line, with `--help` for an `-h` of `serve` that lacks the host.
@@ -150,8 +162,16 @@ fn keep_freed_memory() {
 }
 
 /// The printer that a command's flags ask for.
-const fn printer(json: bool, verbose: bool) -> Printer {
-    Printer { json, verbose }
+fn printer(json: bool, verbose: bool) -> Printer {
+    if verbose {
+        return Printer { json, level: LogLevel::Debug };
+    }
+    let level = LogLevel::from_environment();
+    let printer = Printer { json, level: *level.as_ref().unwrap_or(&LogLevel::Info) };
+    if let Err(name) = level {
+        printer.warning(&format!("GPUX_LOG is `{name}`, and none of `error`, `warn`, `info` and `debug`"));
+    }
+    printer
 }
 
 /// Keeps ONNX Runtime from reporting to its makers, if set before its library is loaded. Since

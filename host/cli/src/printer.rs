@@ -2,6 +2,7 @@
 
 use std::io::{IsTerminal as _, Write as _};
 
+use clap::ValueEnum;
 use comfy_table::{Cell, CellAlignment, ContentArrangement, Table, presets};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::Value as Json;
@@ -17,8 +18,28 @@ use gpux_core::sanitize::sanitize_for_terminal;
 pub(super) struct Printer {
     /// everything as JSON, errors too
     pub(super) json: bool,
-    /// more than the essential
-    pub(super) verbose: bool,
+    /// what is written beside results and errors
+    pub(super) level: LogLevel,
+}
+
+/// The least important messages that are written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
+pub(super) enum LogLevel {
+    Error,
+    Warn,
+    #[default]
+    Info,
+    Debug,
+}
+
+impl LogLevel {
+    /// The level in `GPUX_LOG`, or what stands there instead.
+    pub(super) fn from_environment() -> Result<Self, String> {
+        match std::env::var("GPUX_LOG") {
+            Ok(name) if !name.is_empty() => Self::from_str(&name, true).map_err(|_| name),
+            _ => Ok(Self::default()),
+        }
+    }
 }
 
 /// A result that did not get to standard output.
@@ -110,21 +131,28 @@ impl Printer {
 
     /// A line for people, on stderr; never in the way of a result.
     pub(super) fn note(self, text: &str) {
-        if !self.json {
+        if !self.json && self.level >= LogLevel::Info {
             self.stderr(&sanitize_for_terminal(text));
         }
     }
 
+    /// Whether `--verbose` or `GPUX_LOG=debug` asks for more than the essential.
+    pub(super) fn is_verbose(self) -> bool {
+        self.level >= LogLevel::Debug
+    }
+
     /// A line that only `--verbose` shows.
     pub(super) fn detail(self, text: &str) {
-        if self.verbose {
+        if self.is_verbose() {
             self.note(text);
         }
     }
 
     /// Prints a warning.
     pub(super) fn warning(self, text: &str) {
-        self.stderr(&self.warning_line(text));
+        if self.level >= LogLevel::Warn {
+            self.stderr(&self.warning_line(text));
+        }
     }
 
     /// The line that [`warning`](Self::warning) writes, for other outputs.
@@ -141,7 +169,7 @@ impl Printer {
         if self.json {
             self.stderr(&pretty(&error.to_json()));
         } else if let GpuxError::Configuration(LoadError::Invalid(error)) = error {
-            self.stderr(error.render().trim_end());
+            self.stderr(&coloured(error.render().trim_end()));
         } else {
             self.stderr(&format!("{RED}error{RESET}: {}", sanitize_for_terminal(&error.to_string())));
             if let GpuxError::Step(error) = error {
@@ -207,6 +235,15 @@ impl Printer {
         }
         bar
     }
+}
+
+/// A rendered configuration error, with colour in the lines that begin with `error`.
+fn coloured(rendered: &str) -> String {
+    let lines = rendered.lines().map(|line| match line.strip_prefix("error: ") {
+        Some(message) => format!("{RED}error{RESET}: {message}\n"),
+        None => format!("{line}\n"),
+    });
+    lines.collect::<String>().trim_end().to_owned()
 }
 
 const RED: &str = "\x1b[1;31m";

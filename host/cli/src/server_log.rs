@@ -14,6 +14,7 @@ use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 use tracing_subscriber::{Layer as _, fmt, registry};
 
+use super::printer::LogLevel;
 use gpux_core::threads;
 
 /// The format of log lines.
@@ -44,15 +45,21 @@ pub(super) struct Log {
 
 impl Log {
     /// Starts to write trace events. A process has one log. Fails if its thread cannot be started.
-    pub(super) fn start(format: LogFormat, verbose: bool) -> std::io::Result<Self> {
+    pub(super) fn start(format: LogFormat, level: LogLevel) -> std::io::Result<Self> {
         static LOG: Mutex<Option<Log>> = Mutex::new(None);
         let mut started = LOG.lock().unwrap_or_else(PoisonError::into_inner);
         let log = match &*started {
             Some(log) => log.clone(),
             None => started.insert(Self::spawn()?).clone(),
         };
-        let level = if verbose { Level::DEBUG } else { Level::INFO };
-        let targets = Targets::new().with_target("gpux", level);
+        let level = match level {
+            LogLevel::Error => Level::ERROR,
+            LogLevel::Warn => Level::WARN,
+            LogLevel::Info => Level::INFO,
+            LogLevel::Debug => Level::DEBUG,
+        };
+        // Only `--access-log` makes events of the access log.
+        let targets = Targets::new().with_target("gpux", level).with_target("gpux::access", level.max(Level::INFO));
         let layer = fmt::layer().with_writer(log.clone()).with_target(false).with_ansi(false);
         let layer = match format {
             LogFormat::Text => layer.boxed(),

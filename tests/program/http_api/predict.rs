@@ -18,6 +18,12 @@ fn accepts_an_image_in_every_encoding() {
     assert_eq!(expected["top"][0]["label"], "seven");
     assert_eq!(raw("application/octet-stream").with_status(200), expected);
     assert_eq!(raw("Image/X-Anything; q=1").with_status(200), expected);
+    // Without a type, or with the one that curl states for `--data-binary`.
+    for head in ["", "content-type: application/x-www-form-urlencoded"] {
+        assert_eq!(server.ask("POST", "/predict", &[head], &image).with_status(200), expected, "{head}");
+        let json = json!({ "image": base64 }).to_string();
+        assert_eq!(server.ask("POST", "/predict", &[head], json.as_bytes()).with_status(200), expected, "{head}");
+    }
     for body in [
         json!({ "image": { "base64": base64 } }),
         json!({ "image": base64 }),
@@ -66,7 +72,14 @@ fn accepts_text_audio_and_npy_bodies() {
     let mut npy = b"\x93NUMPY\x01\x00\x76\x00".to_vec();
     npy.extend(format!("{:<117}\n", "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 2), }").bytes());
     npy.extend([1_f32, 2.0, 3.0, 4.0].iter().flat_map(|number| number.to_le_bytes()));
-    assert_eq!(server.ask("POST", path, &["content-type: application/x-npy"], &npy).with_status(200), scores);
+    for head in ["content-type: application/x-npy", ""] {
+        assert_eq!(server.ask("POST", path, &[head], &npy).with_status(200), scores, "{head}");
+    }
+    assert!(server.ask("POST", path, &[], b"1, 2").error(400).contains("`Content-Type`"));
+    let data = json!({ "x": { "data": [1, 2, 3, 4] } });
+    assert_eq!(server.json(path, &data).with_status(200), scores, "the declared shape");
+    let unnamed = server.ask("POST", "/pipelines/text/predict", &[], b"a fox").with_status(200);
+    assert_eq!(unnamed, text);
 
     let found = r#"[{"box": [1, 1, 20, 20]}]"#;
     let mut form = format!(

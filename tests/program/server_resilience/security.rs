@@ -63,8 +63,10 @@ fn reloads_the_certificate_on_sighup() {
     server.signal(Signal::HUP);
     assert!(server.line("the certificate is that of before").contains("tls.pem"));
     assert_eq!(tls(&server).send("GET", "/health", &[], b"").unwrap().status, 200);
-    // A client without TLS gets no response, and does not affect others.
-    assert!(server.connect().send("GET", "/health", &[], b"").is_err());
+    // A client without TLS learns why, and does not affect others.
+    let plain = server.connect().send("GET", "/health", &[], b"").unwrap();
+    assert_eq!(plain.status, 400);
+    assert!(String::from_utf8_lossy(&plain.body).contains("https://"), "{plain:?}");
     assert_eq!(tls(&server).send("GET", "/health", &[], b"").unwrap().status, 200);
 }
 
@@ -130,6 +132,8 @@ fn keys_are_limited_to_their_scope() {
     assert_eq!(server.get_with("/pipelines/two/info", BOB).status, 200);
     assert_eq!(status("/predict", BOB), 404, "several are served");
 
+    let refused = server.line("status=403");
+    assert!(refused.contains("key=\"alice\""), "{refused}");
     assert_eq!([server.get_with("/metrics", BOB).status, server.get_with("/metrics", ROOT).status], [403, 200]);
     // The log has the name of the client, never its key.
     let line = server.line("key=\"bob\"");

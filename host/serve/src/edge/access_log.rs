@@ -41,12 +41,15 @@ pub(crate) struct LogFields {
     method: String,
     path: String,
     peer: Option<Peer>,
+    /// whose key it is, also if it may not do this
+    tenant: Option<Arc<Tenant>>,
 }
 
 impl LogFields {
-    pub(crate) fn new(head: &Parts, peer: Option<Peer>) -> Self {
+    pub(crate) fn new(head: &Parts, peer: Option<Peer>, tenant: Option<Arc<Tenant>>) -> Self {
         // The query may hold a secret and is left out.
-        Self { method: truncated(head.method.as_str()).to_owned(), path: truncated(head.uri.path()).to_owned(), peer }
+        let path = truncated(head.uri.path()).to_owned();
+        Self { method: truncated(head.method.as_str()).to_owned(), path, peer, tenant }
     }
 }
 
@@ -121,7 +124,7 @@ impl Drop for ResponseRecord {
                 duration_ms = time.as_secs_f64() * 1e3,
                 queue_ms = self.context.queued().as_secs_f64() * 1e3,
                 bytes = self.bytes,
-                key = self.context.tenant().map(Tenant::name),
+                key = line.tenant.as_deref().map(Tenant::name),
                 client = line.peer.map(|peer| peer.address.to_string()),
                 "answered"
             );

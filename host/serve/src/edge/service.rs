@@ -21,7 +21,7 @@ use super::drain_body::RequestBody;
 use super::host_check::HostCheck;
 use super::host_check::Peer;
 
-use super::authentication::Authentication;
+use super::authentication::{Authentication, authorize};
 use super::telemetry::Telemetry;
 use crate::engine::error::ServeError;
 use crate::engine::metrics::{ProtocolLabel, RejectionReason};
@@ -93,15 +93,19 @@ impl EdgeService {
         cross_site::check(head, &self.server.settings().cors)
     }
 
-    /// Authenticates the request and applies its tenant's limits.
-    fn admit(&self, head: &Parts, peer: Option<Peer>) -> Result<Option<TenantPermit>, ServeError> {
-        let admitted = self.access.admit(head, peer.map(|peer| peer.address.ip()));
-        let tenant = admitted.inspect_err(|error| {
+    /// The tenant that sent the request; `None` if no key is needed.
+    fn authenticate(&self, head: &Parts, peer: Option<Peer>) -> Result<Option<Arc<Tenant>>, ServeError> {
+        self.access.authenticate(head, peer.map(|peer| peer.address.ip())).inspect_err(|error| {
             if matches!(error, ServeError::TooMany { .. }) {
                 self.server.metrics().none().note_rejection(RejectionReason::Guesses);
             }
-        })?;
-        let permit = tenant.as_ref().map(Tenant::begin_request).transpose();
+        })
+    }
+
+    /// Applies the rights and the limits of the request's tenant.
+    fn admit(&self, head: &Parts, tenant: &Arc<Tenant>) -> Result<TenantPermit, ServeError> {
+        authorize(tenant, head)?;
+        let permit = tenant.begin_request();
         Ok(permit.inspect_err(|exceeded| self.server.metrics().none().note_rejection(exceeded.into()))?)
     }
 
@@ -123,11 +127,13 @@ impl EdgeService {
         // Browsers send preflight requests without a key.
         let preflight = misplaced.is_none() && self.cors.is_some() && cors::is_preflight(&head);
         let cors = self.cors.as_ref().filter(|_| misplaced.is_none());
-        let admitted = match misplaced {
+        let tenant = match misplaced {
             Some(error) => Err(error),
             None if preflight => Ok(None),
-            None => self.admit(&head, peer),
+            None => self.authenticate(&head, peer),
         };
+        let known = tenant.as_ref().ok().cloned().flatten();
+        let admitted = tenant.and_then(|tenant| tenant.map(|tenant| self.admit(&head, &tenant)).transpose());
         // With keys required, unauthenticated requests leave no traces: clients without a key may send any number.
         let may_leave = |permit: &Option<TenantPermit>| permit.is_some() || server.settings().keys.is_none();
         let telemetry = self.telemetry.as_ref().filter(|_| admitted.as_ref().is_ok_and(may_leave));
@@ -145,7 +151,7 @@ impl EdgeService {
             RequestContext::new(id.to_str().unwrap_or_default(), permit, steps)
                 .sent_from(peer.map(|peer| peer.address.ip())),
         );
-        let line = server.settings().access_log.then(|| LogFields::new(&head, peer));
+        let line = server.settings().access_log.then(|| LogFields::new(&head, peer, known));
         let mut answered = ResponseRecord::new(server, context.clone(), protocol, started, line, span);
         let request = Request::from_parts(head, body);
         let answer = async |request| match &refused {

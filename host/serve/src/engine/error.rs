@@ -100,7 +100,7 @@ impl ServeError {
     }
 
     /// The name of its kind in the HTTP API.
-    pub const fn kind(&self) -> &'static str {
+    pub fn kind(&self) -> &'static str {
         match self {
             Self::Gpux(error) => error.kind(),
             Self::Traced(error, _) | Self::NotLoaded(error) => error.kind(),

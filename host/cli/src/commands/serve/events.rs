@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use super::precision;
-use crate::printer::Printer;
+use crate::printer::{LogLevel, Printer};
 use crate::server_log::{Log, LogFormat};
 use gpux_core::sanitize::sanitize_for_terminal;
 use gpux_serve::{Event, Server};
@@ -65,7 +65,7 @@ impl EventLogger {
 
     pub(super) fn note(&self, text: &str) {
         match self.format {
-            LogFormat::Text if self.printer.json => {}
+            LogFormat::Text if self.printer.json || self.printer.level < LogLevel::Info => {}
             LogFormat::Text => self.log.line(&sanitize_for_terminal(text)),
             LogFormat::Json => tracing::info!(target: "gpux", "{text}"),
         }
@@ -73,7 +73,7 @@ impl EventLogger {
 
     fn detail(&self, text: &str) {
         match self.format {
-            LogFormat::Text if self.printer.verbose => self.note(text),
+            LogFormat::Text if self.printer.is_verbose() => self.note(text),
             LogFormat::Text => {}
             LogFormat::Json => tracing::debug!(target: "gpux", "{text}"),
         }
@@ -81,6 +81,7 @@ impl EventLogger {
 
     pub(super) fn warning(&self, text: &str) {
         match self.format {
+            LogFormat::Text if self.printer.level < LogLevel::Warn => {}
             LogFormat::Text => self.log.line(&self.printer.warning_line(text)),
             LogFormat::Json => tracing::warn!(target: "gpux", "{text}"),
         }

@@ -108,7 +108,8 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) fn main(arguments: &Arguments) -> Exit {
-    let printer = crate::printer(arguments.json, arguments.verbose);
+    let mut printer = crate::printer(arguments.json, arguments.verbose);
+    printer.level = arguments.server.log_level.unwrap_or(printer.level);
     let load_options = match arguments.load.options() {
         Ok(load_options) => load_options,
         Err(error) => return printer.error(&error),
@@ -125,7 +126,7 @@ pub(crate) fn main(arguments: &Arguments) -> Exit {
     settings.otlp = traces.clone().unwrap_or_default();
     let scheme = if settings.tls.is_some() { "https" } else { "http" };
     let format = arguments.server.log_format;
-    let log = match Log::start(format, arguments.verbose) {
+    let log = match Log::start(format, printer.level) {
         Ok(log) => log,
         Err(error) => {
             return printer.fail("EnvironmentError", &format!("cannot start: {error}"), Exit::Environment);
@@ -205,7 +206,9 @@ fn sources(arguments: &Arguments) -> Result<Vec<PipelineSource>, String> {
         } else if folder.is_dir() && !holds_pipeline(folder) {
             let found = pipelines_in(folder).map_err(|error| format!("cannot read `{name}`: {error}"))?;
             if found.is_empty() {
-                return Err(format!("there is no gpux.yml in `{name}`, nor in any folder of it"));
+                return Err(format!(
+                    "there is no gpux.yml in `{name}`, nor in any folder of it; `gpux new NAME` makes one"
+                ));
             }
             sources.extend(found.into_iter().map(|path| PipelineSource(path.display().to_string())));
         } else {

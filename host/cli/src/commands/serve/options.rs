@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use clap::Args;
 
+use crate::printer::LogLevel;
 use crate::server_log::LogFormat;
 use gpux_core::TimeSpan;
 use gpux_serve::{Otlp, Settings, TlsFiles};
@@ -97,6 +98,10 @@ pub(super) struct ServerArguments {
     /// What lines of the log look like
     #[arg(long, value_enum, default_value_t, value_name = "FORMAT")]
     pub(super) log_format: LogFormat,
+
+    /// The least important lines of the log; answers are written with --access-log [default: GPUX_LOG, else info]
+    #[arg(long, value_enum, value_name = "LEVEL")]
+    pub(super) log_level: Option<LogLevel>,
 
     /// Send traces there, by OTLP on gRPC, for example http://localhost:4317, or https [default:
     /// OTEL_EXPORTER_OTLP_ENDPOINT, if it is set]

@@ -56,17 +56,13 @@ impl Authentication {
     }
 
     /// The tenant of a request from this address; `None` if no key is needed.
-    pub(crate) fn admit(&self, head: &Parts, from: Option<IpAddr>) -> Result<Option<Arc<Tenant>>, ServeError> {
+    pub(crate) fn authenticate(&self, head: &Parts, from: Option<IpAddr>) -> Result<Option<Arc<Tenant>>, ServeError> {
         if self.path.is_none() || is_public(&head.method, head.uri.path()) {
             return Ok(None);
         }
         let keys = self.keys.load();
         let keys = keys.as_ref().ok_or_else(|| ServeError::NotReady("the keys are being read".to_owned()))?;
-        let tenant = self.identify(keys, head, from)?;
-        if needs_admin(&head.method, head.uri.path()) && !tenant.is_admin() {
-            return Err(ServeError::Forbidden(format!("`{}` is for keys with `admin: true`", head.uri.path())));
-        }
-        Ok(Some(tenant))
+        self.identify(keys, head, from).map(Some)
     }
 
     /// The key's tenant. An address with too many failed attempts may only use keys that it has used before.
@@ -90,6 +86,14 @@ impl Authentication {
             (Err(missing), _) => Err(missing),
         }
     }
+}
+
+/// Fails if the tenant may not send this request.
+pub(crate) fn authorize(tenant: &Tenant, head: &Parts) -> Result<(), ServeError> {
+    if needs_admin(&head.method, head.uri.path()) && !tenant.is_admin() {
+        return Err(ServeError::Forbidden(format!("`{}` is for keys with `admin: true`", head.uri.path())));
+    }
+    Ok(())
 }
 
 /// A warning if everybody on this machine may read the secret file.

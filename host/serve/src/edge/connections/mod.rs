@@ -26,7 +26,7 @@ use tokio::sync::watch;
 
 use super::host_check::Peer;
 use super::service::{AmbiguousLength, EdgeService};
-use super::tls::Tls;
+use super::tls::{Tls, plain_http};
 use crate::engine::metrics::Connection;
 use crate::engine::server::Server;
 use crate::settings::Settings;
@@ -223,8 +223,15 @@ async fn connection(
     let _ = stream.set_nodelay(true);
     let Some(tls) = &shared.tls else { return serve(&shared, stream, peer, activity, &mut open).await };
     let patience = shared.server.settings().header_timeout;
+    let handshake = async {
+        if plain_http::is_plain_http(&stream).await {
+            plain_http::reject(stream).await;
+            return Err(io::ErrorKind::InvalidData.into());
+        }
+        tls.acceptor().accept(stream).await
+    };
     let accepted = tokio::select! {
-        accepted = tokio::time::timeout(patience, tls.acceptor().accept(stream)) => accepted,
+        accepted = tokio::time::timeout(patience, handshake) => accepted,
         () = async {
             open.last_call().await;
             tokio::time::sleep(2 * LAST_LOOK).await;

@@ -1,6 +1,7 @@
 //! TLS certificates, loaded at the start and on SIGHUP.
 
 mod certificate;
+pub(crate) mod plain_http;
 
 use std::path::Path;
 use std::sync::Arc;

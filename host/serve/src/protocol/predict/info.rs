@@ -78,6 +78,7 @@ pub(crate) struct Info {
     size_mb: f64,
     inputs: Vec<Input>,
     outputs: Vec<Output>,
+    models: Vec<Model>,
     /// the names of its steps, in the order they run
     steps: Vec<String>,
     /// what runs its models
@@ -86,6 +87,14 @@ pub(crate) struct Info {
     warnings: Vec<String>,
     /// whether `?trace=true` is answered
     trace: bool,
+}
+
+/// A model of the pipeline.
+#[derive(Serialize, JsonSchema)]
+struct Model {
+    name: String,
+    /// as declared, else the one that its file says
+    version: String,
 }
 
 /// What a request gives.
@@ -143,6 +152,10 @@ impl Info {
                 description: declared.and_then(|output| output.description.clone()).unwrap_or_default(),
             }
         };
+        let model = |name: &str| Model {
+            name: name.to_owned(),
+            version: pipeline.model_version(name).unwrap_or_default().to_owned(),
+        };
         Self {
             name: loaded.name().to_owned(),
             version: loaded.version().to_owned(),
@@ -151,6 +164,7 @@ impl Info {
             size_mb: pipeline.model_bytes() as f64 / f64::from(1 << 20),
             inputs: loaded.plan().inputs().iter().map(input).collect(),
             outputs: loaded.plan().outputs().iter().map(output).collect(),
+            models: pipeline.models().map(|(name, _)| model(name)).collect(),
             steps: loaded.plan().steps().iter().map(|step| step.name.clone()).collect(),
             engine: pipeline.engine().to_owned(),
             warnings: pipeline.warnings().iter().map(|warning| redact_paths(warning)).collect(),

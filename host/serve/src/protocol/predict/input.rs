@@ -69,7 +69,7 @@ impl MediaType {
 
 impl MediaType {
     /// The type that the body looks like, if none is stated: JSON (lists and objects, even broken ones, texts in quotes,
-    /// numbers, and nothing), a tensor in NumPy's format, or a file.
+    /// numbers, and nothing) or a tensor in NumPy's format; else it stays unstated, which is read as a file.
     pub(crate) fn or_guess(self, body: &[u8]) -> Self {
         /// The longest number.
         const LONGEST: usize = 64;
@@ -78,8 +78,7 @@ impl MediaType {
             Self::Unstated if body.starts_with(NPY) => Self::Npy,
             Self::Unstated if matches!(body.first(), None | Some(b'{' | b'[' | b'"')) => Self::Json,
             Self::Unstated if body.len() <= LONGEST && serde_json::from_slice::<IgnoredAny>(body).is_ok() => Self::Json,
-            Self::Unstated => Self::File,
-            stated => stated,
+            other => other,
         }
     }
 }
@@ -95,7 +94,15 @@ impl Requests {
                 read.unwrap_or_else(|| Err(ServeError::Body("the form does not end".to_owned()))).map(Self::One)
             }
             MediaType::Npy => Ok(Self::One(reader.npy(body)?)),
-            MediaType::File | MediaType::Unstated => Ok(Self::One(reader.payload(body.to_vec())?)),
+            MediaType::File => Ok(Self::One(reader.payload(body.to_vec())?)),
+            MediaType::Unstated => reader.payload(body.to_vec()).map(Self::One).map_err(|error| {
+                let message = format!(
+                    "{}; without a header `Content-Type` (application/json, application/x-npy, multipart/form-data), the body was \
+                     taken for a file",
+                    error.message
+                );
+                ValidationError { message, ..error }.into()
+            }),
             MediaType::Json => match reader.json_text(body) {
                 Some(request) => Ok(Self::One(request?)),
                 None => match reader.json_texts(body, MAX_REQUESTS) {

@@ -200,6 +200,31 @@ fn prints_traces_and_benchmarks_as_json() {
 }
 
 #[test]
+fn benchmarks_without_an_input() {
+    let timed = |pipeline: &str| {
+        let output = gpux(&["run", pipeline, "--engine", "embedded", "--benchmark", "--runs", "2", "--warmup", "0"]);
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stderr).unwrap()
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let case = folder.path().join("tests/one");
+    std::fs::create_dir_all(&case).unwrap();
+    std::fs::copy(root().join("tests/cases/pipelines/scores.yml"), folder.path().join("gpux.yml")).unwrap();
+    std::fs::write(case.join("case.yml"), "inputs: { x: [1, 2, 3, 4] }\n").unwrap();
+    for (pipeline, source) in [
+        (".", "made-up inputs"),
+        ("models/digits.onnx", "made-up inputs"),
+        ("tests/cases/pipelines/sound.yml", "made-up inputs"),
+        (folder.path().to_str().unwrap(), "one"),
+    ] {
+        let said = timed(pipeline);
+        assert!(said.contains(&format!("no input is given; timed on: {source}")), "{pipeline}: {said}");
+    }
+    let json = gpux(&["run", "tests/cases/pipelines/draw-boxes.yml", "--benchmark"]);
+    assert!(!json.status.success() && String::from_utf8_lossy(&json.stderr).contains("cannot be made up"), "{json:?}");
+}
+
+#[test]
 fn closed_pipe_is_no_error() {
     let mut child = start(&["run", SCORES, "--file", "-"]);
     let mut stdin = child.stdin.take().unwrap();

@@ -13,9 +13,8 @@ use super::exit::Exit;
 use super::input::{InputArguments, RequestItem, UsageError, reject_overwrites};
 use super::load_arguments::{LoadArguments, PipelineArguments};
 use super::precision::SYNTHETIC_INPUTS;
-use super::printer::Printer;
-use gpux::GpuxError;
-use gpux::Pipeline;
+use super::printer::{LogLevel, Printer};
+use gpux::{FileKind, GpuxError, Pipeline};
 use gpux_config::PrecisionChoice;
 use gpux_core::child_process::{self, ChildError};
 use gpux_core::{
@@ -238,7 +237,7 @@ impl MeasureRequest<'_> {
 
 /// Runs in the child; returns the line to print.
 pub(super) fn answer(arguments: &Arguments) -> String {
-    let quiet = Printer { json: true, verbose: false };
+    let quiet = Printer { json: true, level: LogLevel::Error };
     let answer = measure(arguments, quiet);
     serde_json::to_string(&answer).unwrap_or_default()
 }
@@ -288,8 +287,8 @@ fn measure(arguments: &Arguments, printer: Printer) -> Result<Measurement, Measu
 /// The requests of golden cases, else those that warm the server up.
 pub(super) fn known_requests(pipeline: &Pipeline) -> Result<Vec<(String, Request)>, GpuxError> {
     let folder = pipeline.path().with_file_name(gpux_author::CASES_FOLDER);
-    // A model alone has no cases: files beside it belong to others.
-    let alone = gpux::is_model(&pipeline.path().to_string_lossy());
+    // A model or a component alone has no cases: files beside it belong to others.
+    let alone = FileKind::of(pipeline.path()) != Some(FileKind::Pipeline);
     let cases = if alone { Vec::new() } else { gpux_author::case_requests(pipeline, &folder)? };
     if !cases.is_empty() {
         return Ok(cases);
@@ -382,7 +381,7 @@ pub(super) fn synthetic_request(pipeline: &Pipeline) -> Result<Request, UsageErr
     Ok(request)
 }
 
-/// A colour gradient of 640 × 480 pixels as BMP, uncompressed.
+/// A dark disc on a light gradient, 640 × 480 pixels, as BMP, uncompressed.
 /// <https://learn.microsoft.com/windows/win32/gdi/bitmap-storage>
 fn synthetic_image() -> Vec<u8> {
     const WIDTH: u32 = 640;
@@ -395,7 +394,12 @@ fn synthetic_image() -> Vec<u8> {
     // Of the second header: its length, the size, one plane of 24 bits, and no compression, palette or resolution.
     let fields = [HEADERS + pixels, 0, HEADERS, INFO, WIDTH, HEIGHT, 1 | 24 << 16, 0, pixels, 0, 0, 0, 0];
     file.extend(fields.into_iter().flat_map(u32::to_le_bytes));
-    let pixel = |at: u32| [at % WIDTH * 255 / WIDTH, at / WIDTH * 255 / HEIGHT, at % 251].map(|part| part as u8);
+    let pixel = |at: u32| {
+        let (x, y) = (at % WIDTH, at / WIDTH);
+        let is_disc = x.abs_diff(WIDTH / 2).pow(2) + y.abs_diff(HEIGHT / 2).pow(2) < (HEIGHT / 4).pow(2);
+        let light = [155 + x * 100 / WIDTH, 155 + y * 100 / HEIGHT, 205 + at % 51];
+        light.map(|part| if is_disc { (255 - part) as u8 } else { part as u8 })
+    };
     file.extend((0..WIDTH * HEIGHT).flat_map(pixel));
     file
 }

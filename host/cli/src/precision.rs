@@ -11,7 +11,7 @@ use super::exit::Exit;
 use super::input::InputArguments;
 use super::load_arguments::{LoadArguments, PipelineArguments};
 use super::measure::{self, MeasureError, MeasureRequest, Measurement, Target};
-use super::printer::{Printer, table};
+use super::printer::{LogLevel, Printer, table};
 use gpux::{GpuxError, LoadOptions, PrecisionDecision};
 use gpux_author::Accuracy;
 use gpux_config::PrecisionChoice;
@@ -40,7 +40,7 @@ pub(super) struct Choice {
 /// Runs in the child; returns the line to print.
 pub(super) fn answer(arguments: &Arguments) -> String {
     child_process::lower_priority();
-    let quiet = Printer { json: true, verbose: false };
+    let quiet = Printer { json: true, level: LogLevel::Error };
     let choice = arguments.load.options().map_err(MeasureError::from);
     let choice = choice.and_then(|options| choose(&arguments.pipeline, &[], &arguments.load, &options, quiet));
     serde_json::to_string(&choice).unwrap_or_default()

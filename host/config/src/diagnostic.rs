@@ -82,6 +82,7 @@ impl ConfigurationError {
         let name = &self.source_file.name;
         match self.diagnostics.as_slice() {
             [] => format!("`{name}` is wrong"),
+            [only] if self.source_file.text.is_empty() => format!("{name}: {}", only.message),
             [only] => format!("{name}:{}: {}", self.source_file.position(only.span.start).line, only.message),
             many => format!("{} mistakes in `{name}`", many.len() + self.left_out),
         }
@@ -95,6 +96,9 @@ impl ConfigurationError {
             out.push('\n');
         }
         let total = self.diagnostics.len() + self.left_out;
+        if total == 1 && self.source_file.text.is_empty() {
+            return out;
+        }
         let shown =
             if self.left_out > 0 { format!(", the first {} shown", self.diagnostics.len()) } else { String::new() };
         let plural = if total == 1 { "" } else { "s" };
@@ -127,6 +131,13 @@ impl ConfigurationError {
 }
 
 fn render_one(out: &mut String, source: &SourceFile, diagnostic: &Diagnostic) {
+    let _ = writeln!(out, "error: {}", sanitize_for_terminal(&diagnostic.message));
+    if source.text.is_empty() {
+        // The pipeline of a model or a component alone was not written by anybody.
+        let _ = writeln!(out, " --> {}", sanitize_for_terminal(&source.name));
+        render_hint(out, "", diagnostic);
+        return;
+    }
     let place = source.position(diagnostic.span.start);
     let (line_start, line) = source.line_at(diagnostic.span.start);
     let number = place.line.to_string();
@@ -136,13 +147,16 @@ fn render_one(out: &mut String, source: &SourceFile, diagnostic: &Diagnostic) {
     let width = source.text.get(diagnostic.span.start..in_line).map_or(1, |covered| covered.chars().count()).max(1);
     let (shown, caret, width) = crop(line, place.column - 1, width);
 
-    let _ = writeln!(out, "error: {}", sanitize_for_terminal(&diagnostic.message));
     let _ = writeln!(out, "{margin} --> {}:{}:{}", sanitize_for_terminal(&source.name), place.line, place.column);
     let _ = writeln!(out, "{margin} |");
     let _ = writeln!(out, "{number} | {shown}");
     let label = sanitize_for_terminal(&diagnostic.label);
     let marks = format!("{margin} | {}{} {label}", " ".repeat(caret), "^".repeat(width));
     let _ = writeln!(out, "{}", marks.trim_end());
+    render_hint(out, &margin, diagnostic);
+}
+
+fn render_hint(out: &mut String, margin: &str, diagnostic: &Diagnostic) {
     if let Some(hint) = &diagnostic.hint {
         let _ = writeln!(out, "{margin} = hint: {}", sanitize_for_terminal(hint));
     }

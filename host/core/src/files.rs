@@ -8,7 +8,7 @@ use std::time::SystemTime;
 
 use sha2::{Digest as _, Sha256};
 
-use crate::spelling::closest;
+use crate::spelling::misspelled;
 
 /// What tells one version of a file from another: when it was written, how long it is, and which it is; or that
 /// there is none.
@@ -39,7 +39,7 @@ pub fn similar_file(path: &Path) -> Option<String> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let names = folder.read_dir().ok()?.take(MAX_COMPARED).flatten();
     let names: Vec<_> = names.filter_map(|entry| entry.file_name().into_string().ok()).collect();
-    let similar = closest(path.file_name()?.to_str()?, names.iter().map(String::as_str))?;
+    let similar = misspelled(path.file_name()?.to_str()?, names.iter().map(String::as_str))?;
     Some(path.with_file_name(similar).display().to_string())
 }
 

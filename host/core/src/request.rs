@@ -43,7 +43,8 @@ impl Plan {
 }
 
 impl<'a> Reader<'a> {
-    pub(super) const fn plan(self) -> &'a Plan {
+    /// The plan whose requests are read.
+    pub const fn plan(self) -> &'a Plan {
         self.plan
     }
 

@@ -1,7 +1,20 @@
 //! "Did you mean …?"
 
-/// The name nearest to `written`, if one is near enough to be a misspelling of it.
+/// The name nearest to `written`, if one is near enough to be a misspelling or the whole of it.
 pub fn closest<'a>(written: &str, names: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    nearest(written, names, is_abbreviation)
+}
+
+/// The name nearest to `written`, if one is near enough to be a misspelling of it.
+pub(crate) fn misspelled<'a>(written: &str, names: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    nearest(written, names, |_, _| false)
+}
+
+fn nearest<'a>(
+    written: &str,
+    names: impl IntoIterator<Item = &'a str>,
+    is_short_for: impl Fn(&str, &str) -> bool,
+) -> Option<&'a str> {
     let plain = |name: &str| name.to_lowercase().replace(['-', ' '], "_");
     let written = plain(written);
     if written.len() > 64 {
@@ -16,7 +29,7 @@ pub fn closest<'a>(written: &str, names: impl IntoIterator<Item = &'a str>) -> O
             let length = written.chars().count();
             let near = distance <= if length < 4 { 0 } else { length / 3 };
             let similar = length > 4 && strsim::jaro_winkler(&written, &other) >= 0.92;
-            (name, distance, near || similar || is_abbreviation(&written, &other))
+            (name, distance, near || similar || is_short_for(&written, &other))
         })
         .filter(|(.., near)| *near)
         .min_by_key(|(_, distance, _)| *distance)

@@ -9,6 +9,7 @@ use gpux_core::{HostOrDevice, Memory, Tensor};
 
 use super::error::ModelLoadError;
 use super::float_precision::FloatPrecision;
+use super::hardware::Hardware;
 use super::install;
 use super::library::LibraryBuild;
 use super::model_file::ModelFile;
@@ -113,9 +114,11 @@ pub(super) fn not_offered(engine: &str, provider: ExecutionProvider) -> String {
     if let ExecutionProvider::Plugin(_) = provider {
         return format!("{engine} has no plug-in of this name; `--provider-library {provider}=PATH` names its library");
     }
+    if let Some(reason) = Hardware::detect().unavailable_reason(provider) {
+        return format!("{engine} does not offer it, and {reason}");
+    }
     let build = LibraryBuild::with(provider);
-    let is_apples = provider == ExecutionProvider::CoreMl && !cfg!(target_os = "macos");
-    let help = if install::has_build(build) && !is_apples {
+    let help = if install::has_build(build) {
         format!("`gpux engine install {build}` brings a library that does")
     } else {
         format!("there is no ready-made library that does for {} on {}", std::env::consts::OS, std::env::consts::ARCH)

@@ -3,7 +3,6 @@
 use serde_json::{Value as Json, json};
 
 use super::pipeline::Pipeline;
-use gpux_config::Labels;
 use gpux_core::{PlanInput, PlanOutput, PlannedStep, to_json};
 
 impl Pipeline {
@@ -23,6 +22,7 @@ impl Pipeline {
             "models": self.models.iter().map(|model| {
                 let mut info = model.step.file().info().to_dict();
                 info["name"] = json!(model.name);
+                info["version"] = json!(self.model_version(&model.name));
                 info["provider"] = json!(model.step.provider().name());
                 info["precision"] = json!(model.precision.precision);
                 if let Some(decision) = &model.precision.decision {
@@ -52,14 +52,11 @@ impl Pipeline {
 impl Pipeline {
     fn output(&self, output: &PlanOutput) -> Json {
         let declared = self.spec.outputs.iter().find(|declared| declared.name.value == output.name);
-        let labels = declared.and_then(|declared| declared.labels.as_ref()).map(|labels| match labels {
-            Labels::List(labels) => json!(labels),
-            Labels::File(path) => json!(path.value),
-        });
+        let labels = self.labels(&output.name);
         json!({
             "name": output.name,
             "type": output.kind.to_string(),
-            "labels": labels,
+            "labels": (!labels.is_empty()).then_some(labels),
             "description": declared.and_then(|declared| declared.description.as_deref()),
         })
     }

@@ -63,9 +63,10 @@ pub enum ErrorCategory {
 impl GpuxError {
     /// The kind's name: `ConfigurationError`, `ModelLoadError`, `ProviderError`,
     /// `ValidationError` or `StepError`.
-    pub const fn kind(&self) -> &'static str {
+    pub fn kind(&self) -> &'static str {
         match self {
             Self::Configuration(_) | Self::ProviderOption(_) => "ConfigurationError",
+            Self::ModelLoad(error) if error.is_environment() => "ProviderError",
             Self::ModelLoad(_) => "ModelLoadError",
             Self::Provider(_) | Self::Library(_) | Self::NoEngine | Self::Sandbox(_) => "ProviderError",
             Self::Validation(_) => "ValidationError",

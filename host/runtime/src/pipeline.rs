@@ -227,6 +227,13 @@ impl Pipeline {
         }
     }
 
+    /// The version of a model: as declared, else the one that its file says.
+    pub fn model_version(&self, name: &str) -> Option<&str> {
+        let declared = self.spec.models.iter().find(|model| model.name.value == name)?.version.as_deref();
+        let model = self.models.iter().find(|model| model.name == name)?;
+        Some(declared.unwrap_or(&model.step.file().info().version))
+    }
+
     /// Whether the scores of an output come from `softmax` or `sigmoid`.
     pub fn is_probability(&self, output: &str) -> bool {
         self.probabilities.contains(output)

@@ -4,10 +4,15 @@ use std::num::NonZeroU32;
 use std::path::Path;
 use std::time::Duration;
 
+use serde_json::Value as Json;
+
 use super::load_options::LoadOptions;
 use super::pipeline::Pipeline;
 use crate::GpuxError;
-use gpux_core::{BenchmarkOptions, LatencyStatistics, Outputs, Plan, RunOptions, Size, Value, deadline_after};
+use gpux_core::{
+    BenchmarkOptions, Kind, LatencyStatistics, Outputs, Plan, Port, Request, RunOptions, Size, ValidationError, Value,
+    deadline_after, from_json,
+};
 use gpux_inference::{ExecutionProvider, ModelInfo, ProviderInfo, ProviderManager};
 
 /// Runs a model, or a pipeline around one.
@@ -136,13 +141,22 @@ impl Runtime {
         RuntimeBuilder::default()
     }
 
-    /// Runs one request on the calling thread. Any number of threads may call this concurrently.
+    /// Runs one request on the calling thread. Any number of threads may call this concurrently. A tensor may be given
+    /// as JSON, as in a request over HTTP:
+    ///
+    /// ```
+    /// # let model = concat!(env!("CARGO_MANIFEST_DIR"), "/../../models/digits.onnx");
+    /// let runtime = gpux::Runtime::new(model)?;
+    /// let results = runtime.infer([("image", serde_json::json!(vec![0.5; 64]))])?;
+    /// assert_eq!(results[0].0, "logits");
+    /// # Ok::<(), gpux::GpuxError>(())
+    /// ```
     pub fn infer<N, V>(&self, inputs: impl IntoIterator<Item = (N, V)>) -> Result<Outputs, GpuxError>
     where
         N: Into<String>,
         V: Into<Value>,
     {
-        self.run(to_named_values(inputs))
+        self.run(self.request(inputs)?)
     }
 
     /// Runs requests one after the other; each has its own result.
@@ -155,7 +169,19 @@ impl Runtime {
         requests.into_iter().map(|request| self.infer(request)).collect()
     }
 
-    fn run(&self, values: Vec<(String, Value)>) -> Result<Outputs, GpuxError> {
+    fn request<N: Into<String>, V: Into<Value>>(
+        &self,
+        inputs: impl IntoIterator<Item = (N, V)>,
+    ) -> Result<Request, ValidationError> {
+        let named = inputs.into_iter().map(|(name, value)| {
+            let (name, value) = (name.into(), value.into());
+            let read = self.plan().port(&name).and_then(|port| from_json_input(&value, port));
+            Ok((name, read.unwrap_or(Ok(value))?))
+        });
+        named.collect()
+    }
+
+    fn run(&self, values: Request) -> Result<Outputs, GpuxError> {
         let deadline = deadline_after(self.timeout());
         Ok(self.plan().run(values, RunOptions { deadline, ..RunOptions::default() })?)
     }
@@ -183,7 +209,7 @@ impl Runtime {
     {
         let options =
             BenchmarkOptions { runs: num_runs, warmup: warmup_runs, timeout: self.timeout(), cancelled: None };
-        Ok(self.plan().benchmark(&to_named_values(inputs), options)?.total)
+        Ok(self.plan().benchmark(&self.request(inputs)?, options)?.total)
     }
 
     /// The metadata of the (first) model; `None` for a pipeline without one.
@@ -230,6 +256,11 @@ impl Runtime {
     pub fn cleanup(self) {}
 }
 
-fn to_named_values<N: Into<String>, V: Into<Value>>(inputs: impl IntoIterator<Item = (N, V)>) -> Vec<(String, Value)> {
-    inputs.into_iter().map(|(name, value)| (name.into(), value.into())).collect()
+/// JSON for an input of another kind is read as in a request over HTTP.
+fn from_json_input(value: &Value, port: &Port) -> Option<Result<Value, ValidationError>> {
+    let Value::Json(json) = value else { return None };
+    if matches!(port.kind, Kind::Json | Kind::Any) {
+        return None;
+    }
+    Some(from_json(Json::clone(json), &port.kind).map_err(|error| ValidationError::input(&port.name, error)))
 }

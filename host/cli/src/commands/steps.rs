@@ -109,7 +109,7 @@ fn placeholder(name: &str) -> Option<Vec<u8>> {
     Some(match path.extension()?.to_str()? {
         "txt" => b"one\ntwo\n".to_vec(),
         "npy" => to_npy(&Tensor::new([2, 2], vec![1.0_f32, 0.0, 0.0, 1.0]).ok()?).ok()?,
-        "json" if path.file_stem()? == "vocab" => br#"{"a": 0, "b": 1, "|": 2}"#.to_vec(),
+        "json" if path.file_stem()? == "vocab" => br#"{"<pad>": 0, "a": 1, "|": 2}"#.to_vec(),
         _ => json!({
             "version": "1.0",
             "added_tokens": [],

@@ -2,6 +2,7 @@
 
 mod requests;
 mod sources;
+mod table;
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -23,8 +24,8 @@ pub(super) struct InputArguments {
     #[arg(short, long, value_name = "INPUT")]
     input: Vec<String>,
 
-    /// File to run on: JSON (a list is a batch), JSON lines, an image, a sound, a text, a tensor
-    /// (.npy, .pb), `-` for standard input; several files or a pattern in quotes are a batch
+    /// File to run on: JSON (a list is a batch), JSON lines, a table (.csv, .tsv: a request a row), an image, a
+    /// sound, a text, a tensor (.npy, .pb), `-` for standard input; several files or a pattern in quotes are a batch
     #[arg(short, long, value_name = "PATH", num_args = 1..)]
     file: Vec<String>,
 }

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use serde_json::Value as Json;
 
 use super::sources::{UsageError, expand, extension, read_error, read_file, read_stdin};
+use super::table::Table;
 use gpux_core::shorten;
 use gpux_core::{Kind, Plan, Port, Reader, Request, Tensor, ValidationError, Value, from_json};
 use gpux_inference::{TensorFileError, from_pb};
@@ -16,7 +17,7 @@ use gpux_inference::{TensorFileError, from_pb};
 const MAX_LINE: u64 = 256 << 20;
 
 /// The byte order mark that Windows programs write before UTF-8 text.
-const BOM: &[u8] = b"\xef\xbb\xbf";
+pub(super) const BOM: &[u8] = b"\xef\xbb\xbf";
 
 /// One request with the place it came from.
 pub(crate) struct RequestItem {
@@ -34,11 +35,17 @@ pub(crate) struct Requests<'a> {
     /// files that `--input` named
     named: Vec<PathBuf>,
     ready: VecDeque<RequestItem>,
-    lines: Option<Lines>,
+    stream: Option<Stream>,
     /// whether there may be several: a list, a stream, a pattern, several files
     batch: bool,
     /// how many there will be, where that is known before reading
     pub(crate) total: Option<u64>,
+}
+
+/// A file with a request in each line or row.
+enum Stream {
+    Lines(Lines),
+    Table(Table),
 }
 
 /// A stream of JSON requests, one a line.
@@ -58,7 +65,7 @@ impl<'a> Requests<'a> {
             files: VecDeque::new(),
             named: inputs.iter().filter_map(|input| input.split_once('@')).map(|(_, path)| path.into()).collect(),
             ready: VecDeque::new(),
-            lines: None,
+            stream: None,
             batch: false,
         };
         let mut batch = Vec::new();
@@ -85,8 +92,9 @@ impl<'a> Requests<'a> {
             let request = Ok(std::mem::take(&mut requests.shared));
             requests.ready.push_back(RequestItem { source: "--input".to_owned(), request });
         }
-        let uncounted =
-            |path: &PathBuf| path.as_os_str() == "-" || matches!(&*extension(path), "json" | "jsonl" | "ndjson");
+        let uncounted = |path: &PathBuf| {
+            path.as_os_str() == "-" || matches!(&*extension(path), "json" | "jsonl" | "ndjson" | "csv" | "tsv")
+        };
         requests.total = (!files.iter().any(uncounted)).then_some((files.len() + requests.ready.len()) as u64);
         requests.batch |= files.len() > 1 || pattern;
         requests.files = files.into();
@@ -97,12 +105,12 @@ impl<'a> Requests<'a> {
     /// not by the number of items.
     pub(crate) fn is_batch(&mut self) -> bool {
         if self.ready.is_empty()
-            && self.lines.is_none()
+            && self.stream.is_none()
             && let Some(path) = self.files.pop_front()
         {
             self.open(&path);
         }
-        self.batch || self.lines.is_some()
+        self.batch || self.stream.is_some()
     }
 
     /// The files that are read; a redirected standard input is among them.
@@ -176,14 +184,25 @@ impl<'a> Requests<'a> {
         }
         match extension(path).as_str() {
             "jsonl" | "ndjson" => match File::open(path) {
-                Ok(file) => self.lines = Some(Lines { source, reader: Box::new(BufReader::new(file)), number: 0 }),
+                Ok(file) => {
+                    self.stream =
+                        Some(Stream::Lines(Lines { source, reader: Box::new(BufReader::new(file)), number: 0 }));
+                }
+                Err(error) => self.ready.push_back(fail(read_error(path, error).to_string())),
+            },
+            // Bytes are the file itself.
+            ending @ ("csv" | "tsv") if !self.takes(|kind| *kind == Kind::Bytes) => match File::open(path) {
+                Ok(file) => match Table::open(source.clone(), file, ending == "tsv", self.reader()) {
+                    Ok(table) => self.stream = Some(Stream::Table(table)),
+                    Err(error) => self.ready.push_back(RequestItem { source, request: Err(error) }),
+                },
                 Err(error) => self.ready.push_back(fail(read_error(path, error).to_string())),
             },
             _ => match read_file(path) {
                 Ok(bytes) if extension(path) == "json" => self.open_json(&source, &bytes),
                 Ok(bytes) => {
                     let request = match &*extension(path) {
-                        "npy" if self.takes_tensor() => self.reader().npy(&bytes),
+                        "npy" if self.takes(|kind| matches!(kind, Kind::Tensor(_))) => self.reader().npy(&bytes),
                         "pb" => self.pb(&bytes),
                         _ => self.reader().payload(bytes),
                     };
@@ -195,8 +214,9 @@ impl<'a> Requests<'a> {
         }
     }
 
-    fn takes_tensor(&self) -> bool {
-        self.reader().single().is_some_and(|port| matches!(port.kind, Kind::Tensor(_)))
+    /// Whether there is one input to give, of such a kind.
+    fn takes(&self, is: impl FnOnce(&Kind) -> bool) -> bool {
+        self.reader().single().is_some_and(|port| is(&port.kind))
     }
 
     /// A `.pb` file: the value of the input that the tensor is named after, else of the one input.
@@ -223,7 +243,7 @@ impl<'a> Requests<'a> {
             self.open_json(source, &bytes);
         } else {
             let reader = Box::new(std::io::Cursor::new(bytes));
-            self.lines = Some(Lines { source: source.to_owned(), reader, number: 0 });
+            self.stream = Some(Stream::Lines(Lines { source: source.to_owned(), reader, number: 0 }));
         }
     }
 
@@ -253,8 +273,20 @@ impl<'a> Requests<'a> {
         }
     }
 
+    fn next_of_stream(&mut self) -> Option<RequestItem> {
+        let table = match self.stream.as_mut()? {
+            Stream::Lines(_) => return self.next_line(),
+            Stream::Table(table) => table,
+        };
+        let Some((source, request)) = table.next(self.plan.reader(&self.shared)) else {
+            self.stream = None;
+            return None;
+        };
+        Some(RequestItem { source, request: request.map(|request| self.with_shared(request)) })
+    }
+
     fn next_line(&mut self) -> Option<RequestItem> {
-        let lines = self.lines.as_mut()?;
+        let Some(Stream::Lines(lines)) = &mut self.stream else { return None };
         let mut bytes = Vec::new();
         loop {
             bytes.clear();
@@ -267,7 +299,7 @@ impl<'a> Requests<'a> {
             let read = lines.reader.by_ref().take(MAX_LINE + 1).read_until(b'\n', &mut bytes);
             let fault = match read {
                 Ok(0) => {
-                    self.lines = None;
+                    self.stream = None;
                     return None;
                 }
                 Ok(read) if read as u64 > MAX_LINE => "the line is longer than 256 MiB".to_owned(),
@@ -288,7 +320,7 @@ impl<'a> Requests<'a> {
             };
             // Where the next line begins is not known.
             let item = fail(fault);
-            self.lines = None;
+            self.stream = None;
             return Some(item);
         }
     }
@@ -302,7 +334,7 @@ impl Iterator for Requests<'_> {
             if let Some(item) = self.ready.pop_front() {
                 return Some(item);
             }
-            if let Some(item) = self.next_line() {
+            if let Some(item) = self.next_of_stream() {
                 return Some(item);
             }
             let path = self.files.pop_front()?;

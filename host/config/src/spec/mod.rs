@@ -77,7 +77,7 @@ impl Spec {
             name: Spanned::new(DEFAULT_MODEL_NAME.to_owned(), 0..0),
             source: Spanned::new(file, 0..0),
             format: ModelFormat::default(),
-            version: "0".to_owned(),
+            version: None,
             instances: None,
             threads: None,
             batching: None,
@@ -152,7 +152,7 @@ impl Spec {
         let text = |key| part(root, key).map(read::<Spanned<String>>).transpose();
         let version = text("version")?.unwrap_or_default();
         let runtime: RuntimeSpec = part(root, "runtime").map(read).transpose()?.unwrap_or_default();
-        let model = |name: Spanned<String>, node| ModelSpec::read(name, node, &version.value, &runtime);
+        let model = |name: Spanned<String>, node| ModelSpec::read(name, node, &runtime);
         let only = root.entry("model").filter(|(_, node)| !node.is_null());
         let only = only.map(|(key, node)| model(Spanned::new(DEFAULT_MODEL_NAME.to_owned(), key.span.clone()), node));
         let several = part(root, "models").and_then(Node::entries).unwrap_or_default().iter();

@@ -64,8 +64,8 @@ pub struct ModelSpec {
     pub source: Spanned<String>,
     /// what the file holds
     pub format: ModelFormat,
-    /// the model's own version, else the pipeline's
-    pub version: String,
+    /// the model's version, if it is not the one that its file says
+    pub version: Option<String>,
     /// the number of sessions; `None`: the engine decides from the machine
     pub instances: Option<Spanned<NonZeroU32>>,
     /// threads of one session; `None`: the engine decides from the machine
@@ -91,7 +91,7 @@ pub(super) struct RawModel {
     /// What the file holds
     #[serde(default)]
     format: Option<ModelFormat>,
-    /// The model's own version, if it differs from the pipeline's
+    /// The model's version, as `/info` and `gpux inspect` show it; else the one that its file says
     #[serde(default)]
     #[schemars(schema_with = "optional_version")]
     version: Option<String>,
@@ -126,7 +126,6 @@ impl ModelSpec {
     pub(super) fn read(
         name: Spanned<String>,
         node: &Node,
-        version: &str,
         runtime: &RuntimeSpec,
     ) -> Result<Self, serde::de::value::Error> {
         let written = match node.as_str() {
@@ -147,7 +146,7 @@ impl ModelSpec {
             name,
             source: written.source,
             format: written.format.unwrap_or_default(),
-            version: written.version.unwrap_or_else(|| version.to_owned()),
+            version: written.version,
             instances: written.instances,
             threads: written.threads,
             batching: written.batching,
@@ -161,11 +160,11 @@ impl ModelSpec {
         let mut json = serde_json::json!({
             "source": self.source,
             "format": self.format,
-            "version": self.version,
             "provider": self.provider,
             "precision": self.precision,
             "options": self.options,
         });
+        super::fields::put(&mut json, "version", self.version.as_ref());
         super::fields::put(&mut json, "instances", self.instances.as_ref());
         super::fields::put(&mut json, "threads", self.threads.as_ref());
         super::fields::put(&mut json, "batching", self.batching.as_ref());

@@ -69,7 +69,8 @@ impl Rotate {
 
 impl ImageOperation for Rotate {
     const NAME: &'static str = "rotate";
-    const GIVES: &'static str = "the turned image";
+    const GIVES: &'static str =
+        "the turned image; by other angles than 180°, boxes found in it stay in its coordinates";
 
     fn elements(&self) -> ElementSet {
         if self.angle() % 90.0 == 0.0 && self.expand {

@@ -66,7 +66,13 @@ fn find_in(name: &str, files: &ProjectFiles, hubs: &[PathBuf]) -> Result<Tokeniz
     }
     let looked: Vec<_> = looked.iter().map(|path| format!("`{}`", path.display())).collect();
     let message = format!("no tokenizer for `{name}`; looked for {}", looked.join(", "));
-    Err(BuildError::option("tokenizer", message).with_hint("put the model's tokenizer.json beside gpux.yml"))
+    let similar = match files.resolve(path) {
+        Err(FileError::NotFound { similar, .. }) if is_path => similar,
+        _ => None,
+    };
+    let hint = similar.map(|similar| format!("did you mean `{similar}`?"));
+    let hint = hint.unwrap_or_else(|| "put the model's tokenizer.json beside gpux.yml".to_owned());
+    Err(BuildError::option("tokenizer", message).with_hint(hint))
 }
 
 /// The content of a file; `None` if there is no file.

@@ -24,7 +24,7 @@ impl Progress for BuildLog {
     }
 
     fn shows_lines(&self) -> bool {
-        self.0.verbose && !self.0.json
+        self.0.is_verbose() && !self.0.json
     }
 }
 

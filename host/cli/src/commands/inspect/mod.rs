@@ -114,7 +114,7 @@ fn show(arguments: &Arguments, printer: Printer) -> Result<Report, Exit> {
         let pipeline = arguments.pipeline.open(&arguments.load, printer).map_err(fail)?;
         pipeline.files().keys().try_for_each(|path| not_over(path))?;
         let mut json = pipeline.to_json();
-        let mut text = pipeline_text(&json, printer.verbose);
+        let mut text = pipeline_text(&json, printer.is_verbose());
         for (index, (name, step)) in pipeline.models().enumerate() {
             let provider = if arguments.load.providers().is_empty() { Some(step.provider()) } else { None };
             let options = &step.sessions().options().provider_options;
@@ -282,6 +282,19 @@ fn model_text(json: &Json) -> String {
     shown
 }
 
+/// `3 labels: cat, dog, bird`; of many, the first.
+fn labels_text(port: &Json) -> String {
+    const SHOWN: usize = 5;
+    let labels: Vec<_> = rows(port, "labels").map(text).collect();
+    let first = labels.iter().take(SHOWN).cloned().collect::<Vec<_>>().join(", ");
+    match labels.len() {
+        0 => String::new(),
+        1 => format!("1 label: {first}"),
+        count if count > SHOWN => format!("{count} labels: {first}, …"),
+        count => format!("{count} labels: {first}"),
+    }
+}
+
 fn pipeline_text(json: &Json, verbose: bool) -> String {
     let mut facts = vec![vec![text(&json["name"]), text(&json["version"])]];
     for name in ["description", "path", "engine"] {
@@ -292,13 +305,9 @@ fn pipeline_text(json: &Json, verbose: bool) -> String {
     let port = |kind: &'static str| {
         move |port: &Json| {
             let optional = if port["required"] == json!(false) { "optional" } else { "" };
-            vec![
-                kind.to_owned(),
-                text(&port["name"]),
-                text(&port["type"]),
-                optional.to_owned(),
-                text(&port["description"]),
-            ]
+            let about = [text(&port["description"]), labels_text(port)];
+            let about: Vec<_> = about.into_iter().filter(|part| !part.is_empty()).collect();
+            vec![kind.to_owned(), text(&port["name"]), text(&port["type"]), optional.to_owned(), about.join("; ")]
         }
     };
     let ports = rows(json, "inputs").map(port("input")).chain(rows(json, "outputs").map(port("output")));

@@ -9,7 +9,7 @@
 //         inputs: { scores: tensor("float32", [1, null]) },
 //         outputs: { best: json() },
 //       }),
-//       process: ({ scores }) => ({ best: Math.max(...scores.values()) }),
+//       process: ({ scores }) => ({ best: scores.values().reduce((best, score) => Math.max(best, score)) }),
 //     });
 
 import { log as writeLine } from "gpux:pipeline/log@0.1.0";
@@ -23,13 +23,17 @@ export const log = Object.freeze(
   Object.fromEntries(["debug", "info", "warn", "error"].map((level) => [level, (...words) => writeLine(level, line(words))])),
 );
 
-// A sandbox has no clock; the engine's own way to say so is to stop the step without a word.
+// Whether modules are still loading: the component is being built.
+let isLoading = true;
+
+// A sandbox has no clock; the engine's own way to say so is to stop the step without a word. Packages that ask
+// for the time while they load get 0, so that a build gives the same component again.
 globalThis.Date = class extends Date {
   constructor(...parts) {
-    if (parts.length === 0) Date.now();
-    super(...parts);
+    super(...(parts.length === 0 ? [Date.now()] : parts));
   }
   static now() {
+    if (isLoading) return 0;
     throw new Error("a step has no clock: it cannot ask for the time");
   }
 };
@@ -268,6 +272,7 @@ export function defineStep({ summary, options = { type: "object", additionalProp
 
 // Only what the step throws on purpose is the caller's fault; the rest is told with where it happened.
 function told(call) {
+  isLoading = false;
   try {
     return call();
   } catch (error) {

@@ -128,6 +128,102 @@ fn builds_c_from_source() {
     scaffold("c");
 }
 
+/// A step in C without the bindings: text in, the same text out.
+const BY_HAND: &str = r#"
+#include <stdint.h>
+#define EXPORT(name) __attribute__((export_name(name)))
+#define STEP "gpux:pipeline/step@0.1.0#"
+
+typedef struct { const void *data; uint32_t length; } list_t;
+typedef struct { list_t name; uint32_t kind[7]; uint32_t optional; list_t description; } port_t;
+
+static uint8_t heap[65536];
+static uint32_t used;
+static port_t port = {{"text", 4}, {2}, 0, {"any", 3}};
+static struct { list_t summary, schema; } description = {{"repeats", 7}, {"{}", 2}};
+static struct { uint32_t tag; list_t inputs, outputs; } signature = {0, {&port, 1}, {&port, 1}};
+static struct { uint32_t tag; list_t values; } results;
+
+EXPORT("cabi_realloc") void *reallocate(void *old, uint32_t old_size, uint32_t align, uint32_t size) {
+    (void)old, (void)old_size;
+    used = (used + align - 1) / align * align + size;
+    if (used > sizeof heap) __builtin_trap();
+    return heap + used - size;
+}
+EXPORT(STEP "describe") void *describe(void) { return &description; }
+EXPORT(STEP "configure") void *configure(void *options, uint32_t length) { (void)options, (void)length; return &signature; }
+EXPORT(STEP "process") void *process(void *inputs, uint32_t count) {
+    results.values = (list_t){inputs, count};
+    return &results;
+}
+"#;
+
+#[test]
+fn builds_c_by_hand_and_names_what_printf_imports() {
+    if !c_is_there() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let step = folder.path().join("by-hand");
+    std::fs::create_dir_all(step.join("tests/same")).unwrap();
+    let write = |path: &str, text: &str| std::fs::write(step.join(path), text).unwrap();
+    write("step.c", BY_HAND);
+    write("tests/same/case.yml", "inputs: { text: hello }\noutputs: { text: hello }\n");
+    let zig = if Command::new("zig").arg("version").output().is_ok() { "zig" } else { "python3 -m ziglang" };
+    let build = format!("{zig} cc -target wasm32-freestanding -O2 -nostdlib -Wl,--no-entry step.c -o \"$GPUX_OUTPUT\"");
+    write("step.yml", &format!("name: by-hand\nbuild: ['{build}']\n"));
+    test_step(&step);
+
+    std::fs::remove_dir_all(&step).unwrap();
+    stdout(&gpux(&["new", "step", "--lang", "c", step.to_str().unwrap()]));
+    let source = std::fs::read_to_string(step.join("src/step.c")).unwrap();
+    let printing =
+        source.replace("    *outputs = *inputs;", "    printf(\"%u bytes\\n\", length);\n    *outputs = *inputs;");
+    assert_ne!(source, printing);
+    write("src/step.c", &format!("#include <stdio.h>\n{printing}"));
+    let built = patiently(&["build", step.to_str().unwrap()]);
+    let said = String::from_utf8_lossy(&built.stderr).into_owned();
+    assert_eq!(built.status.code(), Some(1), "{said}");
+    assert!(said.contains("`fd_write`") && said.contains("`gpux_log(GPUX_LOG_LEVEL_INFO, …)`"), "{said}");
+}
+
+/// A package in CommonJS, of two files; it asks for the time while it loads.
+const SHOUT: [(&str, &str); 3] = [
+    ("package.json", r#"{ "name": "shout", "version": "1.0.0", "main": "index.js" }"#),
+    (
+        "index.js",
+        "const { ending } = require('./ending.js');\nexports.shout = (text) => text.toUpperCase() + ending;\n",
+    ),
+    ("ending.js", "exports.ending = '!'.repeat(1 + Date.now());\n"),
+];
+
+#[test]
+fn javascript_steps_use_commonjs_packages_and_large_tensors() {
+    if !javascript_is_there() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let step = folder.path().join("my-step");
+    stdout(&gpux(&["new", "step", "--lang", "js", step.to_str().unwrap()]));
+    let read = |path: &str| std::fs::read_to_string(step.join(path)).unwrap();
+    std::fs::create_dir(step.join("shout")).unwrap();
+    for (file, text) in SHOUT {
+        std::fs::write(step.join("shout").join(file), text).unwrap();
+    }
+    let package =
+        read("package.json").replace("\"dependencies\": {", "\"dependencies\": {\n    \"shout\": \"file:./shout\",");
+    std::fs::write(step.join("package.json"), package).unwrap();
+    let source = read("src/step.js").replace("{ index, score }", "{ index, score, said: shout(\"best\") }");
+    std::fs::write(step.join("src/step.js"), format!("import {{ shout }} from \"shout\";\n{source}")).unwrap();
+    std::fs::remove_dir_all(step.join("tests/empty")).unwrap();
+    let mut scores = vec![0.25; 200_000];
+    scores[150_000] = 0.75;
+    let expected = "{ index: 150000, score: 0.75, said: BEST! }";
+    let case = format!("inputs: {{ scores: {{ data: [{scores:?}] }} }}\noutputs: {{ best: {expected} }}\n");
+    std::fs::write(step.join("tests/best/case.yml"), case).unwrap();
+    test_step(&step);
+}
+
 #[test]
 fn builds_javascript_that_formats_like_python() {
     if !javascript_is_there() {

@@ -1,7 +1,5 @@
 //! Bytes → a compiled component that may be linked.
 
-use std::borrow::Cow;
-
 use serde::{Deserialize, Serialize};
 use wasmtime::Engine;
 use wasmtime::component::types::ComponentItem;
@@ -13,7 +11,6 @@ use super::grants::Grants;
 use super::imports::{self, Import};
 use super::log::sanitize;
 use super::state::State;
-use gpux_core::catch_panic::catch_panic;
 use gpux_core::foreign_file;
 
 /// The format of a step's bytes.
@@ -41,31 +38,6 @@ impl ComponentKind {
             )),
         }
     }
-}
-
-/// Makes a core module that carries its contract (as wit-bindgen leaves it) a component; a
-/// component stays as it is.
-pub fn componentize(bytes: &[u8]) -> Result<Cow<'_, [u8]>, SandboxError> {
-    if ComponentKind::of(bytes)? == ComponentKind::Component {
-        return Ok(Cow::Borrowed(bytes));
-    }
-    // The encoder trusts a module to be whole, and panics where a hostile one is not.
-    if let Some(damage) = wasmparser::Parser::new(0).parse_all(bytes).find_map(Result::err) {
-        return Err(SandboxError::Compile(sanitize(&damage.to_string(), 2000)));
-    }
-    let encode = || wit_component::ComponentEncoder::default().validate(true).module(bytes)?.encode();
-    let encoded = catch_panic(encode).map_err(|why| SandboxError::Componentize(sanitize(&why, 2000)))?;
-    encoded.map(Cow::Owned).map_err(|error| {
-        // The whole chain: the outer error only says which stage it was.
-        let why = format!("{error:#}");
-        SandboxError::Componentize(if why.contains("wasi_snapshot_preview1") {
-            "it is built for WASI 0.1 (wasm32-wasip1), which gpux does not speak; build it without WASI, or for WASI 0.2 \
-             (wasm32-wasip2)"
-                .to_owned()
-        } else {
-            sanitize(&why, 2000)
-        })
-    })
 }
 
 /// A component, compiled.

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+use super::preview_1;
 use super::refusal::{Refusal, RefusalReason};
 use gpux_core::{LimitExceeded, StepFailure};
 
@@ -24,12 +25,15 @@ pub enum SandboxError {
     /// a limit was reached before the component ran
     #[error("{0}")]
     Limit(LimitExceeded),
-    /// a core module whose component type is missing or wrong
+    /// a core module whose exports or imports are not those of a step
     #[error(
-        "this is a core WebAssembly module that cannot be made a component: {0}; build it with wit-bindgen against \
-         wit/pipeline.wit, world `pipeline-step`, which adds the section that is needed"
+        "this is a core WebAssembly module that cannot be made a component: {0}; its exports and imports must be those \
+         of wit/pipeline.wit, world `pipeline-step`: gpux-step, wit-bindgen and the headers in C write them"
     )]
     Componentize(String),
+    /// a core module that imports these functions of WASI 0.1
+    #[error("this module is built for WASI 0.1, which gpux does not offer: {}", preview_1::causes(.0))]
+    WasiPreview1(Vec<String>),
     /// the bytes are damaged, or use features that the sandbox refuses
     #[error("this component is damaged or uses what the sandbox does not allow: {0}")]
     Compile(String),

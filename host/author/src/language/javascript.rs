@@ -1,5 +1,7 @@
 //! JavaScript: the folder's own `build.mjs`, which makes a component with componentize-qjs.
 
+use std::path::Path;
+
 use crate::build_error::BuildError;
 use crate::workspace::{OUTPUT, Tool, Workspace};
 
@@ -11,7 +13,7 @@ pub(super) const TOOLS: &[Tool] = &[
 ];
 
 pub(super) fn build(workspace: &mut Workspace<'_>) -> Result<Vec<u8>, BuildError> {
-    if !workspace.folder().join("node_modules").is_dir() {
+    if !are_packages_installed(workspace.folder()) {
         // Keeps to a package-lock.json where there is one; `npm ci` would refuse a lock made on a
         // machine that was not offered every platform's optional package.
         let mut npm = workspace.command("npm");
@@ -27,4 +29,13 @@ pub(super) fn build(workspace: &mut Workspace<'_>) -> Result<Vec<u8>, BuildError
         return Err(BuildError::NoModule(format!("build.mjs wrote no component to the path in ${OUTPUT}")));
     }
     workspace.read(&component)
+}
+
+/// Whether npm has installed the packages that package.json names. The packages of other managers are left alone.
+fn are_packages_installed(folder: &Path) -> bool {
+    let modified = |path: &str| folder.join(path).metadata().and_then(|file| file.modified()).ok();
+    match (modified("node_modules/.package-lock.json"), modified("package.json")) {
+        (Some(installed), Some(named)) => installed >= named,
+        _ => folder.join("node_modules").is_dir(),
+    }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use wasmtime::component::Instance;
 use wasmtime::{Engine, Store};
 
-use super::super::component::{CompiledComponent, ComponentKind, componentize};
+use super::super::component::{CompiledComponent, ComponentKind};
 use super::super::engine::SandboxEngine;
 use super::super::error::SandboxError;
 use super::super::failure::failure_from_error;

@@ -58,7 +58,7 @@ fn rejects_components_of_another_world() {
 #[test]
 fn rejects_core_modules_without_a_contract() {
     let error = refuse(b"\0asm\x01\0\0\0");
-    assert!(error.contains("step"), "{error}");
+    assert!(error.contains("exports no function of a step, such as `gpux:pipeline/step@0.1.0#process`"), "{error}");
 }
 
 #[test]
@@ -66,7 +66,11 @@ fn rejects_core_modules_for_wasi_preview_1() {
     let mut module = b"\0asm\x01\0\0\0\x01\x04\x01\x60\0\0\x02\x23\x01\x16".to_vec();
     module.extend(b"wasi_snapshot_preview1\x08fd_write\0\0");
     let error = refuse(&module);
-    assert!(error.contains("it is built for WASI 0.1 (wasm32-wasip1)"), "{error}");
+    assert!(
+        error.starts_with("this module is built for WASI 0.1, which gpux does not offer: it imports `fd_write`; "),
+        "{error}"
+    );
+    assert!(error.contains("`printf`") && error.contains("`gpux_log("), "{error}");
 }
 
 #[test]
@@ -78,6 +82,22 @@ fn accepts_core_modules_with_a_contract() {
         assert_eq!(step.details()["kind"], json!(kind));
     }
     assert_ne!(module.digest(), component.digest());
+}
+
+/// A module of a compiler that writes no custom section works as well.
+#[test]
+fn embeds_the_contract_that_a_core_module_lacks() {
+    let mut bare = HOSTILE[..8].to_vec();
+    for payload in wasmparser::Parser::new(0).parse_all(&HOSTILE) {
+        let payload = payload.unwrap();
+        let is_contract = matches!(&payload, wasmparser::Payload::CustomSection(section) if section.name().starts_with("component-type"));
+        if let Some((id, range)) = payload.as_section().filter(|_| !is_contract) {
+            wasm_encoder::Section::append_to(&wasm_encoder::RawSection { id, data: &HOSTILE[range] }, &mut bare);
+        }
+    }
+    assert!(bare.len() < HOSTILE.len());
+    let step = SANDBOX.load(&bare, ComponentConfig::default(), &Arc::default()).unwrap();
+    assert_eq!(run(&step, "x"), Ok("visit 1".into()));
 }
 
 #[test]

@@ -16,7 +16,8 @@ use std::sync::{Arc, LazyLock};
 
 use serde_json::json;
 
-use super::component::{CompiledComponent, componentize};
+use super::component::CompiledComponent;
+use super::core_module::componentize;
 use super::linked_component::LinkedComponent;
 use super::state::Capabilities;
 use super::{ComponentConfig, ComponentStep, Grants, Limits, Sandbox, SandboxError, SandboxOptions};

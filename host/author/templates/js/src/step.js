@@ -26,7 +26,9 @@ export const step = defineStep({
   process({ scores }) {
     const values = scores.values();
     if (values.length === 0) throw new InvalidInput("there are no scores");
-    const score = Math.max(...values);
-    return { best: score < this.least ? null : { index: values.indexOf(score), score } };
+    // Not `Math.max(...values)`: an engine takes some thousand arguments, and a tensor may hold millions.
+    const index = values.reduce((best, score, index) => (score > values[best] ? index : best), 0);
+    const score = values[index];
+    return { best: score < this.least ? null : { index, score } };
   },
 });

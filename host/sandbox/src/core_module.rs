@@ -1,0 +1,105 @@
+//! A core module → a component.
+
+use std::borrow::Cow;
+use std::sync::LazyLock;
+
+use wasmparser::{Parser, Payload};
+use wit_component::{ComponentEncoder, StringEncoding, embed_component_metadata};
+use wit_parser::{Resolve, WorldId};
+
+use super::bindings::STEP;
+use super::component::ComponentKind;
+use super::error::SandboxError;
+use super::log::sanitize;
+use gpux_core::catch_panic::catch_panic;
+
+const WIT: &str = include_str!("../../../wit/pipeline.wit");
+const WORLD: &str = "pipeline-step";
+/// How the custom section of a contract is called, with or without a suffix.
+const CONTRACT_SECTION: &str = "component-type";
+const WASI_PREVIEW_1: [&str; 2] = ["wasi_snapshot_preview1", "wasi_unstable"];
+
+/// The parsed contract, for modules that do not carry it.
+static CONTRACT: LazyLock<Result<(Resolve, WorldId), String>> = LazyLock::new(|| {
+    let parse = || -> Result<_, Box<dyn std::error::Error + Send + Sync>> {
+        let mut resolve = Resolve::default();
+        let package = resolve.push_source("pipeline.wit", WIT)?;
+        let world = resolve.select_world(&[package], Some(WORLD))?;
+        Ok((resolve, world))
+    };
+    parse().map_err(|error| error.to_string())
+});
+
+/// Makes a core module a component; a component stays as it is. A module that lacks the custom section of
+/// the contract, as compilers without a generator of bindings leave it, gets it if it exports a step.
+pub fn componentize(bytes: &[u8]) -> Result<Cow<'_, [u8]>, SandboxError> {
+    if ComponentKind::of(bytes)? == ComponentKind::Component {
+        return Ok(Cow::Borrowed(bytes));
+    }
+    // The encoder trusts a module to be whole, and panics where a hostile one is not.
+    let module = ModuleSummary::read(bytes).map_err(|error| SandboxError::Compile(describe(&error)))?;
+    if !module.wasi.is_empty() {
+        return Err(SandboxError::WasiPreview1(module.wasi));
+    }
+    let bytes = if module.has_contract { Cow::Borrowed(bytes) } else { Cow::Owned(with_contract(bytes, &module)?) };
+    let encode = || ComponentEncoder::default().validate(true).module(&bytes)?.encode();
+    let encoded = catch_panic(encode).map_err(|why| SandboxError::Componentize(sanitize(&why, 2000)))?;
+    // The whole chain: the outer error only says which stage it was.
+    encoded.map(Cow::Owned).map_err(|error| SandboxError::Componentize(sanitize(&format!("{error:#}"), 2000)))
+}
+
+/// What of a core module decides how it is made a component.
+#[derive(Default)]
+struct ModuleSummary {
+    has_contract: bool,
+    exports_step: bool,
+    /// functions of WASI 0.1 that it imports
+    wasi: Vec<String>,
+}
+
+impl ModuleSummary {
+    fn read(bytes: &[u8]) -> wasmparser::Result<Self> {
+        let mut module = Self::default();
+        for payload in Parser::new(0).parse_all(bytes) {
+            match payload? {
+                Payload::CustomSection(section) => module.has_contract |= section.name().starts_with(CONTRACT_SECTION),
+                Payload::ImportSection(imports) => {
+                    for import in imports.into_imports() {
+                        let import = import?;
+                        if WASI_PREVIEW_1.contains(&import.module) {
+                            module.wasi.push(sanitize(import.name, 200));
+                        }
+                    }
+                }
+                Payload::ExportSection(exports) => {
+                    for export in exports {
+                        module.exports_step |= is_step_call(export?.name);
+                    }
+                }
+                _ => {}
+            }
+        }
+        Ok(module)
+    }
+}
+
+/// Whether an export of a core module is a call of the step's interface.
+fn is_step_call(name: &str) -> bool {
+    name.strip_prefix(STEP).is_some_and(|call| call.starts_with('#'))
+}
+
+fn with_contract(bytes: &[u8], module: &ModuleSummary) -> Result<Vec<u8>, SandboxError> {
+    if !module.exports_step {
+        let why = format!("it carries no contract, and exports no function of a step, such as `{STEP}#process`");
+        return Err(SandboxError::Componentize(why));
+    }
+    let (resolve, world) = CONTRACT.as_ref().map_err(|error| SandboxError::Engine(error.clone()))?;
+    let mut bytes = bytes.to_vec();
+    embed_component_metadata(&mut bytes, resolve, *world, StringEncoding::UTF8)
+        .map_err(|error| SandboxError::Engine(describe(&error)))?;
+    Ok(bytes)
+}
+
+fn describe(error: &dyn std::fmt::Display) -> String {
+    sanitize(&error.to_string(), 2000)
+}

@@ -323,6 +323,151 @@ fn builds_a_step_with_custom_commands() {
     assert!(stderr(&without).contains("install Rust as https://rustup.rs says"), "{}", stderr(&without));
 }
 
+/// A step in C, with a `zig` that counts its calls and gives a module.
+#[cfg(unix)]
+#[test]
+fn builds_a_step_again_only_if_something_changed() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let folder = tempfile::tempdir().unwrap();
+    stdout(&run(folder.path(), &["new", "step", "--lang", "c", "attacks"]));
+    let (step, tools) = (folder.path().join("attacks"), folder.path().join("tools"));
+    std::fs::create_dir(&tools).unwrap();
+    let zig = |version: &str| {
+        let module = root().join("guest-examples/hostile/hostile.wasm");
+        let text = format!(
+            "#!/bin/sh\nif [ \"$1\" = version ]; then echo {version}; exit; fi\necho once >> {}/count\n\
+             for last; do :; done\ncp {} \"$last\"\n",
+            folder.path().display(),
+            module.display()
+        );
+        std::fs::write(tools.join("zig"), text).unwrap();
+        std::fs::set_permissions(tools.join("zig"), std::fs::Permissions::from_mode(0o755)).unwrap();
+    };
+    zig("1");
+    let path = format!("{}:{}", tools.display(), std::env::var("PATH").unwrap());
+    let build = |more: &[&str]| {
+        let output = gpux_in(&step, &[&["build", "--json"], more].concat()).env("PATH", &path).output().unwrap();
+        let fresh = json(&output)["fresh"].as_bool().unwrap();
+        let count = read(folder.path().join("count")).lines().count();
+        assert!(step.join("attacks.wasm").is_file());
+        (fresh, count)
+    };
+    assert_eq!(build(&[]), (false, 1));
+    assert_eq!(build(&[]), (true, 1));
+    let source = step.join("src/step.c");
+    std::fs::write(&source, read(&source) + "\n").unwrap();
+    // Another source, the same module.
+    assert_eq!(build(&[]), (true, 2));
+    assert_eq!(build(&["--force"]), (false, 3));
+    assert_eq!(build(&[]), (true, 3));
+    assert_eq!(build(&["--no-strip"]), (false, 4));
+    assert_eq!(build(&[]), (false, 5));
+    // A case is no source; a component that somebody else wrote is not the one that was built.
+    std::fs::write(step.join("tests/half/case.yml"), "inputs: {}\n").unwrap();
+    assert_eq!(build(&[]), (true, 5));
+    std::fs::write(step.join("attacks.wasm"), "mine").unwrap();
+    assert_eq!(build(&[]), (false, 6));
+    std::fs::remove_file(step.join("attacks.wasm")).unwrap();
+    assert_eq!(build(&[]), (false, 7));
+    zig("2");
+    assert_eq!(build(&[]), (true, 8));
+    let text = stdout(&gpux_in(&step, &["build"]).env("PATH", &path).output().unwrap());
+    assert!(text.contains("nothing has changed"), "{text}");
+}
+
+/// Reads the lines of a running program's pipe until one has this text.
+#[cfg(unix)]
+fn read_until(lines: &mut impl Iterator<Item = std::io::Result<String>>, text: &str) {
+    let mut seen = Vec::new();
+    for line in lines {
+        seen.push(line.unwrap());
+        if seen.last().unwrap().contains(text) {
+            return;
+        }
+    }
+    panic!("no `{text}` in {seen:#?}");
+}
+
+#[cfg(unix)]
+#[test]
+fn watches_sources_and_cases() {
+    use std::io::BufRead as _;
+    let folder = tempfile::tempdir().unwrap();
+    stdout(&run(folder.path(), &["new", "pipeline", "photos"]));
+    let at = |path: &str| folder.path().join("photos").join(path);
+    let mut gpux = gpux_in(folder.path(), &["test", "photos", "--watch"]);
+    let mut gpux = gpux.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped()).spawn().unwrap();
+    let mut lines = std::io::BufReader::new(gpux.stdout.take().unwrap()).lines();
+    let mut notes = std::io::BufReader::new(gpux.stderr.take().unwrap()).lines();
+    read_until(&mut lines, "2 passed");
+    read_until(&mut notes, "waiting for a change");
+    let source = read(at("gpux.yml"));
+    std::fs::write(at("gpux.yml"), source.replace("[32, 32]", "[16, 16]")).unwrap();
+    read_until(&mut notes, "gpux.yml has changed");
+    read_until(&mut lines, "1 passed, 1 failed");
+    // A mistake is shown, and waited on.
+    std::fs::write(at("gpux.yml"), "name: [").unwrap();
+    read_until(&mut notes, "gpux.yml:1");
+    std::fs::write(at("gpux.yml"), source).unwrap();
+    read_until(&mut lines, "2 passed");
+    std::fs::remove_dir_all(at("tests/not-an-image")).unwrap();
+    read_until(&mut lines, "1 passed");
+    let interrupted = Command::new("kill").args(["-INT", &gpux.id().to_string()]).status().unwrap();
+    assert!(interrupted.success());
+    assert!(!gpux.wait().unwrap().success());
+}
+
+/// A `python3` that makes environments, and a tool in them: installed once, in the cache, however many builds there are.
+#[cfg(unix)]
+#[test]
+fn installs_missing_tools_in_its_own_environment() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let folder = tempfile::tempdir().unwrap();
+    let at = |path: &str| folder.path().join(path);
+    std::fs::create_dir(at("bin")).unwrap();
+    let module = root().join("guest-examples/hostile/hostile.wasm");
+    // `-m venv FOLDER` makes a Python whose `-m pip install ziglang` makes a `python-zig`.
+    let zig = format!("[ $1 = version ] && echo 0 && exit\nfor last; do :; done\ncp {} $last", module.display());
+    let pip = format!(
+        "echo \"$@\" >> {count}\nsleep 1\nprintf '#!/bin/sh\\n%s\\n' '{zig}' > ${{0%/*}}/python-zig\nchmod +x ${{0%/*}}/python-zig",
+        count = at("count").display()
+    );
+    std::fs::write(at("pip"), format!("#!/bin/sh\n{pip}\n")).unwrap();
+    let python = format!(
+        "#!/bin/sh\n[ $2 = venv ] && mkdir -p $3/bin && cp {} $3/bin/python && chmod +x $3/bin/python && exit\n\
+         case \"$2\" in *version_info*) exit 0;; esac\nexit 1\n",
+        at("pip").display()
+    );
+    std::fs::write(at("bin/python3"), python).unwrap();
+    std::fs::set_permissions(at("bin/python3"), std::fs::Permissions::from_mode(0o755)).unwrap();
+    let path = format!("{}:/usr/bin:/bin", at("bin").display());
+    let build = |step: &str| {
+        let mut command = gpux_in(folder.path(), &["build", step, "--json"]);
+        command.env("PATH", &path).env("GPUX_CACHE_DIR", at("cache")).env("VIRTUAL_ENV", "/mine");
+        command.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped()).spawn().unwrap()
+    };
+    for step in ["one", "two"] {
+        stdout(&run(folder.path(), &["new", "step", "--lang", "c", step]));
+    }
+    let builds = [build("one"), build("two")];
+    for build in builds {
+        let output = build.wait_with_output().unwrap();
+        assert_eq!(json(&output)["fresh"], false, "{}", stderr(&output));
+    }
+    assert_eq!(read(at("count")), "-m pip install --quiet --disable-pip-version-check --no-input ziglang==0.17.0\n");
+    assert_eq!(json(&build("one").wait_with_output().unwrap())["fresh"], true);
+    // A broken installation is not taken for one, and the user is told what to do.
+    std::fs::remove_dir_all(at("cache/tools")).unwrap();
+    std::fs::write(at("pip"), "#!/bin/sh\necho no network >&2; exit 1\n").unwrap();
+    let mut failing = gpux_in(folder.path(), &["build", "one", "--force"]);
+    let failed = failing.env("PATH", &path).env("GPUX_CACHE_DIR", at("cache")).output().unwrap();
+    let told = stderr(&failed);
+    assert_eq!(failed.status.code(), Some(3), "{told}");
+    assert!(told.contains("installing ziglang==0.17.0 with python3 for gpux alone"), "{told}");
+    assert!(told.contains("no network") && told.contains("https://ziglang.org"), "{told}");
+    assert!(!at("cache/tools/ziglang-0.17.0/gpux-complete").exists());
+}
+
 /// The whole way of a Rust author. Slow the first time: the SDK is compiled.
 #[test]
 fn new_rust_step_builds_and_passes_its_tests() {

@@ -32,7 +32,7 @@ fn tool_is_there(language: &str, commands: &[&[&str]], install: &str) -> bool {
 
 fn c_is_there() -> bool {
     let zig: [&[&str]; 2] = [&["zig", "version"], &["python3", "-m", "ziglang", "version"]];
-    tool_is_there("C", &zig, "python3 -m pip install ziglang==0.17.0")
+    tool_is_there("C", &zig, "install zig 0.17.0, or `pipx install ziglang==0.17.0`")
 }
 
 fn javascript_is_there() -> bool {
@@ -40,7 +40,7 @@ fn javascript_is_there() -> bool {
 }
 
 fn python_is_there() -> bool {
-    tool_is_there("Python", &[&["componentize-py", "--version"]], "python3 -m pip install componentize-py==0.25.1")
+    tool_is_there("Python", &[&["componentize-py", "--version"]], "`pipx install componentize-py==0.25.1`")
 }
 
 fn expected() -> Json {

@@ -2,18 +2,21 @@
 
 use std::path::PathBuf;
 
+use super::tool_environment::InstallError;
 use gpux_sandbox::SandboxError;
 
 /// A step cannot be built.
 #[derive(Debug, thiserror::Error)]
 pub enum BuildError {
     /// a tool is not installed
-    #[error("{name} is needed to build this step, and is not there; {install}")]
+    #[error("{name} is needed to build this step, and is not there; {}{instructions}", reason(.why.as_deref()))]
     Tool {
         /// its name
         name: String,
-        /// how to get it
-        install: String,
+        /// how to get it by hand
+        instructions: String,
+        /// why gpux could not install it, if it can be installed
+        why: Option<Box<InstallError>>,
     },
     /// a command of the build did not succeed
     #[error("`{command}` did not succeed ({status}){}", shown(.output))]
@@ -59,6 +62,10 @@ pub enum BuildError {
 
 fn shown(output: &str) -> String {
     if output.is_empty() { String::new() } else { format!("; it said:\n{}", output.trim_end()) }
+}
+
+fn reason(why: Option<&InstallError>) -> String {
+    why.map(|why| format!("{why}. By hand: ")).unwrap_or_default()
 }
 
 impl BuildError {

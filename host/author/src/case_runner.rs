@@ -16,6 +16,8 @@ use gpux_core::Value;
 pub struct CaseRunner<'a> {
     target: Target,
     load_options: &'a LoadOptions,
+    /// told what goes on
+    watch_phase: Box<dyn Fn(&str) + 'a>,
 }
 
 /// The report of a case.
@@ -49,12 +51,17 @@ pub enum CaseOutcome {
 impl<'a> CaseRunner<'a> {
     /// Cases of the component at `path`.
     pub fn for_component(path: &Path, load_options: &'a LoadOptions) -> Self {
-        Self { target: Target::Component(Component::new(path)), load_options }
+        Self { target: Target::Component(Component::new(path)), load_options, watch_phase: Box::new(|_| {}) }
     }
 
     /// Cases of a pipeline.
     pub fn for_pipeline(pipeline: Pipeline, load_options: &'a LoadOptions) -> Self {
-        Self { target: Target::Pipeline(Box::new(pipeline)), load_options }
+        Self { target: Target::Pipeline(Box::new(pipeline)), load_options, watch_phase: Box::new(|_| {}) }
+    }
+
+    /// Calls `watch` with a few words for each thing that may take long.
+    pub fn on_phase(self, watch: impl Fn(&str) + 'a) -> Self {
+        Self { watch_phase: Box::new(watch), ..self }
     }
 
     /// Runs the case of a folder; with `bless`, writes the results as its expectation. An error is
@@ -75,11 +82,15 @@ impl<'a> CaseRunner<'a> {
     fn outcome(&mut self, folder: &Path, bless: bool, report: &mut CaseReport) -> Result<CaseOutcome, GpuxError> {
         let case = Case::load(folder)?;
         report.description.clone_from(&case.description);
+        if let Target::Component(component) = &self.target {
+            (self.watch_phase)(&format!("compiling {}, once", component.file));
+        }
         let ready = match self.target.prepare(&case, self.load_options) {
             Ok(ready) => ready,
             Err(error) => return not_configured(&case, error),
         };
         let inputs = input_values(&case, &ready.inputs())?;
+        (self.watch_phase)(&format!("running the case {}", report.name));
         let start = Instant::now();
         let ran = ready.run(&case, inputs)?;
         report.time = start.elapsed();

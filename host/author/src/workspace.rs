@@ -8,6 +8,9 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 use super::build_error::BuildError;
+use super::tool::Tool;
+use super::tool_environment::{InstallError, ToolEnvironment};
+use gpux_core::CacheDir;
 use gpux_core::files::check_room;
 use gpux_core::threads;
 
@@ -33,23 +36,28 @@ pub trait Progress {
     fn line(&mut self, line: &str);
     /// Whether the lines are shown as they come: a failure then need not repeat them.
     fn shows_lines(&self) -> bool;
-}
-
-/// A program, or a part of one, that a build needs.
-#[derive(Clone, Copy, Debug)]
-pub struct Tool {
-    /// its name
-    pub name: &'static str,
-    /// commands, one of which succeeds if it is there
-    pub checks: &'static [&'static [&'static str]],
-    /// how to get it: a command, or a sentence with an address
-    pub install: &'static str,
+    /// Something is done that the user did not ask for in so many words.
+    fn note(&mut self, text: &str);
+    /// What is going on from now on, in a few words.
+    fn phase(&mut self, text: &str);
 }
 
 /// A step's folder while it is being built.
 pub(crate) struct Workspace<'a> {
     folder: &'a Path,
     progress: &'a mut dyn Progress,
+    /// where missing tools are installed
+    cache: Option<&'a CacheDir>,
+    /// folders of programs that are looked at after those of the search path
+    tools: Vec<PathBuf>,
+}
+
+/// A tool that is there.
+pub(crate) struct FoundTool {
+    /// the check that succeeded
+    pub(crate) check: &'static [&'static str],
+    /// what it printed, with the check itself
+    pub(crate) version: String,
 }
 
 enum Line {
@@ -59,7 +67,12 @@ enum Line {
 
 impl<'a> Workspace<'a> {
     pub(crate) fn new(folder: &'a Path, progress: &'a mut dyn Progress) -> Self {
-        Self { folder, progress }
+        Self { folder, progress, cache: None, tools: Vec::new() }
+    }
+
+    /// The same, with missing tools installed in `cache`.
+    pub(crate) fn with_cache(self, cache: Option<&'a CacheDir>) -> Self {
+        Self { cache, ..self }
     }
 
     /// The step's folder.
@@ -71,6 +84,13 @@ impl<'a> Workspace<'a> {
     pub(crate) fn command(&self, program: &str) -> Command {
         let mut command = Command::new(program);
         command.current_dir(self.folder);
+        if !self.tools.is_empty() {
+            let path = std::env::var_os("PATH").unwrap_or_default();
+            let folders = std::env::split_paths(&path).chain(self.tools.iter().cloned());
+            if let Ok(path) = std::env::join_paths(folders) {
+                command.env("PATH", path);
+            }
+        }
         command
     }
 
@@ -93,26 +113,37 @@ impl<'a> Workspace<'a> {
         Ok(())
     }
 
-    /// Fails with the way to install it if a tool is missing.
-    pub(crate) fn require(&self, tools: &[Tool]) -> Result<(), BuildError> {
-        for tool in tools {
-            self.check(tool)?;
-        }
-        Ok(())
+    /// Sees that the tools are there: a missing one that a package brings along is installed. Gives what each says of
+    /// its version.
+    pub(crate) fn require(&mut self, tools: &[Tool]) -> Result<Vec<String>, BuildError> {
+        tools.iter().map(|tool| self.check(tool).map(|found| found.version)).collect()
     }
 
-    /// The first of a tool's checks that succeeds; an error with the way to install it if none does.
-    pub(crate) fn check(&self, tool: &Tool) -> Result<&'static [&'static str], BuildError> {
-        let works = |check: &&[&str]| {
-            let (program, arguments) = check.split_first().unwrap_or((&"", &[]));
-            let output = self.command(program).args(arguments).stdin(Stdio::null()).output();
-            output.is_ok_and(|output| output.status.success() && names_what_exists(&output.stdout))
+    /// A tool, after it is installed if need be.
+    pub(crate) fn check(&mut self, tool: &Tool) -> Result<FoundTool, BuildError> {
+        if let Some(found) = self.find(tool) {
+            return Ok(found);
+        }
+        let missing = |why: Option<InstallError>| BuildError::Tool {
+            name: tool.name.to_owned(),
+            instructions: tool.instructions(),
+            why: why.map(Box::new),
         };
-        tool.checks
-            .iter()
-            .copied()
-            .find(works)
-            .ok_or_else(|| BuildError::Tool { name: tool.name.to_owned(), install: tool.install.to_owned() })
+        let package = tool.package.ok_or_else(|| missing(None))?;
+        let environment = ToolEnvironment::install(package, self.cache, self.progress);
+        self.tools.push(environment.map_err(|why| missing(Some(why)))?.programs());
+        self.find(tool).ok_or_else(|| missing(None))
+    }
+
+    /// The first of a tool's checks that succeeds.
+    fn find(&self, tool: &Tool) -> Option<FoundTool> {
+        tool.checks.iter().find_map(|check| {
+            let (program, arguments) = check.split_first()?;
+            let output = self.command(program).args(arguments).stdin(Stdio::null()).output().ok()?;
+            let is_there = output.status.success() && names_what_exists(&output.stdout);
+            let version = format!("{check:?}: {}", String::from_utf8_lossy(&output.stdout));
+            is_there.then_some(FoundTool { check, version })
+        })
     }
 
     /// Runs a command to its end and returns its standard output. Its
@@ -267,6 +298,8 @@ mod tests {
         fn shows_lines(&self) -> bool {
             false
         }
+        fn note(&mut self, _: &str) {}
+        fn phase(&mut self, _: &str) {}
     }
 
     fn shell(commands: &[&str]) -> Result<Vec<u8>, String> {
@@ -291,10 +324,10 @@ mod tests {
     #[test]
     fn missing_tool_includes_installation() {
         let mut progress = Quiet::default();
-        let workspace = Workspace::new(Path::new("."), &mut progress);
-        let tool = |checks| Tool { name: "the tool", checks, install: "run `get tool`" };
+        let mut workspace = Workspace::new(Path::new("."), &mut progress);
+        let tool = |checks| Tool { name: "the tool", checks, by_hand: "run `get tool`", package: None };
         assert!(workspace.require(&[tool(&[&["sh", "-c", "echo /"]])]).is_ok());
-        assert_eq!(workspace.check(&tool(&[&["false"], &["true"]])).unwrap(), ["true"]);
+        assert_eq!(workspace.check(&tool(&[&["false"], &["true"]])).unwrap().check, ["true"]);
         let missing: [&[&[&str]]; 3] =
             [&[&["no-such-program-of-gpux"], &["false"]], &[], &[&["echo", "/no/such/folder"]]];
         for checks in missing {

@@ -1,5 +1,6 @@
 //! The `gpux` program: one file a command, one printer.
 
+mod build_log;
 mod child_commands;
 mod commands;
 mod exit;
@@ -10,6 +11,7 @@ mod measure;
 mod nodes;
 mod precision;
 mod printer;
+mod progress;
 mod server_log;
 mod shape_arguments;
 

@@ -8,6 +8,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::Value as Json;
 
 use super::exit::Exit;
+use super::progress::without_line;
 use gpux::GpuxError;
 use gpux_config::LoadError;
 use gpux_core::sanitize::sanitize_for_terminal;
@@ -92,7 +93,8 @@ impl Printer {
     pub(super) fn result(self, text: &str) -> Result<(), OutputError> {
         let shown = self.is_terminal().then(|| sanitize_for_terminal(text));
         let mut out = std::io::stdout().lock();
-        Ok(writeln!(out, "{}", shown.as_deref().unwrap_or(text)).and_then(|()| out.flush())?)
+        let text = shown.as_deref().unwrap_or(text);
+        Ok(without_line(|| writeln!(out, "{text}").and_then(|()| out.flush()))?)
     }
 
     /// Writes all that a command gives, and says how the command ends.
@@ -205,7 +207,9 @@ impl Printer {
         // JSON has no colours, and leaves some control characters unescaped.
         let shown = (self.json && std::io::stderr().is_terminal()).then(|| sanitize_for_terminal(text));
         // With stderr closed there is nowhere left to complain.
-        let _ = writeln!(anstream::stderr().lock(), "{}", shown.as_deref().unwrap_or(text));
+        without_line(|| {
+            let _ = writeln!(anstream::stderr().lock(), "{}", shown.as_deref().unwrap_or(text));
+        });
     }
 
     /// A bar for bytes on their way; hidden unless stderr is a terminal.

@@ -39,7 +39,7 @@ mod value;
 pub use adaptation::{Adaptation, Adaptations};
 pub use background_work::PendingDrop;
 pub use batch::{BatchOptions, BatchSizes, Batcher, ShapeLadder};
-pub use convert::{Conversion, ConvertError, Precision, convert};
+pub use convert::{CONVERSION_PACKAGES, Conversion, ConvertError, Precision, convert};
 pub use embedded::Embedded;
 pub use engine::{Device, Engine, Optimized, RunFailure, Session, SessionOptions};
 pub use error::ModelLoadError;

@@ -48,6 +48,25 @@ pub fn componentize(bytes: &[u8]) -> Result<Cow<'_, [u8]>, SandboxError> {
     encoded.map(Cow::Owned).map_err(|error| SandboxError::Componentize(sanitize(&format!("{error:#}"), 2000)))
 }
 
+/// Whether a component exports the interface of a step, as far as its names tell.
+pub fn exports_step(component: &[u8]) -> bool {
+    let mut depth = 0_usize;
+    Parser::new(0).parse_all(component).any(|payload| match payload {
+        Ok(Payload::Version { .. }) => {
+            depth += 1;
+            false
+        }
+        Ok(Payload::End(_)) => {
+            depth = depth.saturating_sub(1);
+            false
+        }
+        Ok(Payload::ComponentExportSection(exports)) => {
+            depth == 1 && exports.into_iter().flatten().any(|export| export.name.name == STEP)
+        }
+        _ => false,
+    })
+}
+
 /// What of a core module decides how it is made a component.
 #[derive(Default)]
 struct ModuleSummary {

@@ -48,7 +48,7 @@ mod zero_copy;
 
 pub use component::ComponentKind;
 pub use config::ComponentConfig;
-pub use core_module::componentize;
+pub use core_module::{componentize, exports_step};
 pub use error::{OptionViolation, SandboxError};
 pub use grants::{Capability, EnvGrant, FolderGrant, Grants, OpenFolder};
 pub use inspect::{ComponentInfo, Need, PortInfo, SignatureInfo};

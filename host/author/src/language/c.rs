@@ -4,7 +4,8 @@
 use std::path::PathBuf;
 
 use crate::build_error::BuildError;
-use crate::workspace::{Tool, Workspace};
+use crate::tool::{Package, Tool};
+use crate::workspace::Workspace;
 
 /// `python -m ziglang`, but for a module of that name in the step's folder, which may be a
 /// stranger's. Python has a switch for that (`-P`) since 3.11.
@@ -13,8 +14,15 @@ const MODULE: &str = "import sys; sys.path[:] = filter(None, sys.path); \
 
 const ZIG: Tool = Tool {
     name: "zig",
-    checks: &[&["zig", "version"], &["python3", "-c", MODULE, "version"], &["python", "-c", MODULE, "version"]],
-    install: "run `python3 -m pip install ziglang==0.17.0`, or install it as https://ziglang.org says",
+    checks: &[
+        &["zig", "version"],
+        &["python3", "-c", MODULE, "version"],
+        &["python", "-c", MODULE, "version"],
+        // What the package installs.
+        &["python-zig", "version"],
+    ],
+    by_hand: "install it as https://ziglang.org says",
+    package: Some(Package::ZIG),
 };
 
 pub(super) const TOOLS: &[Tool] = &[ZIG];
@@ -40,7 +48,7 @@ const BINDINGS: &[&str] = &["gpux-step/pipeline_step.c", "gpux-step/pipeline_ste
 pub(super) fn build(workspace: &mut Workspace<'_>) -> Result<Vec<u8>, BuildError> {
     let sources = sources(workspace)?;
     // The check ends in `version`, where a build says `cc`.
-    let check = workspace.check(&ZIG)?;
+    let check = workspace.check(&ZIG)?.check;
     let (program, arguments) = check.split_first().unwrap_or((&"zig", &[]));
     let draft = Workspace::draft()?;
     let module = draft.path().join("module.wasm");

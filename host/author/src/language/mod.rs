@@ -9,13 +9,16 @@ mod python;
 mod rust;
 
 use std::fmt;
+use std::path::Path;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::build_error::BuildError;
+use super::fingerprint::Fingerprint;
 use super::template::{TemplateFile, embedded};
-use super::workspace::{Tool, Workspace};
+use super::tool::Tool;
+use super::workspace::Workspace;
 
 /// A language that a step can be written in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -64,6 +67,31 @@ impl Language {
             Self::C => embedded::C,
             Self::JavaScript => embedded::JS,
             Self::Python => embedded::PYTHON,
+        }
+    }
+
+    /// Sees to what the build needs beside its tools.
+    pub(super) fn prepare(self, workspace: &mut Workspace<'_>) -> Result<(), BuildError> {
+        match self {
+            Self::JavaScript => javascript::prepare(workspace),
+            Self::Rust | Self::C | Self::Python => Ok(()),
+        }
+    }
+
+    /// The fingerprint with everything that the build reads in the step's folder, but for `output`, and around it.
+    /// `None` where that is not known: Cargo itself knows best whether something has changed.
+    pub(super) fn fingerprint(
+        self,
+        workspace: &Workspace<'_>,
+        fingerprint: Fingerprint,
+        output: &Path,
+    ) -> Option<Fingerprint> {
+        let sources = |fingerprint: Fingerprint| fingerprint.with_sources(workspace.folder(), output);
+        match self {
+            Self::Rust => None,
+            Self::C => sources(fingerprint),
+            Self::JavaScript => javascript::fingerprint(workspace, sources(fingerprint)?),
+            Self::Python => Some(python::fingerprint(workspace, sources(fingerprint)?)),
         }
     }
 

@@ -5,17 +5,24 @@ use std::path::PathBuf;
 use serde::Deserialize;
 
 use crate::build_error::BuildError;
-use crate::workspace::{Tool, Workspace};
+use crate::tool::Tool;
+use crate::workspace::Workspace;
 
 const TARGET: &str = "wasm32-unknown-unknown";
 
 pub(super) const TOOLS: &[Tool] = &[
-    Tool { name: "cargo", checks: &[&["cargo", "--version"]], install: "install Rust as https://rustup.rs says" },
+    Tool {
+        name: "cargo",
+        checks: &[&["cargo", "--version"]],
+        by_hand: "install Rust as https://rustup.rs says",
+        package: None,
+    },
     Tool {
         name: "the target wasm32-unknown-unknown",
         // Without the target's library, the compiler does not know what `core` is there.
         checks: &[&["rustc", "--target", TARGET, "--print", "target-libdir"]],
-        install: "rustup target add wasm32-unknown-unknown",
+        by_hand: "run `rustup target add wasm32-unknown-unknown`",
+        package: None,
     },
 ];
 

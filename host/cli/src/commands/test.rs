@@ -9,18 +9,20 @@ use super::build::build_step;
 use crate::exit::Exit;
 use crate::load_arguments::{LoadArguments, PipelineArguments};
 use crate::printer::{Printer, TextOutput, duration, pretty};
+use crate::progress::ProgressLine;
 use gpux::LoadOptions;
-use gpux_author::{CASES_FOLDER, CaseOutcome, CaseReport, CaseRunner, StepFile};
+use gpux_author::{BuildOptions, CASES_FOLDER, CaseOutcome, CaseReport, CaseRunner, FileVersions, StepFile};
 
 /// Run the cases of a step or a pipeline and compare what comes out with what they expect.
 ///
 /// A case is a folder in tests/ with a case.yml: inputs, and the outputs or the error that must
-/// come. With the folder of a step, the step is built first.
+/// come. With the folder of a step, the step is built first if something has changed since the last build.
 ///
 /// Examples:
 ///   gpux test                                    the step or the pipeline of this folder
 ///   gpux test my-step --case empty --verbose     one case, with what the step logged
 ///   gpux test my-step --bless                    what comes out now is what must come out
+///   gpux test my-step --watch                    again after each change of a source or a case
 ///   gpux test --component my-step.wasm cases     a component alone, cases from elsewhere
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
@@ -45,6 +47,14 @@ pub(crate) struct Arguments {
     #[arg(long)]
     no_build: bool,
 
+    /// Build the step even where nothing has changed
+    #[arg(long, conflicts_with_all = ["no_build", "component"])]
+    force: bool,
+
+    /// Run again whenever a source, a case or the component changes, until ctrl-C
+    #[arg(long, conflicts_with_all = ["json", "bless"])]
+    watch: bool,
+
     /// The result as JSON
     #[arg(long)]
     json: bool,
@@ -63,7 +73,33 @@ pub(crate) fn main(arguments: &Arguments) -> Exit {
         Ok(load_options) => load_options,
         Err(error) => return printer.error(&error),
     };
+    if arguments.watch {
+        return watch(arguments, &load_options, printer);
+    }
     run(arguments, &load_options, printer).unwrap_or_else(|exit| exit)
+}
+
+/// Runs the cases, and again after each change; ctrl-C ends the program.
+fn watch(arguments: &Arguments, load_options: &LoadOptions, printer: Printer) -> Exit {
+    loop {
+        // What changes meanwhile counts.
+        let files = watched_files(arguments);
+        if let Err(Exit::Environment) = run(arguments, load_options, printer) {
+            return Exit::Environment;
+        }
+        printer.note("\nwaiting for a change; ctrl-C ends this");
+        let changed = files.wait_for_change();
+        printer.note(&format!("{} has changed\n", changed.display()));
+    }
+}
+
+/// The sources and cases of what is tested, but for the component that the test itself builds.
+fn watched_files(arguments: &Arguments) -> FileVersions {
+    let folder = arguments.pipeline.folder();
+    let step = arguments.pipeline.step_folder().filter(|_| arguments.component.is_none() && !arguments.no_build);
+    let built = step.and_then(|folder| StepFile::load(&folder).ok()).map(|step| folder.join(step.output));
+    let folder = if folder.is_file() { folder.parent().map_or_else(|| ".".into(), Path::to_owned) } else { folder };
+    FileVersions::of([folder].into_iter().chain(arguments.component.clone()).collect(), built)
 }
 
 fn run(arguments: &Arguments, load_options: &LoadOptions, printer: Printer) -> Result<Exit, Exit> {
@@ -78,6 +114,8 @@ fn run(arguments: &Arguments, load_options: &LoadOptions, printer: Printer) -> R
         return Err(printer.fail("UsageError", &message, Exit::Usage));
     }
     let mut summary = Summary::default();
+    let line = ProgressLine::start(printer, "testing");
+    runner = runner.on_phase(move |phase| line.set(phase));
     for case in cases {
         let report = runner.run(&case, arguments.bless).map_err(|error| printer.error(&error))?;
         summary.add(&report, printer);
@@ -98,8 +136,8 @@ fn subject<'a>(
     if let Some(folder) = arguments.pipeline.step_folder() {
         let step = StepFile::load(&folder).map_err(|error| printer.error(&error.into()))?;
         if !arguments.no_build {
-            let sandbox = load_options.sandbox().map_err(|error| printer.error(&error.into()))?;
-            build_step(&step, true, &sandbox, printer)?;
+            let options = BuildOptions { strip: true, force: arguments.force, describe: false };
+            build_step(&step, options, load_options, printer)?;
         }
         is_there(&step.component(), printer)?;
         if arguments.no_build
@@ -114,6 +152,7 @@ fn subject<'a>(
         }
         return Ok((CaseRunner::for_component(&step.component(), load_options), folder.join(CASES_FOLDER)));
     }
+    let _line = ProgressLine::start(printer, "loading the pipeline");
     let pipeline = arguments.pipeline.open(&arguments.load, printer).map_err(|error| printer.error(&error))?;
     let folder = pipeline.path().parent().unwrap_or(Path::new(".")).join(CASES_FOLDER);
     Ok((CaseRunner::for_pipeline(pipeline, load_options), folder))

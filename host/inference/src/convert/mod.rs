@@ -26,8 +26,8 @@ const TIMES: u64 = 16;
 /// Above this size, in bytes, weights are put beside the model: one message of protobuf holds
 /// 2 GB at most.
 const LARGEST: u64 = 3 << 29;
-/// Packages for `pip install`, in the versions of the tests.
-const PACKAGES: [(&str, &str); 2] = [("onnx", "1.23.2"), ("onnxruntime", "1.31.1")];
+/// The Python packages that convert models, in the versions of the tests.
+pub const CONVERSION_PACKAGES: [(&str, &str); 2] = [("onnx", "1.23.2"), ("onnxruntime", "1.31.1")];
 
 /// In what numbers a model computes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -197,7 +197,8 @@ pub fn convert(conversion: &Conversion<'_>) -> Result<String, ConvertError> {
             Ok(Answer::Unchanged(reason)) => return Err(ConvertError::Unchanged { precision, reason }),
             Ok(Answer::Failed(reason)) => return Err(no_room().unwrap_or_else(|| failed(reason))),
             Ok(Answer::Missing { packages, python: version }) => {
-                let wanted = PACKAGES.iter().filter(|(package, _)| packages.iter().any(|missing| missing == package));
+                let wanted =
+                    CONVERSION_PACKAGES.iter().filter(|(package, _)| packages.iter().any(|missing| missing == package));
                 let install = wanted.map(|(package, version)| format!("{package}=={version}")).collect::<Vec<_>>();
                 let python = python.clone();
                 return Err(ConvertError::Missing { python, version, packages, install: install.join(" ") });

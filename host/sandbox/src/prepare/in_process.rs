@@ -7,6 +7,7 @@ use wasmtime::component::Instance;
 use wasmtime::{Engine, Store};
 
 use super::super::component::{CompiledComponent, ComponentKind};
+use super::super::core_module::componentize;
 use super::super::engine::SandboxEngine;
 use super::super::error::SandboxError;
 use super::super::failure::failure_from_error;

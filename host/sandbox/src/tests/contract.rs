@@ -77,6 +77,7 @@ fn rejects_core_modules_for_wasi_preview_1() {
 fn accepts_core_modules_with_a_contract() {
     let load = |bytes: &[u8]| SANDBOX.load(bytes, ComponentConfig::default(), &Arc::default()).unwrap();
     let (module, component) = (load(&HOSTILE), load(&componentize(&HOSTILE).unwrap()));
+    assert!(exports_step(&componentize(&HOSTILE).unwrap()) && !exports_step(&HOSTILE));
     for (step, kind) in [(&module, "core-module"), (&component, "component")] {
         assert_eq!(run(step, "x"), Ok("visit 1".into()));
         assert_eq!(step.details()["kind"], json!(kind));

@@ -17,7 +17,7 @@ use std::sync::{Arc, LazyLock};
 use serde_json::json;
 
 use super::component::CompiledComponent;
-use super::core_module::componentize;
+use super::core_module::{componentize, exports_step};
 use super::linked_component::LinkedComponent;
 use super::state::Capabilities;
 use super::{ComponentConfig, ComponentStep, Grants, Limits, Sandbox, SandboxError, SandboxOptions};

@@ -16,6 +16,7 @@ use crate::load_arguments::{LoadArguments, PipelineArguments};
 use crate::nodes;
 use crate::precision;
 use crate::printer::{Printer, duration, pluralize, pretty};
+use crate::progress::ProgressLine;
 use gpux::GpuxError;
 use gpux::{LoadOptions, Pipeline};
 use gpux_config::PrecisionChoice;
@@ -51,6 +52,10 @@ pub(crate) struct Arguments {
     /// Keep names and debug information in the component
     #[arg(long)]
     no_strip: bool,
+
+    /// Build a step even where its sources, tools and options are those of the last build
+    #[arg(long)]
+    force: bool,
 
     /// Measure which execution provider runs each model fastest, and remember it for
     /// `--provider fastest`
@@ -132,6 +137,7 @@ fn pipeline(arguments: &Arguments, printer: Printer) -> Exit {
             Err(error) => return printer.fail("PrecisionError", &error.message, error.exit),
         }
     }
+    let line = ProgressLine::start(printer, "loading the pipeline: components are compiled, models tried, once");
     let pipeline = match load_options.and_then(|load_options| arguments.pipeline.open_as(load_options, printer)) {
         Ok(pipeline) => pipeline,
         Err(error) => return printer.error(&error),
@@ -142,6 +148,7 @@ fn pipeline(arguments: &Arguments, printer: Printer) -> Exit {
     if let Err(reason) = gpux_author::verify_batching(&pipeline) {
         return printer.fail("ConfigurationError", &reason, Exit::Usage);
     }
+    drop(line);
     for (step, file) in pipeline.tokenizers() {
         printer.note(&format!("{step} reads the tokenizer {file}"));
     }

@@ -6,27 +6,11 @@ use std::time::Instant;
 use serde_json::json;
 
 use super::Arguments;
+use crate::build_log::BuildLog;
 use crate::exit::Exit;
 use crate::printer::{Printer, duration, pretty, size};
-use gpux_author::{BuildOutput, BuildRequest, Progress, StepFile};
-use gpux_sandbox::Sandbox;
-
-/// The lines of a build: shown as they come with `--verbose`, else kept for an error.
-struct BuildLog(Printer);
-
-impl Progress for BuildLog {
-    fn command(&mut self, command: &str) {
-        self.0.detail(&format!("$ {command}"));
-    }
-
-    fn line(&mut self, line: &str) {
-        self.0.detail(line);
-    }
-
-    fn shows_lines(&self) -> bool {
-        self.0.is_verbose() && !self.0.json
-    }
-}
+use gpux::LoadOptions;
+use gpux_author::{BuildOptions, BuildOutput, BuildRequest, StepFile};
 
 pub(super) fn main(folder: &Path, arguments: &Arguments, printer: Printer) -> Exit {
     let start = Instant::now();
@@ -34,11 +18,12 @@ pub(super) fn main(folder: &Path, arguments: &Arguments, printer: Printer) -> Ex
         Ok(step) => step,
         Err(error) => return printer.error(&error.into()),
     };
-    let sandbox = match arguments.load.options().and_then(|operator| Ok(operator.sandbox()?)) {
-        Ok(sandbox) => sandbox,
+    let load_options = match arguments.load.options() {
+        Ok(load_options) => load_options,
         Err(error) => return printer.error(&error),
     };
-    let built = match build_step(&step, !arguments.no_strip, &sandbox, printer) {
+    let options = BuildOptions { strip: !arguments.no_strip, force: arguments.force, describe: true };
+    let built = match build_step(&step, options, &load_options, printer) {
         Ok(built) => built,
         Err(exit) => return exit,
     };
@@ -49,25 +34,28 @@ pub(super) fn main(folder: &Path, arguments: &Arguments, printer: Printer) -> Ex
 /// Builds a step; an error is printed.
 pub(crate) fn build_step(
     step: &StepFile,
-    strip: bool,
-    sandbox: &Sandbox,
+    options: BuildOptions,
+    load_options: &LoadOptions,
     printer: Printer,
 ) -> Result<BuildOutput, Exit> {
-    gpux_author::build(BuildRequest { step, strip }, sandbox, &mut BuildLog(printer)).map_err(|error| {
+    let sandbox = load_options.sandbox().map_err(|error| printer.error(&error.into()))?;
+    let request = BuildRequest { step, options, sandbox: &sandbox, cache: load_options.cache.as_ref() };
+    gpux_author::build(request, &mut BuildLog::new(printer)).map_err(|error| {
         let exit = if error.is_environment() { Exit::Environment } else { Exit::Failed };
         printer.fail("BuildError", &format!("{}: {error}", step.folder.display()), exit)
     })
 }
 
 fn summary(step: &StepFile, built: &BuildOutput, start: Instant) -> String {
-    let info = &built.info;
+    let Some(info) = &built.info else { return String::new() };
+    let how = if built.is_fresh { "nothing has changed, checked in" } else { "built in" };
     let before = if built.size_before == info.size {
         String::new()
     } else {
         format!(" ({} before it was stripped)", size(built.size_before as u64))
     };
     format!(
-        "{}: {} of {}{before}, built in {}\nsha256  {}\n{}",
+        "{}: {} of {}{before}, {how} {}\nsha256  {}\n{}",
         step.name,
         built.path.display(),
         size(info.size as u64),
@@ -81,8 +69,9 @@ fn to_json(step: &StepFile, built: &BuildOutput) -> serde_json::Value {
     json!({
         "name": step.name,
         "written": built.path.display().to_string(),
-        "bytes": built.info.size,
+        "bytes": built.info.as_ref().map(|info| info.size),
         "bytes_before": built.size_before,
+        "fresh": built.is_fresh,
         "component": built.info,
     })
 }

@@ -3,9 +3,11 @@
 use std::path::{Path, PathBuf};
 
 use super::{ModelChange, parent_folder};
+use crate::build_log::BuildLog;
 use crate::exit::Exit;
 use crate::printer::Printer;
 use gpux::GpuxError;
+use gpux_author::{InstallError, Package, ToolEnvironment};
 use gpux_core::files;
 use gpux_inference::{Conversion, ConvertError, ModelFile, ModelLoadError, ShapeError, convert};
 
@@ -19,6 +21,11 @@ pub(super) struct ChangedModel {
 /// A model cannot be changed.
 pub(super) enum ChangeError {
     Convert(ConvertError),
+    /// the tools that convert are not there, and cannot be installed
+    Tools {
+        error: ConvertError,
+        why: InstallError,
+    },
     Shape(ShapeError),
     Load(ModelLoadError),
     /// the pipeline with the changed model in it
@@ -39,6 +46,9 @@ impl ChangeError {
             Self::Convert(error) => {
                 let exit = if error.is_environment() { Exit::Environment } else { Exit::Failed };
                 printer.fail("ConversionError", &error.to_string(), exit)
+            }
+            Self::Tools { error, why } => {
+                printer.fail("ConversionError", &format!("{error}; {why}"), Exit::Environment)
             }
             Self::Shape(error) => printer.fail("UsageError", &error.to_string(), Exit::Usage),
             Self::Load(error) => printer.error(&error.into()),
@@ -101,7 +111,7 @@ impl ChangedModel {
             folder: &folder,
             name: &name,
         };
-        let tools = convert(&conversion).map_err(ChangeError::Convert)?;
+        let tools = convert_with_tools(conversion, change)?;
         Ok(Self { path: folder.join(&name), tools: Some(tools) })
     }
 
@@ -118,6 +128,21 @@ impl ChangedModel {
         }
         std::fs::rename(&self.path, place).map_err(failed)
     }
+}
+
+/// Converts a model. Where no Python has what it takes, and the user named none, with one of gpux's own.
+fn convert_with_tools(conversion: Conversion<'_>, change: &ModelChange<'_>) -> Result<String, ChangeError> {
+    let error = match convert(&conversion) {
+        Err(error @ (ConvertError::NoPython { .. } | ConvertError::Missing { .. })) => error,
+        result => return result.map_err(ChangeError::Convert),
+    };
+    if conversion.python.is_some() {
+        return Err(ChangeError::Convert(error));
+    }
+    let cache = change.load_options.cache.as_ref();
+    let environment = ToolEnvironment::install(Package::CONVERSION, cache, &mut BuildLog::new(change.printer))
+        .map_err(|why| ChangeError::Tools { error, why })?;
+    convert(&Conversion { python: Some(&environment.python()), ..conversion }).map_err(ChangeError::Convert)
 }
 
 /// Makes the files of weights that a model names findable from another folder: `linked`, or copied

@@ -43,7 +43,8 @@ pub(super) struct ChangeArguments {
     #[arg(long, value_name = "NAME")]
     model: Option<String>,
 
-    /// The Python that has onnx and onnxruntime [default: that of the active environment, else python3]
+    /// The Python that has onnx and onnxruntime [default: that of the active environment, else python3, else
+    /// one that gpux makes in its cache]
     #[arg(long, value_name = "PATH")]
     python: Option<PathBuf>,
 
@@ -135,6 +136,7 @@ fn run(arguments: &Arguments, printer: Printer) -> Result<Exit, Exit> {
             name,
             original,
             place,
+            printer,
         };
         let report = change.make(arguments, &samples).map_err(|refused| refused.print(printer))?;
         if !printer.json {
@@ -208,6 +210,7 @@ struct ModelChange<'a> {
     name: &'a str,
     original: &'a ModelStep,
     place: PathBuf,
+    printer: Printer,
 }
 
 impl ModelChange<'_> {

@@ -1,0 +1,179 @@
+//! Environments of gpux's own, in its cache, for tools from Python's index: nothing is installed into the system's
+//! Python, which Debian, Ubuntu and Homebrew forbid (PEP 668).
+
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use super::build_error::BuildError;
+use super::tool::Package;
+use super::workspace::{Progress, Workspace};
+use gpux_core::CacheDir;
+
+/// The cache's folder of environments.
+const FOLDER: &str = "tools";
+/// Written once an environment is complete.
+const COMPLETE: &str = "gpux-complete";
+
+/// Why an environment cannot be made.
+#[derive(Debug, thiserror::Error)]
+pub enum InstallError {
+    /// there is no cache to put it into
+    #[error("gpux installs it in its cache, and there is no cache")]
+    NoCache,
+    /// nothing here can install it
+    #[error("gpux installs it by itself where it finds uv, or Python 3.10 or newer as `python3`; neither is there")]
+    NoInstaller,
+    /// the cache cannot be written to
+    #[error("it cannot be installed in `{}`: {source}", folder.display())]
+    Io {
+        /// the folder
+        folder: PathBuf,
+        /// the system's reason
+        source: io::Error,
+    },
+    /// a command of the installation did not succeed
+    #[error("it could not be installed: {reason}{hint}")]
+    Failed {
+        /// the command, and what it said
+        reason: String,
+        /// what to do, after a semicolon; may be empty
+        hint: &'static str,
+    },
+}
+
+/// An environment in which a package is installed.
+#[derive(Clone, Debug)]
+pub struct ToolEnvironment {
+    folder: PathBuf,
+}
+
+impl ToolEnvironment {
+    /// The environment of `package` in `cache`; installs it if it is not there. Concurrent calls, of other processes
+    /// too, wait for the first.
+    pub fn install(
+        package: Package,
+        cache: Option<&CacheDir>,
+        progress: &mut dyn Progress,
+    ) -> Result<Self, InstallError> {
+        let cache = cache.ok_or(InstallError::NoCache)?;
+        let environment = Self { folder: cache.root().join(FOLDER).join(package.folder_name()) };
+        if environment.is_complete() {
+            return Ok(environment);
+        }
+        let fail = |source| InstallError::Io { folder: environment.folder.clone(), source };
+        let root = cache.folder(FOLDER).and_then(|root| root.canonicalize()).map_err(fail)?;
+        let environment = Self { folder: root.join(package.folder_name()) };
+        let fail = |source| InstallError::Io { folder: environment.folder.clone(), source };
+        progress.phase(&format!("waiting for another gpux that installs {package}"));
+        let lock = File::create(root.join(format!("{}.lock", package.folder_name()))).map_err(fail)?;
+        lock.lock().map_err(fail)?;
+        if !environment.is_complete() {
+            environment.make(package, &root, progress)?;
+        }
+        Ok(environment)
+    }
+
+    fn make(&self, package: Package, root: &Path, progress: &mut dyn Progress) -> Result<(), InstallError> {
+        let fail = |source| InstallError::Io { folder: self.folder.clone(), source };
+        let installer = Installer::find(root).ok_or(InstallError::NoInstaller)?;
+        progress.note(&format!(
+            "installing {package} with {} for gpux alone, once, in {}",
+            installer.program(),
+            self.folder.display()
+        ));
+        progress.phase(&format!("installing {package}"));
+        match std::fs::remove_dir_all(&self.folder) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(fail(error)),
+            _ => {}
+        }
+        for mut command in installer.commands(package, self) {
+            // Not in the step's folder, whose modules Python would load.
+            command.current_dir(root);
+            Workspace::new(root, progress).run(&mut command).map_err(|error| failed(&error))?;
+        }
+        File::create(self.folder.join(COMPLETE)).map_err(fail)?;
+        Ok(())
+    }
+
+    fn is_complete(&self) -> bool {
+        self.folder.join(COMPLETE).is_file()
+    }
+
+    /// The folder of its programs.
+    pub fn programs(&self) -> PathBuf {
+        self.folder.join(if cfg!(windows) { "Scripts" } else { "bin" })
+    }
+
+    /// Its Python.
+    pub fn python(&self) -> PathBuf {
+        self.programs().join(if cfg!(windows) { "python.exe" } else { "python" })
+    }
+}
+
+fn failed(error: &BuildError) -> InstallError {
+    let reason = error.to_string();
+    let hint = if reason.contains("ensurepip") {
+        "; the system's Python lacks its module venv: `apt install python3-venv` brings it on Debian and Ubuntu"
+    } else if ["onnection", "resol", "network", "Max retries", "dns"].iter().any(|word| reason.contains(word)) {
+        "; without a network, install it by hand"
+    } else {
+        ""
+    };
+    InstallError::Failed { reason, hint }
+}
+
+/// A program that makes environments.
+enum Installer {
+    Uv,
+    Python(&'static str),
+}
+
+impl Installer {
+    /// The first that works; `folder` is where it is tried.
+    fn find(folder: &Path) -> Option<Self> {
+        let works = |program: &str, arguments: &[&str]| {
+            let output = Command::new(program).args(arguments).current_dir(folder).output();
+            output.is_ok_and(|output| output.status.success())
+        };
+        if works("uv", &["--version"]) {
+            return Some(Self::Uv);
+        }
+        let is_new = "import sys; sys.exit(sys.version_info < (3, 10))";
+        ["python3", "python"].into_iter().find(|python| works(python, &["-c", is_new])).map(Self::Python)
+    }
+
+    const fn program(&self) -> &'static str {
+        match self {
+            Self::Uv => "uv",
+            Self::Python(python) => python,
+        }
+    }
+
+    /// The commands that make the environment and install the package.
+    fn commands(&self, package: Package, environment: &ToolEnvironment) -> [Command; 2] {
+        let mut make = Command::new(self.program());
+        let mut install = match self {
+            Self::Uv => {
+                make.args(["venv", "--quiet", "--no-project"]);
+                let mut install = Command::new("uv");
+                install.args(["pip", "install", "--quiet", "--python"]).arg(environment.python());
+                install
+            }
+            Self::Python(_) => {
+                make.args(["-m", "venv"]);
+                let mut install = Command::new(environment.python());
+                install.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-input"]);
+                install
+            }
+        };
+        make.arg(&environment.folder);
+        install.args(package.requirements());
+        // The user's own environment is not to be changed.
+        for command in [&mut make, &mut install] {
+            command.env_remove("VIRTUAL_ENV").env_remove("PYTHONHOME").env_remove("PYTHONPATH");
+        }
+        [make, install]
+    }
+}

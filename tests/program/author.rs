@@ -432,7 +432,7 @@ fn installs_missing_tools_in_its_own_environment() {
         "echo \"$@\" >> {count}\nsleep 1\nprintf '#!/bin/sh\\n%s\\n' '{zig}' > ${{0%/*}}/python-zig\nchmod +x ${{0%/*}}/python-zig",
         count = at("count").display()
     );
-    std::fs::write(at("pip"), format!("#!/bin/sh\n{pip}\n")).unwrap();
+    std::fs::write(at("pip"), format!("#!/bin/sh\n[ $1 = -m ] || exit 1\n{pip}\n")).unwrap();
     let python = format!(
         "#!/bin/sh\n[ $2 = venv ] && mkdir -p $3/bin && cp {} $3/bin/python && chmod +x $3/bin/python && exit\n\
          case \"$2\" in *version_info*) exit 0;; esac\nexit 1\n",

@@ -63,6 +63,9 @@ fn test_step(folder: &Path) {
         let text = std::fs::read_to_string(case.path().join("case.yml")).unwrap();
         let copy = cases.path().join(case.file_name());
         std::fs::create_dir(&copy).unwrap();
+        for file in case.path().read_dir().unwrap().map(Result::unwrap) {
+            std::fs::copy(file.path(), copy.join(file.file_name())).unwrap();
+        }
         std::fs::write(copy.join("case.yml"), text + PATIENT).unwrap();
     }
     let component = component.to_str().unwrap();
@@ -216,10 +219,14 @@ fn javascript_steps_use_commonjs_packages_and_large_tensors() {
     let source = read("src/step.js").replace("{ index, score }", "{ index, score, said: shout(\"best\") }");
     std::fs::write(step.join("src/step.js"), format!("import {{ shout }} from \"shout\";\n{source}")).unwrap();
     std::fs::remove_dir_all(step.join("tests/empty")).unwrap();
-    let mut scores = vec![0.25; 200_000];
-    scores[150_000] = 0.75;
-    let expected = "{ index: 150000, score: 0.75, said: BEST! }";
-    let case = format!("inputs: {{ scores: {{ data: [{scores:?}] }} }}\noutputs: {{ best: {expected} }}\n");
+    let mut scores = vec![0.25_f32; 1_000_000];
+    scores[750_000] = 0.75;
+    let header = format!("{:117}\n", "{'descr': '<f4', 'fortran_order': False, 'shape': (1, 1000000), }");
+    let numbers = scores.iter().flat_map(|score| score.to_le_bytes());
+    let npy: Vec<_> = b"\x93NUMPY\x01\x00\x76\x00".iter().copied().chain(header.into_bytes()).chain(numbers).collect();
+    std::fs::write(step.join("tests/best/scores.npy"), npy).unwrap();
+    let expected = "{ index: 750000, score: 0.75, said: BEST! }";
+    let case = format!("inputs: {{ scores: {{ file: scores.npy }} }}\noutputs: {{ best: {expected} }}\n");
     std::fs::write(step.join("tests/best/case.yml"), case).unwrap();
     test_step(&step);
 }

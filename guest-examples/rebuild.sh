@@ -1,7 +1,7 @@
 #!/bin/sh
 # Rebuilds the checked-in components from their sources; with --check, builds them elsewhere and
 # compares what they do instead. Needs: rustup target add wasm32-unknown-unknown, and for the step in
-# C zig (python3 -m pip install ziglang==0.17.0). Those in JavaScript and Python are not checked in,
+# C zig (pipx install ziglang==0.17.0). Those in JavaScript and Python are not checked in,
 # they hold an interpreter: `gpux test guest-examples/js/format-output` builds and tests one.
 set -eu
 cd "$(dirname "$0")/.."
@@ -51,10 +51,10 @@ if zig version >/dev/null 2>&1 || python3 -m ziglang version >/dev/null 2>&1; th
     mv guest-examples/c/threshold/threshold.wasm "$into/c/threshold.wasm"
     c=built
 elif [ -n "${CI:-}" ]; then
-    echo "error: CI builds the step in C, but there is no zig: python3 -m pip install ziglang==0.17.0" >&2
+    echo "error: CI builds the step in C, but there is no zig: pipx install ziglang==0.17.0" >&2
     exit 1
 else
-    echo "SKIPPED: the step in C was not built: there is no zig; python3 -m pip install ziglang==0.17.0" >&2
+    echo "SKIPPED: the step in C was not built: there is no zig; pipx install ziglang==0.17.0" >&2
     c=skipped
 fi
 

@@ -417,6 +417,34 @@ fn watches_sources_and_cases() {
     assert!(!gpux.wait().unwrap().success());
 }
 
+/// On a terminal a line says what goes on; in a pipe, and with `--json`, none.
+#[cfg(target_os = "linux")]
+#[test]
+fn shows_progress_on_a_terminal_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::copy(root().join("guest-examples/hostile/hostile.wasm"), folder.path().join("module.wasm")).unwrap();
+    let build = "build: ['sleep 2; cp module.wasm \"$GPUX_OUTPUT\"']\n";
+    std::fs::write(folder.path().join("step.yml"), format!("name: attacks\n{build}")).unwrap();
+    let on_terminal = |arguments: &str| {
+        let line = format!("{} {arguments}", env!("CARGO_BIN_EXE_gpux"));
+        let mut script = Command::new("script");
+        script.args(["-qec", &line, "/dev/null"]).current_dir(folder.path()).stdin(std::process::Stdio::null());
+        let output = script.env("GPUX_CACHE_DIR", folder.path().join("cache")).output().ok()?;
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+        String::from_utf8(output.stdout).ok()
+    };
+    let Some(shown) = on_terminal("build .") else {
+        eprintln!("skipped: there is no `script`, which brings a terminal");
+        return;
+    };
+    assert!(shown.contains("\r\x1b[2Kbuilding attacks … 1 s") && shown.contains("\r\x1b[2K"), "{shown:?}");
+    let (_, result) = shown.rsplit_once("\x1b[2K").unwrap();
+    assert!(result.starts_with("attacks: "), "{shown:?}");
+    assert!(!on_terminal("build . --json --force").unwrap().contains('\x1b'));
+    let piped = run(folder.path(), &["build", "--force"]);
+    assert_eq!((stderr(&piped).as_str(), piped.status.code()), ("", Some(0)));
+}
+
 /// A `python3` that makes environments, and a tool in them: installed once, in the cache, however many builds there are.
 #[cfg(unix)]
 #[test]

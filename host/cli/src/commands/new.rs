@@ -110,9 +110,11 @@ fn next_for_pipeline(folder: &Path) -> String {
 fn next_for_step(made: &ScaffoldReport, language: Language) -> String {
     let (folder, name) = (made.folder.display(), &made.name);
     let tools: Vec<_> = language.tools().iter().map(|tool| tool.name).collect();
+    let installed = language.tools().iter().all(|tool| tool.package.is_some());
+    let installed = if installed { "; gpux installs what is missing in its cache" } else { "" };
     format!(
-        "  gpux build {folder}    makes {folder}/{name}.wasm (needs {})\n  \
-           gpux test {folder}     builds it, runs its cases and compares\n  \
+        "  gpux build {folder}    makes {folder}/{name}.wasm (needs {}{installed})\n  \
+           gpux test {folder}     builds it, runs its cases and compares; --watch: after each change\n  \
            {folder}/README.md says how it is used in a pipeline",
         tools.join(" and ")
     )

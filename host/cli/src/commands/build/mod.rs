@@ -27,11 +27,12 @@ use gpux_inference::{InputShapes, Precision};
 /// run finds them ready.
 ///
 /// With the folder of a step (it has a step.yml), builds the step from its sources: runs the
-/// build of its language, or its own commands. That is as safe as its sources are.
+/// build of its language, or its own commands. That is as safe as its sources are. Nothing is built where
+/// nothing has changed; missing tools are installed in gpux's cache.
 ///
 /// With --precision fp16 or int8 (dynamic quantization), or with --shape, makes another model beside
 /// each, and says what that does to size, speed and results; refuses where results are off by too much.
-/// Another precision takes Python with the packages onnx and onnxruntime.
+/// Another precision takes Python with the packages onnx and onnxruntime, which gpux installs in its cache if need be.
 ///
 /// With `precision: auto` in gpux.yml, or --precision auto, measures every provider and precision that
 /// this machine has for the models, and remembers the fastest whose results stay close to exact.

@@ -1,6 +1,8 @@
-//! What is generated from the command line's own description: completions and manual pages.
+//! What is generated from the command line's own description: completions and manual pages; and `gpux cache`.
 
-use crate::digits::{gpux, stdout};
+use serde_json::Value as Json;
+
+use crate::digits::{gpux, root, stdout};
 
 #[test]
 fn completions_have_the_commands_of_users_alone() {
@@ -22,4 +24,40 @@ fn each_command_has_a_manual_page() {
     assert!(page("gpux-engine-install").contains("gpux\\-engine\\-install"));
     let names = std::fs::read_dir(&pages).unwrap().map(|page| page.unwrap().file_name());
     assert!(names.into_iter().all(|name| !name.to_string_lossy().contains("__")));
+}
+
+#[test]
+fn shows_and_removes_what_is_cached() {
+    let parent = tempfile::tempdir().unwrap();
+    let cache = parent.path().join("cache");
+    let gpux = |arguments: &[&str]| {
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_gpux"));
+        command.args(arguments).current_dir(root()).env("GPUX_CACHE_DIR", &cache).output().unwrap()
+    };
+    let folder = |name: &str| -> Json {
+        let listed: Json = serde_json::from_str(&stdout(&gpux(&["cache", "list", "--json"]))).unwrap();
+        listed["folders"].as_array().unwrap().iter().find(|folder| folder["name"] == name).unwrap().clone()
+    };
+    assert_eq!(folder("steps")["entries"], 0, "a cache that is not there is empty");
+    let run = || assert!(gpux(&["run", "models/samples/seven.png", "--engine", "embedded"]).status.success());
+    run();
+    assert!(folder("steps")["bytes"].as_u64().unwrap() > 4096 && folder("verified")["entries"] == 1);
+    assert!(stdout(&gpux(&["cache", "list"])).contains("compiled components"));
+
+    let engine = cache.join("engines/onnxruntime-9.9.9-cpu");
+    std::fs::create_dir_all(&engine).unwrap();
+    assert!(stdout(&gpux(&["cache", "prune"])).contains("removed 0 entries"), "all is new");
+    assert!(gpux(&["cache", "prune", "--older-than", "0"]).status.success());
+    assert_eq!((folder("steps")["entries"].clone(), engine.exists()), (0.into(), true));
+    run();
+    assert!(gpux(&["cache", "clean", "verified"]).status.success());
+    assert!(folder("verified")["entries"] == 0 && folder("steps")["entries"] != 0);
+    assert!(gpux(&["cache", "clean"]).status.success());
+    assert!(folder("steps")["entries"] == 0 && engine.exists());
+    assert!(gpux(&["cache", "clean", "--all"]).status.success() && !engine.exists());
+
+    std::fs::remove_file(cache.join("CACHEDIR.TAG")).unwrap();
+    std::fs::write(cache.join("steps/mine"), "x").unwrap();
+    let refused = gpux(&["cache", "clean"]);
+    assert!(refused.status.code() == Some(2) && cache.join("steps/mine").exists(), "{refused:?}");
 }

@@ -4,13 +4,8 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use gpux_core::CacheDir;
 use gpux_core::files::{ReadAccess, digest, write_whole};
-
-/// The cache's folder of records.
-const FOLDER: &str = "builds";
-/// Bytes of all records.
-const LIMIT: u64 = 4 << 20;
+use gpux_core::{CacheDir, CacheFolder};
 
 /// What a component was built from.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -47,7 +42,7 @@ impl<'a> BuildRecords<'a> {
         let folder = path.parent().and_then(|folder| folder.canonicalize().ok());
         let place = folder.unwrap_or_default().join(path.file_name()?);
         let name = format!("{}.json", digest(place.as_os_str().as_encoded_bytes()));
-        Some(Self { cache, file: cache.folder(FOLDER).ok()?.join(&name), name })
+        Some(Self { cache, file: cache.folder(CacheFolder::Builds).ok()?.join(&name), name })
     }
 
     pub(super) fn read(&self) -> Option<BuildRecord> {
@@ -58,7 +53,7 @@ impl<'a> BuildRecords<'a> {
     pub(super) fn write(&self, record: &BuildRecord) {
         let written = serde_json::to_vec(record).map(|text| write_whole(&self.file, &text, ReadAccess::Owner));
         if matches!(written, Ok(Ok(()))) {
-            self.cache.touch_and_evict(FOLDER, &self.name, LIMIT);
+            self.cache.touch_and_evict(CacheFolder::Builds, &self.name);
         }
     }
 }

@@ -9,10 +9,8 @@ use std::process::Command;
 use super::build_error::BuildError;
 use super::tool::Package;
 use super::workspace::{Progress, Workspace};
-use gpux_core::CacheDir;
+use gpux_core::{CacheDir, CacheFolder};
 
-/// The cache's folder of environments.
-const FOLDER: &str = "tools";
 /// Written once an environment is complete.
 const COMPLETE: &str = "gpux-complete";
 
@@ -58,12 +56,12 @@ impl ToolEnvironment {
         progress: &mut dyn Progress,
     ) -> Result<Self, InstallError> {
         let cache = cache.ok_or(InstallError::NoCache)?;
-        let environment = Self { folder: cache.root().join(FOLDER).join(package.folder_name()) };
+        let environment = Self { folder: cache.path(CacheFolder::Tools).join(package.folder_name()) };
         if environment.is_complete() {
             return Ok(environment);
         }
         let fail = |source| InstallError::Io { folder: environment.folder.clone(), source };
-        let root = cache.folder(FOLDER).and_then(|root| root.canonicalize()).map_err(fail)?;
+        let root = cache.folder(CacheFolder::Tools).and_then(|root| root.canonicalize()).map_err(fail)?;
         let environment = Self { folder: root.join(package.folder_name()) };
         let fail = |source| InstallError::Io { folder: environment.folder.clone(), source };
         progress.phase(&format!("waiting for another gpux that installs {package}"));

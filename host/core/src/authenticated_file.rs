@@ -12,14 +12,14 @@ use std::path::{Path, PathBuf};
 use ring::hmac::{self, HMAC_SHA256};
 use ring::rand::{SecureRandom as _, SystemRandom};
 
-use crate::CacheDir;
 use crate::files::{ReadAccess, write_parts};
+use crate::{CacheDir, CacheFolder};
 
 /// Bytes of a key, and of a seal.
 const SIZE: usize = 32;
 
 /// What [`write`](fn@write) wrote under this name, whole and unchanged; `None` of everything else.
-pub fn read(cache: &CacheDir, folder: &str, name: &str) -> Option<Vec<u8>> {
+pub fn read(cache: &CacheDir, folder: CacheFolder, name: &str) -> Option<Vec<u8>> {
     let path = cache.folder(folder).ok()?.join(name);
     let mut file = crate::files::open_file(&path, "it").ok()?;
     let mut seal = [0; SIZE];
@@ -31,21 +31,23 @@ pub fn read(cache: &CacheDir, folder: &str, name: &str) -> Option<Vec<u8>> {
 }
 
 /// Writes a file of the cache whole or not at all, sealed.
-pub fn write(cache: &CacheDir, folder: &str, name: &str, bytes: &[u8]) -> io::Result<()> {
+pub fn write(cache: &CacheDir, folder: CacheFolder, name: &str, bytes: &[u8]) -> io::Result<()> {
     let path = cache.folder(folder)?.join(name);
     let seal = hmac::sign(&key_of(cache, folder, name)?, bytes);
-    write_parts(&path, &[seal.as_ref(), bytes], ReadAccess::Owner)
+    write_parts(&path, &[seal.as_ref(), bytes], ReadAccess::Owner)?;
+    cache.touch_and_evict(folder, name);
+    Ok(())
 }
 
 /// The key of one file.
-fn key_of(cache: &CacheDir, folder: &str, name: &str) -> io::Result<hmac::Key> {
+fn key_of(cache: &CacheDir, folder: CacheFolder, name: &str) -> io::Result<hmac::Key> {
     let key = hmac::Key::new(HMAC_SHA256, &key(cache)?);
-    Ok(hmac::Key::new(HMAC_SHA256, hmac::sign(&key, format!("{folder}\0{name}").as_bytes()).as_ref()))
+    Ok(hmac::Key::new(HMAC_SHA256, hmac::sign(&key, format!("{}\0{name}", folder.name()).as_bytes()).as_ref()))
 }
 
 /// The user's key: beside the cache, or in it where nothing can be written beside it.
 fn key(cache: &CacheDir) -> io::Result<[u8; SIZE]> {
-    let inside = cache.folder("")?.join("key");
+    let inside = cache.make_root()?.join("key");
     match beside(cache.root()).map(|beside| read_or_make(&beside)) {
         Some(Ok(key)) => Ok(key),
         _ => read_or_make(&inside),
@@ -120,28 +122,28 @@ mod tests {
     #[test]
     fn reads_only_content_written_under_the_same_name() {
         let (_folder, cache) = cache();
-        write(&cache, "steps", "one", b"native code").unwrap();
-        assert_eq!(read(&cache, "steps", "one").unwrap(), b"native code");
-        assert_eq!(read(&cache, "steps", "two"), None);
-        let path = cache.folder("steps").unwrap().join("one");
+        write(&cache, CacheFolder::Steps, "one", b"native code").unwrap();
+        assert_eq!(read(&cache, CacheFolder::Steps, "one").unwrap(), b"native code");
+        assert_eq!(read(&cache, CacheFolder::Steps, "two"), None);
+        let path = cache.folder(CacheFolder::Steps).unwrap().join("one");
         let whole = std::fs::read(&path).unwrap();
         // Moved, it is another file.
-        std::fs::copy(&path, cache.folder("steps").unwrap().join("two")).unwrap();
-        std::fs::copy(&path, cache.folder("other").unwrap().join("one")).unwrap();
-        assert_eq!((read(&cache, "steps", "two"), read(&cache, "other", "one")), (None, None));
+        std::fs::copy(&path, cache.folder(CacheFolder::Steps).unwrap().join("two")).unwrap();
+        std::fs::copy(&path, cache.folder(CacheFolder::Verified).unwrap().join("one")).unwrap();
+        assert_eq!((read(&cache, CacheFolder::Steps, "two"), read(&cache, CacheFolder::Verified, "one")), (None, None));
         // Cut off or changed anywhere, it is none.
         for length in 0..whole.len() {
             std::fs::write(&path, &whole[..length]).unwrap();
-            assert_eq!(read(&cache, "steps", "one"), None, "{length} bytes");
+            assert_eq!(read(&cache, CacheFolder::Steps, "one"), None, "{length} bytes");
         }
         for place in 0..whole.len() {
             let mut changed = whole.clone();
             changed[place] ^= 1;
             std::fs::write(&path, changed).unwrap();
-            assert_eq!(read(&cache, "steps", "one"), None, "byte {place}");
+            assert_eq!(read(&cache, CacheFolder::Steps, "one"), None, "byte {place}");
         }
         std::fs::write(&path, &whole).unwrap();
-        assert!(read(&cache, "steps", "one").is_some());
+        assert!(read(&cache, CacheFolder::Steps, "one").is_some());
     }
 
     #[cfg(unix)]
@@ -149,7 +151,7 @@ mod tests {
     fn key_file_is_private_and_outside_the_cache() {
         use std::os::unix::fs::PermissionsExt as _;
         let (folder, cache) = cache();
-        write(&cache, "steps", "one", b"").unwrap();
+        write(&cache, CacheFolder::Steps, "one", b"").unwrap();
         let key = folder.path().join("cache.key");
         assert_eq!(key.metadata().unwrap().permissions().mode() & 0o777, 0o600);
         assert!(!cache.root().join("key").exists());
@@ -163,15 +165,15 @@ mod tests {
             },
         ] {
             spoil(&key);
-            assert_eq!(read(&cache, "steps", "one"), None);
+            assert_eq!(read(&cache, CacheFolder::Steps, "one"), None);
             assert!(key.symlink_metadata().unwrap().is_file());
-            write(&cache, "steps", "one", b"").unwrap();
-            assert!(read(&cache, "steps", "one").is_some());
+            write(&cache, CacheFolder::Steps, "one", b"").unwrap();
+            assert!(read(&cache, CacheFolder::Steps, "one").is_some());
         }
         // Where nothing can be written beside the cache, the key lies in it.
         std::fs::remove_file(&key).unwrap();
         std::fs::create_dir(&key).unwrap();
-        write(&cache, "steps", "one", b"").unwrap();
-        assert!(read(&cache, "steps", "one").is_some() && cache.root().join("key").is_file());
+        write(&cache, CacheFolder::Steps, "one", b"").unwrap();
+        assert!(read(&cache, CacheFolder::Steps, "one").is_some() && cache.root().join("key").is_file());
     }
 }

@@ -1,11 +1,104 @@
 //! The cache directory: compiled components, verified models, engines. All of it can be made again.
 
-use std::fs::{DirEntry, File};
+use std::fs::File;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use etcetera::BaseStrategy as _;
+
+/// A folder of the cache.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum CacheFolder {
+    /// records of what components were built from
+    Builds,
+    /// packages of engines
+    Downloads,
+    /// engines and plug-ins
+    Engines,
+    /// models as the engine optimized them
+    Optimized,
+    /// chosen precisions of models
+    Precisions,
+    /// what execution providers compile
+    Providers,
+    /// measured times of models on execution providers
+    Rankings,
+    /// compiled components
+    Steps,
+    /// environments of tools that build steps and change models
+    Tools,
+    /// models that were tried in a child process
+    Verified,
+    /// files of running child processes
+    Work,
+}
+
+impl CacheFolder {
+    /// All of them.
+    pub const ALL: [Self; 11] = [
+        Self::Builds,
+        Self::Downloads,
+        Self::Engines,
+        Self::Optimized,
+        Self::Precisions,
+        Self::Providers,
+        Self::Rankings,
+        Self::Steps,
+        Self::Tools,
+        Self::Verified,
+        Self::Work,
+    ];
+
+    /// Its name in the cache.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Builds => "builds",
+            Self::Downloads => "downloads",
+            Self::Engines => "engines",
+            Self::Optimized => "optimized",
+            Self::Precisions => "precision",
+            Self::Providers => "providers",
+            Self::Rankings => "fastest",
+            Self::Steps => "steps",
+            Self::Tools => "tools",
+            Self::Verified => "verified",
+            Self::Work => "work",
+        }
+    }
+
+    /// What lies in it, for people.
+    pub const fn content(self) -> &'static str {
+        match self {
+            Self::Builds => "what components were built from",
+            Self::Downloads => "packages of engines",
+            Self::Engines => "engines of `gpux engine install`",
+            Self::Optimized => "optimized models",
+            Self::Precisions => "chosen precisions",
+            Self::Providers => "what execution providers compiled",
+            Self::Rankings => "measured times of execution providers",
+            Self::Steps => "compiled components",
+            Self::Tools => "tools that build steps and change models",
+            Self::Verified => "models that were tried",
+            Self::Work => "files of running processes",
+        }
+    }
+
+    /// Bytes beyond which the least recently used entries are evicted; `None` for what only commands remove.
+    pub const fn limit(self) -> Option<u64> {
+        match self {
+            Self::Steps => Some(1 << 30),
+            Self::Optimized | Self::Providers => Some(16 << 30),
+            Self::Builds | Self::Precisions | Self::Rankings | Self::Verified => Some(16 << 20),
+            Self::Downloads | Self::Engines | Self::Tools | Self::Work => None,
+        }
+    }
+
+    /// Whether the network is needed to have its content again.
+    pub const fn is_installed(self) -> bool {
+        matches!(self, Self::Downloads | Self::Engines | Self::Tools)
+    }
+}
 
 /// The operator's cache folder. Only its owner may enter it: what lies there is trusted as code.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -13,10 +106,15 @@ pub struct CacheDir {
     root: PathBuf,
 }
 
+/// The first line is the standard's.
+const TAG_TEXT: &str = "Signature: 8a477f597d28d172789f06886806bc55\n# The cache of gpux, which can be made again.\n";
 /// Free bytes that a cache folder must have.
 const MIN_FREE_DISK: usize = 64 << 10;
 
 impl CacheDir {
+    /// The file that marks a cache, so that backups leave it out: <https://bford.info/cachedir/>
+    pub const TAG: &str = "CACHEDIR.TAG";
+
     /// The variable that moves the cache.
     pub const VARIABLE: &str = "GPUX_CACHE_DIR";
 
@@ -45,12 +143,30 @@ impl CacheDir {
             return Err(std::io::Error::new(std::io::ErrorKind::InvalidFilename, "its path is not UTF-8"));
         }
         // A disk that is full takes files, as long as they are empty.
-        tempfile::tempfile_in(self.folder("")?)?.write_all(&vec![0; MIN_FREE_DISK])
+        tempfile::tempfile_in(self.make_root()?)?.write_all(&vec![0; MIN_FREE_DISK])
     }
 
-    /// The folder `name` of the cache, made (with its parents, mode 0700) if it is not there.
-    pub fn folder(&self, name: &str) -> std::io::Result<PathBuf> {
-        let path = self.root.join(name);
+    /// The path of a folder, which may not be there.
+    pub fn path(&self, folder: CacheFolder) -> PathBuf {
+        self.root.join(folder.name())
+    }
+
+    /// A folder of the cache, made (with its parents, mode 0700) if it is not there.
+    pub fn folder(&self, folder: CacheFolder) -> std::io::Result<PathBuf> {
+        self.make(self.path(folder))
+    }
+
+    /// The cache's own folder, made if it is not there.
+    pub fn make_root(&self) -> std::io::Result<PathBuf> {
+        self.make(self.root.clone())
+    }
+
+    /// Whether it has [`Self::TAG`]: another folder that the variable names by mistake has none.
+    pub fn is_tagged(&self) -> bool {
+        self.root.join(Self::TAG).is_file()
+    }
+
+    fn make(&self, path: PathBuf) -> std::io::Result<PathBuf> {
         let mut builder = std::fs::DirBuilder::new();
         builder.recursive(true);
         #[cfg(unix)]
@@ -67,41 +183,79 @@ impl CacheDir {
                 return Err(std::io::Error::new(std::io::ErrorKind::PermissionDenied, message));
             }
         }
+        if !self.is_tagged() {
+            // A cache that is only read needs none.
+            let _ = std::fs::write(self.root.join(Self::TAG), TAG_TEXT);
+        }
         Ok(path)
     }
 
-    /// Marks `entry` of the folder `name` as used now, and evicts the least recently used entries of that folder
-    /// until the rest takes at most `limit` bytes. This entry is never evicted.
-    /// Entries that cannot be removed stay.
-    pub fn touch_and_evict(&self, name: &str, entry: &str, limit: u64) {
-        let folder = self.root.join(name);
-        let _ = File::open(folder.join(entry)).and_then(|entry| entry.set_modified(SystemTime::now()));
-        let Ok(entries) = std::fs::read_dir(&folder) else { return };
-        let mut entries: Vec<_> = entries.flatten().filter_map(|entry| Some((age(&entry)?, entry.path()))).collect();
-        entries.sort();
+    /// Marks `entry` of a folder as used now.
+    pub fn touch(&self, folder: CacheFolder, entry: &str) {
+        let _ = File::open(self.path(folder).join(entry)).and_then(|entry| entry.set_modified(SystemTime::now()));
+    }
+
+    /// Marks `entry` of a folder as used now, and evicts the least recently used entries of that folder until the rest
+    /// keeps to its limit. This entry is never evicted. Entries that cannot be removed stay.
+    pub fn touch_and_evict(&self, folder: CacheFolder, entry: &str) {
+        self.touch(folder, entry);
+        self.evict(folder, entry, folder.limit().unwrap_or(u64::MAX));
+    }
+
+    fn evict(&self, folder: CacheFolder, kept: &str, limit: u64) {
         let mut left = limit;
-        for (_, path) in entries.into_iter().rev() {
-            let size = size(&path);
-            let stays = path.file_name() == Some(entry.as_ref()) || size <= left;
-            left = if stays { left.saturating_sub(size) } else { 0 };
+        for entry in self.entries(folder) {
+            let stays = entry.path.file_name() == Some(kept.as_ref()) || entry.bytes <= left;
+            left = if stays { left.saturating_sub(entry.bytes) } else { 0 };
             if !stays {
-                let _ = if path.is_dir() { std::fs::remove_dir_all(path) } else { std::fs::remove_file(path) };
+                let _ = entry.remove();
             }
+        }
+    }
+
+    /// What lies in a folder, the last used first.
+    pub fn entries(&self, folder: CacheFolder) -> Vec<CacheEntry> {
+        let entries = std::fs::read_dir(self.path(folder)).into_iter().flatten().flatten();
+        let mut entries: Vec<_> = entries.filter_map(|entry| CacheEntry::read(entry.path())).collect();
+        entries.sort_by(|a, b| b.used.cmp(&a.used).then_with(|| a.path.cmp(&b.path)));
+        entries
+    }
+}
+
+/// A file or a folder in a folder of the cache.
+#[derive(Clone, Debug)]
+pub struct CacheEntry {
+    /// where it lies
+    pub path: PathBuf,
+    /// what it takes, with what is in it
+    pub bytes: u64,
+    /// when it was last used
+    pub used: SystemTime,
+}
+
+impl CacheEntry {
+    fn read(path: PathBuf) -> Option<Self> {
+        let used = path.symlink_metadata().ok()?.modified().ok()?;
+        Some(Self { bytes: size(&path), path, used })
+    }
+
+    /// Removes it; a link is removed, not what it leads to.
+    pub fn remove(&self) -> std::io::Result<()> {
+        if self.path.symlink_metadata()?.is_dir() {
+            std::fs::remove_dir_all(&self.path)
+        } else {
+            std::fs::remove_file(&self.path)
         }
     }
 }
 
-/// When an entry was last used.
-fn age(entry: &DirEntry) -> Option<SystemTime> {
-    entry.metadata().ok()?.modified().ok()
-}
-
-/// Bytes of a file, or of all files in a folder; links are not followed.
+/// Bytes of a file, or of all files in a folder, in whole blocks; links are not followed.
 fn size(path: &Path) -> u64 {
+    const BLOCK: u64 = 4096;
     let Ok(metadata) = path.symlink_metadata() else { return 0 };
     let inside =
         || std::fs::read_dir(path).ok().map(|entries| entries.flatten().map(|entry| size(&entry.path())).sum());
-    if metadata.is_dir() { inside().unwrap_or(0) } else { metadata.len() }
+    if metadata.is_dir() { inside().unwrap_or(0) } else { metadata.len().next_multiple_of(BLOCK) }
 }
 
 #[cfg(test)]
@@ -115,7 +269,7 @@ mod tests {
     fn evicts_least_recently_used_first() {
         let parent = tempfile::tempdir().unwrap();
         let cache = CacheDir::at(parent.path());
-        let folder = cache.folder("kept").unwrap();
+        let folder = cache.folder(CacheFolder::Steps).unwrap();
         let now = SystemTime::now();
         for (name, age) in [("a", 9), ("b", 7), ("c", 5), ("d", 3)] {
             std::fs::create_dir(folder.join(name)).unwrap();
@@ -124,28 +278,30 @@ mod tests {
             entry.set_modified(now - std::time::Duration::from_secs(age)).unwrap();
         }
         let there = || ["a", "b", "c", "d"].map(|name| folder.join(name).exists());
-        cache.touch_and_evict("kept", "b", 400);
+        cache.touch(CacheFolder::Steps, "b");
+        cache.evict(CacheFolder::Steps, "b", 4 << 12);
         assert_eq!(there(), [true; 4], "there is room");
-        cache.touch_and_evict("kept", "d", 250);
+        cache.touch(CacheFolder::Steps, "d");
+        cache.evict(CacheFolder::Steps, "d", 2 << 12);
         assert_eq!(there(), [false, true, false, true], "`b` was used after `c`");
-        cache.touch_and_evict("kept", "b", 0);
+        cache.evict(CacheFolder::Steps, "b", 0);
         assert_eq!(there(), [false, true, false, false], "what is in use stays");
-        cache.touch_and_evict("none", "b", 0);
+        cache.touch_and_evict(CacheFolder::Optimized, "b");
     }
 
     #[test]
     fn rejects_folders_writable_by_others() {
         let parent = tempfile::tempdir().unwrap();
         let cache = CacheDir::at(parent.path().join("cache"));
-        let folder = cache.folder("wasmtime").unwrap();
+        let folder = cache.folder(CacheFolder::Steps).unwrap();
         assert_eq!(folder.metadata().unwrap().permissions().mode() & 0o777, 0o700);
         cache.check().unwrap();
         std::fs::set_permissions(&folder, std::fs::Permissions::from_mode(0o777)).unwrap();
-        assert!(cache.folder("wasmtime").unwrap_err().to_string().contains("others may write"));
+        assert!(cache.folder(CacheFolder::Steps).unwrap_err().to_string().contains("others may write"));
         // The owner of a folder can write to it at any time. Only root can change the owner.
         let given = CacheDir::at(parent.path().join("given"));
-        if std::os::unix::fs::chown(given.folder("").unwrap(), Some(65_534), None).is_ok() {
-            assert!(given.folder("").unwrap_err().to_string().contains("others may write"));
+        if std::os::unix::fs::chown(given.make_root().unwrap(), Some(65_534), None).is_ok() {
+            assert!(given.make_root().unwrap_err().to_string().contains("others may write"));
         }
     }
 

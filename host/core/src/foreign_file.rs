@@ -5,7 +5,7 @@ use std::io::Read as _;
 use std::path::Path;
 
 /// Bytes that are looked at.
-const HEAD: u64 = 1024;
+const HEAD: usize = 1024;
 
 const EXPORT: &str = "export it to ONNX, for example with `optimum-cli export onnx --model NAME FOLDER`";
 
@@ -16,6 +16,7 @@ const EXPORT: &str = "export it to ONNX, for example with `optimum-cli export on
 /// assert_eq!(what, "it is a pointer of Git LFS and not the file itself, which `git lfs pull` fetches");
 /// ```
 pub fn foreign_file(head: &[u8]) -> Option<String> {
+    let head = head.get(..HEAD).unwrap_or(head);
     let text = String::from_utf8_lossy(head.trim_ascii_start()).to_ascii_lowercase();
     if text.starts_with("version https://git-lfs.github.com/") {
         return Some("it is a pointer of Git LFS and not the file itself, which `git lfs pull` fetches".to_owned());
@@ -53,7 +54,7 @@ pub fn foreign_file_at(path: &Path) -> Option<String> {
     let mut head = Vec::new();
     // Opening a pipe would wait for its writer.
     path.metadata().ok().filter(std::fs::Metadata::is_file)?;
-    File::open(path).ok()?.take(HEAD).read_to_end(&mut head).ok()?;
+    File::open(path).ok()?.take(HEAD as u64).read_to_end(&mut head).ok()?;
     foreign_file(&head)
 }
 

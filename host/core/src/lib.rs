@@ -46,7 +46,7 @@ mod value;
 
 pub use benchmark::{Benchmark, BenchmarkOptions, LatencyStatistics};
 pub use bounded_json_tree::{BoundedJsonTree, JsonTreeError};
-pub use cache::CacheDir;
+pub use cache::{CacheDir, CacheEntry, CacheFolder};
 pub use cancellation::CancelCheck;
 pub use deadline::{Deadline, DeadlineExceeded};
 pub use device_tensor::{DeviceTensor, HostOrDevice, Memory};

@@ -23,7 +23,7 @@ use super::trial_context::{self, Trial};
 use super::validation;
 use gpux_core::child_process;
 use gpux_core::files::{ReadAccess, check_room, digest, write_whole};
-use gpux_core::{Context, Step as _, Value};
+use gpux_core::{CacheFolder, Context, Step as _, Value};
 
 /// Loading a few times and optimizing fits.
 const TIMEOUT: Duration = Duration::from_mins(5);
@@ -31,10 +31,6 @@ const TIMEOUT: Duration = Duration::from_mins(5);
 const LARGEST: u64 = 4 << 30;
 /// Bytes from which a graph is cached even if it loads no faster: its weights are mapped.
 const WORTH_MAPPING: u64 = 8 << 20;
-/// Bytes of all cached graphs.
-const LIMIT: u64 = 16 << 30;
-/// The folder of the cache.
-const FOLDER: &str = "optimized";
 /// The version of the cache's format.
 const FORMAT: u32 = 2;
 /// The graph, in the model's folder.
@@ -92,12 +88,12 @@ struct Request {
 /// The optimized graph of the model, if it was made before.
 pub fn cached_graph(trial: &Trial<'_>) -> Option<PathBuf> {
     // Most machines have none, and need not look closely at their processor.
-    let cache = trial.cache.filter(|cache| cache.root().join(FOLDER).is_dir())?;
+    let cache = trial.cache.filter(|cache| cache.path(CacheFolder::Optimized).is_dir())?;
     let key = key(trial)?;
     // Not where others may write: blocks of packed weights are believed.
-    let graph = cache.folder(FOLDER).ok()?.join(&key).join(GRAPH);
+    let graph = cache.folder(CacheFolder::Optimized).ok()?.join(&key).join(GRAPH);
     graph.is_file().then(|| {
-        cache.touch_and_evict(FOLDER, &key, LIMIT);
+        cache.touch_and_evict(CacheFolder::Optimized, &key);
         graph
     })
 }
@@ -146,7 +142,7 @@ pub fn optimize(trial: &Trial<'_>, asked: bool) -> Result<Option<Optimization>, 
         path: trial.file.path().to_owned(),
         reason: format!("its graph could not be optimized: {reason}"),
     };
-    let place = cache.folder(FOLDER).map_err(|error| fault(error.to_string()))?.join(&key);
+    let place = cache.folder(CacheFolder::Optimized).map_err(|error| fault(error.to_string()))?.join(&key);
     if place.join(GRAPH).is_file() || !asked && place.join(FAILED).is_file() {
         return Ok(None);
     }
@@ -177,7 +173,7 @@ pub fn optimize(trial: &Trial<'_>, asked: bool) -> Result<Option<Optimization>, 
         Err(reason) => Some(reason.as_str()),
     };
     match why_not {
-        None => cache.touch_and_evict(FOLDER, &key, LIMIT),
+        None => cache.touch_and_evict(CacheFolder::Optimized, &key),
         // Not remembering costs the next start another try, no more.
         Some(why) => drop(write_whole(&place.join(FAILED), why.as_bytes(), ReadAccess::Owner)),
     }

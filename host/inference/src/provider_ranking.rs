@@ -10,6 +10,7 @@ use super::providers::{ExecutionProvider, ProviderChoice};
 use super::step::ModelOptions;
 use super::trial_context::Trial;
 use super::validation;
+use gpux_core::CacheFolder;
 use gpux_core::files::digest;
 
 /// The run time of one provider.
@@ -89,13 +90,17 @@ pub fn rank_providers(
     let ranking = ProviderRanking::new(trial.engine.providers().iter().map(measure).collect(), false);
     let text = serde_json::to_string(&ranking.measured).unwrap_or_default();
     // Not remembering costs the next start a measurement, no more.
-    let _ = place.map(|place| std::fs::write(place, text));
+    if let (Some(place), Some(cache)) = (place, trial.cache)
+        && std::fs::write(&place, text).is_ok()
+    {
+        cache.touch_and_evict(CacheFolder::Rankings, &place.file_name().unwrap_or_default().to_string_lossy());
+    }
     ranking
 }
 
 /// The file that remembers.
 fn place(trial: &Trial<'_>, options: &ModelOptions) -> Option<PathBuf> {
-    let folder = trial.cache?.folder("fastest").ok()?;
+    let folder = trial.cache?.folder(CacheFolder::Rankings).ok()?;
     let hardware = Hardware::detect();
     let key = format!(
         "{}\0{}\0{}\0{:?}\0{:?}\0{:?}\0{:?}\0{:?}\0{}",

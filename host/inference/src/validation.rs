@@ -23,7 +23,7 @@ use super::trial_context::{Trial, absolute, candidate_providers, memory_limit};
 use gpux_core::authenticated_file;
 use gpux_core::child_process;
 use gpux_core::files::digest;
-use gpux_core::{Context, Dim, ElementType, Step as _, Tensor, TensorKind, Value};
+use gpux_core::{CacheFolder, Context, Dim, ElementType, Step as _, Tensor, TensorKind, Value};
 
 /// Loading and one run of a large model on a slow disk fit; a model that takes longer is refused.
 const TIMEOUT: Duration = Duration::from_mins(2);
@@ -245,12 +245,12 @@ pub fn ensure_validated(trial: &Trial<'_>, options: &ModelOptions) -> Result<(),
         env!("CARGO_PKG_VERSION")
     );
     let key = digest(key);
-    if cache.is_some_and(|cache| authenticated_file::read(cache, "verified", &key).is_some()) {
+    if cache.is_some_and(|cache| authenticated_file::read(cache, CacheFolder::Verified, &key).is_some()) {
         return Ok(());
     }
     ask_child(gpux, trial, options, None)?;
     // Not remembering costs the next start a trial, no more.
-    let _ = cache.map(|cache| authenticated_file::write(cache, "verified", &key, b""));
+    let _ = cache.map(|cache| authenticated_file::write(cache, CacheFolder::Verified, &key, b""));
     Ok(())
 }
 

@@ -10,15 +10,11 @@ use super::load_options::LoadOptions;
 use super::pipeline::{Pipeline, is_model};
 use crate::GpuxError;
 use gpux_config::{ModelSpec, PrecisionChoice};
-use gpux_core::ProjectFiles;
-use gpux_core::authenticated_file;
 use gpux_core::files::digest;
+use gpux_core::{CacheFolder, ProjectFiles, authenticated_file};
 use gpux_inference::{
     ExecutionProvider, FloatPrecision, Hardware, ModelFile, ModelLoadError, ProviderChoice, ProviderError,
 };
-
-/// The folder of the cache for decisions.
-const FOLDER: &str = "precision";
 
 /// What `precision: auto` came to for a model on this machine.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -172,7 +168,8 @@ pub fn auto_models(wanted: &str, load_options: &LoadOptions) -> Result<Vec<Model
 
 /// What was chosen for this model on this machine, if anything.
 fn decision(file: &ModelFile, load_options: &LoadOptions) -> Option<PrecisionDecision> {
-    let bytes = authenticated_file::read(load_options.cache.as_ref()?, FOLDER, &key(file, load_options))?;
+    let bytes =
+        authenticated_file::read(load_options.cache.as_ref()?, CacheFolder::Precisions, &key(file, load_options))?;
     serde_json::from_slice(&bytes).ok()
 }
 
@@ -180,7 +177,7 @@ fn decision(file: &ModelFile, load_options: &LoadOptions) -> Option<PrecisionDec
 pub fn remember(file: &ModelFile, load_options: &LoadOptions, decision: &PrecisionDecision) -> std::io::Result<()> {
     let Some(cache) = &load_options.cache else { return Ok(()) };
     let bytes = serde_json::to_vec(decision).map_err(std::io::Error::other)?;
-    authenticated_file::write(cache, FOLDER, &key(file, load_options), &bytes)
+    authenticated_file::write(cache, CacheFolder::Precisions, &key(file, load_options), &bytes)
 }
 
 /// The model, the machine, and every engine that could have been chosen: a new one is measured anew.

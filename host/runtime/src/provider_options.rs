@@ -4,12 +4,8 @@ use serde_json::{Value as Json, json};
 
 use super::load_options::LoadOptions;
 use gpux_config::{Backend, DEFAULT_MODEL_NAME, Diagnostic, ModelSpec, Node, Spec};
+use gpux_core::CacheFolder;
 use gpux_inference::{ExecutionProvider, OptionError, OptionKind, OptionSource, ProviderOptions, options_of};
-
-/// The folder of the cache for providers' files.
-const FOLDER: &str = "providers";
-/// Bytes of all providers' files: TensorRT's engines take as much as their models.
-const LIMIT: u64 = 16 << 30;
 
 /// The wrong options in the file whose root is `root`.
 pub(super) fn check(root: &Node, spec: &Spec) -> Vec<Diagnostic> {
@@ -75,7 +71,7 @@ pub(super) fn for_model(
     if let Some(memory) = spec.runtime.gpu.memory {
         options.limit_memory(memory.0);
     }
-    let folder = load_options.cache.as_ref().map(|cache| cache.root().join(FOLDER).join(folder_name(digest)));
+    let folder = load_options.cache.as_ref().map(|cache| cache.path(CacheFolder::Providers).join(folder_name(digest)));
     options.set_cache_folder(folder.as_deref());
     Ok(options)
 }
@@ -83,7 +79,7 @@ pub(super) fn for_model(
 /// Marks the provider's files of this model as used, and evicts the least recently used beyond the limit.
 pub(super) fn mark_used(digest: &str, load_options: &LoadOptions) {
     if let Some(cache) = &load_options.cache {
-        cache.touch_and_evict(FOLDER, folder_name(digest), LIMIT);
+        cache.touch_and_evict(CacheFolder::Providers, folder_name(digest));
     }
 }
 

@@ -22,10 +22,10 @@ use super::refusal::Refusal;
 use super::shared::SandboxShared;
 use super::state::Capabilities;
 use super::step::ComponentStep;
-use gpux_core::CacheDir;
 use gpux_core::Registry;
 use gpux_core::files;
 use gpux_core::process_exit::Scratch;
+use gpux_core::{CacheDir, CacheFolder};
 
 /// How a process runs components: the operator's word.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -89,7 +89,7 @@ impl Sandbox {
         }
         let mut folders = Vec::new();
         if let Some(cache) = &cache {
-            folders.push(cache.folder("steps").map_err(|error| in_cache(error, cache))?);
+            folders.push(cache.folder(CacheFolder::Steps).map_err(|error| in_cache(error, cache))?);
         }
         // Elsewhere, files there have names, and the folder may be granted to a component.
         if cfg!(target_os = "linux") {

@@ -11,8 +11,8 @@ use gpux::GpuxError;
 use gpux::LoadOptions;
 use gpux_core::CacheDir;
 use gpux_inference::{
-    self, Embedded, ExecutionProvider, InstallError, InstallRequest, InstalledLibrary, LibraryBuild, LibraryFile,
-    LibraryOrigin, PluginFile, ProbeReport, Progress, ProviderChoice, ProviderLibrary, options_of,
+    self, Embedded, ExecutionProvider, Hardware, InstallError, InstallRequest, InstalledLibrary, LibraryBuild,
+    LibraryFile, LibraryOrigin, PluginFile, ProbeReport, Progress, ProviderChoice, ProviderLibrary, options_of,
 };
 
 #[derive(Debug, Args)]
@@ -304,6 +304,9 @@ fn with_cache(printer: Printer, run: impl FnOnce(CacheDir, Printer) -> Outcome) 
 }
 
 fn install(request: &InstallRequest, printer: Printer) -> Outcome {
+    if let Some(reason) = Hardware::detect().unavailable_reason(request.build.provider()) {
+        printer.warning(&format!("{reason}: `{}` cannot run here as it is", request.build));
+    }
     let mut bar = InstallProgress { bar: printer.download(), printer };
     let installed = gpux_inference::install(request, &mut bar);
     bar.bar.finish_and_clear();

@@ -12,8 +12,8 @@ use sha2::{Digest as _, Sha256};
 
 use super::hardware::Hardware;
 use super::library::{LibraryBuild, LibraryFile, LibraryOrigin};
-use gpux_core::CacheDir;
 use gpux_core::files::hex;
+use gpux_core::{CacheDir, CacheFolder};
 
 use package::{Bundle, Package};
 
@@ -155,14 +155,17 @@ fn install_one_of(
     request: &InstallRequest,
     progress: &mut dyn Progress,
 ) -> Result<InstalledFile, InstallError> {
-    let engines = request.cache.root().join("engines");
+    let engines = request.cache.path(CacheFolder::Engines);
     for bundle in bundles {
         let path = engines.join(bundle.folder()).join(&bundle.library);
         if path.is_file() {
             return Ok(InstalledFile { path, already: true });
         }
     }
-    let downloads = request.cache.folder("downloads").map_err(cache_error(&request.cache.root().join("downloads")))?;
+    let downloads = request
+        .cache
+        .folder(CacheFolder::Downloads)
+        .map_err(cache_error(&request.cache.path(CacheFolder::Downloads)))?;
     if request.offline {
         return offline(bundles, request, &downloads, progress);
     }
@@ -221,8 +224,8 @@ fn unpack(
     downloads: &Path,
     progress: &mut dyn Progress,
 ) -> Result<InstalledFile, InstallError> {
-    let target = cache.root().join("engines").join(bundle.folder());
-    let engines = cache.folder("engines").map_err(cache_error(&target))?;
+    let target = cache.path(CacheFolder::Engines).join(bundle.folder());
+    let engines = cache.folder(CacheFolder::Engines).map_err(cache_error(&target))?;
     let staging =
         tempfile::Builder::new().prefix(".installing-").tempdir_in(&engines).map_err(cache_error(&engines))?;
     for package in &bundle.packages {

@@ -14,7 +14,7 @@ impl Progress for Silent {
 
 /// A wheel in the folder of downloads, and its digest.
 fn wheel(cache: &CacheDir, name: &str, entries: &[(&str, &[u8])]) -> String {
-    let path = cache.folder("downloads").unwrap().join(name);
+    let path = cache.folder(CacheFolder::Downloads).unwrap().join(name);
     let mut writer = zip::ZipWriter::new(fs::File::create(&path).unwrap());
     for (entry, content) in entries {
         if entry.ends_with('/') {

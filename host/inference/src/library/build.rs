@@ -111,6 +111,18 @@ impl LibraryBuild {
         }
     }
 
+    /// The provider that it was made for.
+    pub const fn provider(self) -> ExecutionProvider {
+        match self {
+            Self::Cpu => ExecutionProvider::Cpu,
+            Self::Cuda => ExecutionProvider::Cuda,
+            Self::MiGraphX => ExecutionProvider::Rocm,
+            Self::DirectMl => ExecutionProvider::DirectMl,
+            Self::WebGpu => ExecutionProvider::WebGpu,
+            Self::OpenVino => ExecutionProvider::OpenVino,
+        }
+    }
+
     /// The build that brings `provider`.
     pub fn with(provider: ExecutionProvider) -> Self {
         match provider {

@@ -4,7 +4,7 @@ use std::env::consts::{DLL_PREFIX, DLL_SUFFIX};
 use std::path::{Path, PathBuf};
 
 use crate::providers::ExecutionProvider;
-use gpux_core::CacheDir;
+use gpux_core::{CacheDir, CacheFolder};
 
 /// The libraries directly in `folder`, the newest name first.
 pub(super) fn in_folder(folder: &Path) -> Vec<PathBuf> {
@@ -22,7 +22,7 @@ pub(super) fn installed(cache: &CacheDir) -> Vec<PathBuf> {
 
 /// The folders of what is installed, whole.
 pub(crate) fn engine_folders(cache: &CacheDir) -> Vec<PathBuf> {
-    let mut folders = files(&cache.root().join("engines"));
+    let mut folders = files(&cache.path(CacheFolder::Engines));
     // A name that begins with a dot is an installation under way.
     folders.retain(|path| !file_name(path).starts_with('.'));
     folders

@@ -17,9 +17,9 @@ use super::super::native_code::NativeCode;
 use super::in_process::prepare;
 use super::processor_timer::ProcessorTimer;
 use super::{PrepareRequest, PreparedComponent};
-use gpux_core::CacheDir;
 use gpux_core::Registry;
 use gpux_core::child_process::{self, ChildError};
+use gpux_core::{CacheDir, CacheFolder};
 
 const COMPONENT: &str = "component.wasm";
 const CODE: &str = "code";
@@ -52,7 +52,7 @@ pub(crate) fn prepare_in_child(
 ) -> Result<PreparedComponent, SandboxError> {
     let here = |error: std::io::Error| SandboxError::Cache(format!("{}: {error}", cache.root().display()));
     let in_cache = || {
-        let work = cache.folder("work").map_err(here)?;
+        let work = cache.folder(CacheFolder::Work).map_err(here)?;
         remove_stale_folders(&work);
         tempfile::tempdir_in(work).map_err(here)
     };

@@ -56,6 +56,64 @@ fn digits() -> tempfile::TempDir {
 }
 
 #[test]
+fn new_pipelines_around_models_pass_their_tests() {
+    let folder = tempfile::tempdir().unwrap();
+    for (model, task, steps) in [
+        ("models/digits.onnx", "image", &["channels: gray", "size: [8, 8]", "top-k"][..]),
+        ("examples/image-classification/model.onnx", "image", &["imagenet", "top-k"]),
+        ("examples/detection/discs.onnx", "image", &["letterbox", "nms"]),
+        ("examples/text-classification/model.onnx", "text", &["./tokenizer.json", "softmax", "top-k"]),
+        ("examples/sentence-embedding/model.onnx", "text", &["mean-pool", "l2-normalize"]),
+        ("examples/speech/encoder.onnx", "audio", &["decode-audio", "n_mels: 80, chunk_length: 2"]),
+        ("tests/models/external.onnx", "table", &[]),
+    ] {
+        let name = format!("around-{}", model.replace(['/', '.', '_'], "-"));
+        let path = root().join(model).display().to_string();
+        let made = run(folder.path(), &["new", "pipeline", &name, "--model", &path, "--task", task, "--json"]);
+        assert!(made.status.success(), "{model}: {}", stderr(&made));
+        let project = folder.path().join(&name);
+        let text = read(project.join("gpux.yml"));
+        for step in steps {
+            assert!(text.contains(step), "{model}: no {step} in\n{text}");
+        }
+        let tested = run(&project, &["test"]);
+        assert!(tested.status.success() && stdout(&tested).contains("passed  sample"), "{model}: {}", stderr(&tested));
+    }
+}
+
+#[test]
+fn new_pipelines_guess_what_a_model_takes() {
+    let folder = tempfile::tempdir().unwrap();
+    let make = |name: &str, model: &str, more: &[&str]| {
+        let path = root().join(model).display().to_string();
+        run(folder.path(), &[&["new", "pipeline", name, "--model", &path, "--json"], more].concat())
+    };
+    let labels = root().join("models/digits.labels.txt").display().to_string();
+    let digits = make("digits", "models/digits.onnx", &["--labels", &labels]);
+    assert_eq!(json(&digits)["task"], "image");
+    assert!(read(folder.path().join("digits/gpux.yml")).contains("labels: ./labels.txt"));
+    let result = run(&folder.path().join("digits"), &["run", root().join(SEVEN).to_str().unwrap(), "--json"]);
+    assert!(json(&result).to_string().contains("\"label\""), "{}", stderr(&result));
+
+    for (model, message) in [
+        ("tests/models/words.onnx", "say it with --task"),
+        ("tests/models/embedding.onnx", "needs its tokenizer"),
+        ("README.md", "not a valid ONNX model"),
+        ("none.onnx", "none.onnx"),
+    ] {
+        let refused = make("refused", model, &[]);
+        assert!(!refused.status.success() && stderr(&refused).contains(message), "{model}: {}", stderr(&refused));
+        assert!(!folder.path().join("refused").exists(), "{model}");
+    }
+    assert!(make("digits", "models/digits.onnx", &[]).stdout.is_empty(), "the folder is there already");
+    // A wrong guess leaves the folder, and says what to change.
+    let wrong = make("wrong", "models/digits.onnx", &["--task", "audio"]);
+    assert_eq!(wrong.status.code(), Some(1));
+    assert!(stderr(&wrong).contains("its test does not run yet"), "{}", stderr(&wrong));
+    assert!(!stderr(&wrong).contains(".gpux-new-") && folder.path().join("wrong/gpux.yml").is_file());
+}
+
+#[test]
 fn new_pipeline_runs_and_passes_its_tests() {
     let folder = tempfile::tempdir().unwrap();
     let made = stdout(&run(folder.path(), &["new", "pipeline", "my-photos"]));

@@ -101,24 +101,35 @@ pub(super) fn name_fault(name: &str) -> Option<&'static str> {
     }
 }
 
-/// Makes the folder at `path`, whose last part is the name. Everything is written beside it first
-/// and moved there as a whole, so a failure leaves nothing.
+/// Makes the folder at `path`, whose last part is the name.
 pub fn scaffold(kind: ScaffoldKind, path: &Path) -> Result<ScaffoldReport, ScaffoldError> {
+    let made = in_draft(path, |draft, name| {
+        for file in kind.files() {
+            write(draft, file, name).map_err(|source| ScaffoldError::Io { path: path.to_owned(), source })?;
+        }
+        Ok::<_, ScaffoldError>((kind.files().iter().map(|file| file.path().to_owned()).collect(), ()))
+    });
+    made.map(|(report, ())| report)
+}
+
+/// Makes the folder at `path`, whose last part is the name. `fill` writes into a folder beside it, which is moved there
+/// as a whole, so a failure leaves nothing; it is given that folder and the name, and gives the files.
+pub(crate) fn in_draft<T, E: From<ScaffoldError>>(
+    path: &Path,
+    fill: impl FnOnce(&Path, &str) -> Result<(Vec<String>, T), E>,
+) -> Result<(ScaffoldReport, T), E> {
     let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
     if let Some(why) = name_fault(&name) {
-        return Err(ScaffoldError::Name { name, why });
+        return Err(ScaffoldError::Name { name, why }.into());
     }
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     if !parent.is_dir() {
-        return Err(ScaffoldError::NoParent(parent.to_owned()));
+        return Err(ScaffoldError::NoParent(parent.to_owned()).into());
     }
     free(path)?;
     let io = |source| ScaffoldError::Io { path: path.to_owned(), source };
     let draft = tempfile::Builder::new().prefix(".gpux-new-").tempdir_in(parent).map_err(io)?;
-    let files = kind.files();
-    for file in files {
-        write(draft.path(), file, &name).map_err(io)?;
-    }
+    let (files, made) = fill(draft.path(), &name)?;
     share(draft.path()).map_err(io)?;
     if path.exists() {
         // Empty, as `free` has seen; where it no longer is, this fails.
@@ -127,8 +138,7 @@ pub fn scaffold(kind: ScaffoldKind, path: &Path) -> Result<ScaffoldReport, Scaff
     std::fs::rename(draft.path(), path).map_err(io)?;
     // It is no longer where the guard would remove it.
     let _ = draft.keep();
-    let files = files.iter().map(|file| file.path().to_owned()).collect();
-    Ok(ScaffoldReport { name, folder: path.to_owned(), files })
+    Ok((ScaffoldReport { name, folder: path.to_owned(), files }, made))
 }
 
 fn free(path: &Path) -> Result<(), ScaffoldError> {

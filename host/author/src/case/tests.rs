@@ -120,7 +120,7 @@ fn reports_wrong_values_with_their_place() {
         ("{ file: text.txt, metadata: { layout: HWC } }", Kind::Bytes, "only a tensor has `metadata`"),
         ("{ file: bad.npy, metdata: {} }", tensors(), "did you mean `metadata`?"),
         ("{ file: bad.npy, metadata: { layout: CWH } }", tensors(), "cannot be `CWH`"),
-        ("{ file: bad.npy, metadata: { layout: chw, color: RGB } }", tensors(), "NumPy"),
+        ("{ file: bad.npy, metadata: { layout: chw, color: RGB } }", tensors(), "no .npy file"),
         ("{ image: photo.png }", tensors(), "not an image"),
         ("{ image: photo.png, channels: blue }", tensors(), "blue"),
         ("{ data: [[1], [1, 2]] }", tensors(), "ragged"),

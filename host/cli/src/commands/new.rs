@@ -1,5 +1,6 @@
 //! `gpux new`: a folder to begin with.
 
+use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
@@ -8,7 +9,13 @@ use serde_json::json;
 
 use crate::exit::Exit;
 use crate::printer::{Printer, pretty};
-use gpux_author::{Language, ScaffoldError, ScaffoldKind, ScaffoldReport};
+use crate::progress::ProgressLine;
+use gpux::LoadOptions;
+use gpux_author::{
+    Language, ModelPipelineError, ModelPipelineReport, ModelPipelineRequest, ScaffoldError, ScaffoldKind,
+    ScaffoldReport, Task,
+};
+use gpux_core::sanitize::sanitize_for_terminal;
 
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
@@ -18,10 +25,13 @@ pub(crate) struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// A pipeline that runs as it is, with a test and a sample, ready for a model
+    /// A pipeline that runs as it is, with a test and a sample: ready for a model, or around one
     Pipeline {
         #[command(flatten)]
         place: FolderArguments,
+
+        #[command(flatten)]
+        model: ModelArguments,
     },
     /// A step of your own, as a WebAssembly component: source, options, test
     Step {
@@ -32,6 +42,26 @@ enum Command {
         #[command(flatten)]
         place: FolderArguments,
     },
+}
+
+/// What the pipeline is around.
+#[derive(Debug, Args)]
+struct ModelArguments {
+    /// A model (.onnx), which is copied; the steps around it are guessed from its inputs and from what it gives
+    #[arg(long, value_name = "FILE")]
+    model: Option<PathBuf>,
+
+    /// What the model takes, if its inputs do not tell
+    #[arg(long, value_name = "TASK", value_parser = task_parser(), requires = "model")]
+    task: Option<Task>,
+
+    /// The names of the model's classes, one a line
+    #[arg(long, value_name = "FILE", requires = "model")]
+    labels: Option<PathBuf>,
+
+    /// The tokenizer.json of a model of text [default: that beside the model]
+    #[arg(long, value_name = "FILE", requires = "model")]
+    tokenizer: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]
@@ -51,17 +81,99 @@ fn language_parser() -> impl TypedValueParser<Value = Language> {
         .try_map(|name| Language::ALL.into_iter().find(|language| language.name() == name).ok_or("no such language"))
 }
 
+fn task_parser() -> impl TypedValueParser<Value = Task> {
+    PossibleValuesParser::new(Task::ALL.map(Task::name)).try_map(|name| name.parse::<Task>())
+}
+
 pub(crate) fn main(arguments: &Arguments) -> Exit {
     let (kind, place) = match &arguments.command {
-        Command::Pipeline { place } => (ScaffoldKind::Pipeline, place),
+        Command::Pipeline { place, model: ModelArguments { model: Some(model), task, labels, tokenizer } } => {
+            let load_options = LoadOptions::default();
+            let request = ModelPipelineRequest {
+                folder: &place.path,
+                model,
+                task: *task,
+                labels: labels.as_deref(),
+                tokenizer: tokenizer.as_deref(),
+                load_options: &load_options,
+            };
+            return for_model(request, crate::printer(place.json, false));
+        }
+        Command::Pipeline { place, .. } => (ScaffoldKind::Pipeline, place),
         Command::Step { lang, place } => (ScaffoldKind::Step(*lang), place),
     };
     let printer = crate::printer(place.json, false);
     match gpux_author::scaffold(kind, &place.path) {
         Ok(made) => report(kind, &made, printer),
-        Err(error @ ScaffoldError::Io { .. }) => printer.fail("OutputError", &error.to_string(), Exit::Failed),
-        Err(error) => printer.usage(&error),
+        Err(error) => scaffold_error(&error, printer),
     }
+}
+
+fn scaffold_error(error: &ScaffoldError, printer: Printer) -> Exit {
+    match error {
+        ScaffoldError::Io { .. } => printer.fail("OutputError", &error.to_string(), Exit::Failed),
+        error => printer.usage(error),
+    }
+}
+
+/// Makes a pipeline around a model; on a terminal, asks for the task if the model's inputs do not tell.
+fn for_model(mut request: ModelPipelineRequest<'_>, printer: Printer) -> Exit {
+    let line = ProgressLine::start(printer, "running the model on a sample");
+    let made = gpux_author::pipeline_for_model(&request);
+    drop(line);
+    match made {
+        Ok(report) => model_report(&report, printer),
+        Err(error @ ModelPipelineError::UnknownTask(_)) => match ask_task(&error.to_string()) {
+            Some(task) if request.task.is_none() => {
+                request.task = Some(task);
+                for_model(request, printer)
+            }
+            _ => printer.usage(&error),
+        },
+        Err(ModelPipelineError::Scaffold(error)) => scaffold_error(&error, printer),
+        Err(ModelPipelineError::Gpux(error)) => printer.error(&error),
+        Err(error @ ModelPipelineError::Copy { .. }) => printer.fail("OutputError", &error.to_string(), Exit::Failed),
+        Err(error @ ModelPipelineError::NoTokenizer) => printer.usage(&error),
+    }
+}
+
+/// Asks whoever sits at the terminal, until the answer is a task; `None` without a terminal or an answer.
+fn ask_task(problem: &str) -> Option<Task> {
+    if !std::io::stdin().is_terminal() || !std::io::stderr().is_terminal() {
+        return None;
+    }
+    loop {
+        eprint!("{}\nimage, text, audio or table? ", sanitize_for_terminal(problem));
+        let mut answer = String::new();
+        if std::io::stdin().read_line(&mut answer).ok()? == 0 {
+            return None;
+        }
+        if let Ok(task) = answer.trim().parse() {
+            return Some(task);
+        }
+    }
+}
+
+fn model_report(report: &ModelPipelineReport, printer: Printer) -> Exit {
+    let ModelPipelineReport { made, task, failure } = report;
+    let folder = made.folder.display();
+    let text = if printer.json {
+        let json = json!({
+            "name": made.name, "folder": folder.to_string(), "files": made.files, "task": task.name(), "failure": failure,
+        });
+        pretty(&json)
+    } else {
+        let files: Vec<_> = shown(&made.files).iter().map(|file| format!("  {folder}/{file}")).collect();
+        let next = format!(
+            "  gpux test {folder}     runs it on its sample and compares\n  \
+               gpux serve {folder}    answers on HTTP, with a page to try it"
+        );
+        format!("{folder} is made, for {task}:\n{}\n\nNext:\n{next}", files.join("\n"))
+    };
+    let written = printer.print_result(&text);
+    let Some(failure) = failure else { return written };
+    let message = format!("its test does not run yet: {failure}\nchange {folder}/gpux.yml, then `gpux test --bless`");
+    printer.fail("StepError", &message, Exit::Failed)
 }
 
 fn report(kind: ScaffoldKind, made: &ScaffoldReport, printer: Printer) -> Exit {

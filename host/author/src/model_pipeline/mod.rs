@@ -1,0 +1,256 @@
+//! A pipeline around a model, with a sample and a test: guessed from the model's file, and from what the model gives on
+//! the sample.
+
+mod sample;
+mod steps;
+mod task;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use self::steps::After;
+pub use self::task::Task;
+use super::case::CASES_FOLDER;
+use super::case_runner::{CaseOutcome, CaseRunner};
+use super::scaffold::{ScaffoldError, ScaffoldReport, in_draft};
+use gpux::{GpuxError, LoadOptions, Pipeline};
+use gpux_core::{RunOptions, Tensor, Value};
+use gpux_inference::{ModelFile, ModelInfo};
+
+/// The model's name in the new folder.
+const MODEL: &str = "model.onnx";
+const LABELS: &str = "labels.txt";
+const TOKENIZER: &str = "tokenizer.json";
+/// The folder of the test.
+const CASE: &str = "sample";
+
+/// What to make a pipeline of.
+#[derive(Clone, Copy, Debug)]
+pub struct ModelPipelineRequest<'a> {
+    /// the new folder; its last part is the name
+    pub folder: &'a Path,
+    /// the model's file, which is copied
+    pub model: &'a Path,
+    /// what the model takes, if its inputs do not tell
+    pub task: Option<Task>,
+    /// the names of its classes, one a line
+    pub labels: Option<&'a Path>,
+    /// its `tokenizer.json`, if that does not lie beside it
+    pub tokenizer: Option<&'a Path>,
+    /// how the model is run on the sample
+    pub load_options: &'a LoadOptions,
+}
+
+/// A pipeline that was made.
+#[derive(Debug)]
+pub struct ModelPipelineReport {
+    /// its files
+    pub made: ScaffoldReport,
+    /// what the model takes
+    pub task: Task,
+    /// why the test does not pass yet
+    pub failure: Option<String>,
+}
+
+/// Why no pipeline was made. Nothing is left behind.
+#[derive(Debug, thiserror::Error)]
+pub enum ModelPipelineError {
+    /// the folder
+    #[error(transparent)]
+    Scaffold(#[from] ScaffoldError),
+    /// the model
+    #[error(transparent)]
+    Gpux(#[from] GpuxError),
+    /// its inputs do not tell what it takes
+    #[error("its inputs do not tell what the model takes ({0}): say it with --task image, text, audio or table")]
+    UnknownTask(String),
+    /// a model of text without its tokenizer
+    #[error("a model of text needs its tokenizer: put `tokenizer.json` beside the model, or name it with --tokenizer")]
+    NoTokenizer,
+    /// a file that cannot be copied
+    #[error("cannot copy `{}`: {source}", path.display())]
+    Copy {
+        /// the file
+        path: PathBuf,
+        /// the system's reason
+        source: std::io::Error,
+    },
+}
+
+impl From<std::io::Error> for ModelPipelineError {
+    fn from(source: std::io::Error) -> Self {
+        Self::Copy { path: MODEL.into(), source }
+    }
+}
+
+/// Makes the folder: the model, a gpux.yml, and a test that expects what the model gives on a sample.
+pub fn pipeline_for_model(request: &ModelPipelineRequest<'_>) -> Result<ModelPipelineReport, ModelPipelineError> {
+    let model = ModelFile::open(request.model).map_err(GpuxError::from)?;
+    let info = model.info();
+    let guessed = request.task.or_else(|| Task::guess(info));
+    let task = guessed.ok_or_else(|| ModelPipelineError::UnknownTask(describe_inputs(info)))?;
+    let (made, failure) = in_draft(request.folder, |draft, name| {
+        let folder = Draft { root: draft, name, info, task, load_options: request.load_options };
+        let has_labels = folder.copy_files(request)?;
+        let failure = folder.write(has_labels)?.map(|failure| {
+            // The draft has another name than the folder.
+            let draft = draft.file_name().unwrap_or_default().to_string_lossy();
+            failure.replace(&*draft, name)
+        });
+        Ok::<_, ModelPipelineError>((files(draft)?, failure))
+    })?;
+    Ok(ModelPipelineReport { made, task, failure })
+}
+
+/// The folder while it is being made.
+struct Draft<'a> {
+    root: &'a Path,
+    name: &'a str,
+    info: &'a ModelInfo,
+    task: Task,
+    load_options: &'a LoadOptions,
+}
+
+impl Draft<'_> {
+    /// Copies the model and what belongs to it. Gives whether there are labels.
+    fn copy_files(&self, request: &ModelPipelineRequest<'_>) -> Result<bool, ModelPipelineError> {
+        let copy = |from: &Path, to: &Path| {
+            let to = self.root.join(to);
+            let copied = to.parent().map_or(Ok(()), fs::create_dir_all).and_then(|()| fs::copy(from, to));
+            copied.map(drop).map_err(|source| ModelPipelineError::Copy { path: from.to_owned(), source })
+        };
+        copy(request.model, Path::new(MODEL))?;
+        let beside = request.model.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        for file in &self.info.external_files {
+            let failed = |source| ModelPipelineError::Copy { path: file.clone(), source };
+            let folder = beside.canonicalize().map_err(failed)?;
+            // With its absolute name, the copy would go over the file itself.
+            let name = file.strip_prefix(folder).map_err(|error| failed(std::io::Error::other(error)))?;
+            copy(file, name)?;
+        }
+        if self.task == Task::Text {
+            let found = beside.join(TOKENIZER);
+            let tokenizer = request.tokenizer.unwrap_or(&found);
+            if request.tokenizer.is_none() && !found.is_file() {
+                return Err(ModelPipelineError::NoTokenizer);
+            }
+            copy(tokenizer, Path::new(TOKENIZER))?;
+        }
+        if let Some(labels) = request.labels {
+            copy(labels, Path::new(LABELS))?;
+        } else if let Some(names) = self.info.outputs.iter().find_map(|output| output.labels.as_ref()) {
+            fs::write(self.root.join(LABELS), names.join("\n") + "\n")?;
+        } else {
+            return Ok(false);
+        }
+        Ok(true)
+    }
+
+    /// Writes gpux.yml, the sample and the test. Gives why the test does not pass.
+    fn write(&self, has_labels: bool) -> Result<Option<String>, ModelPipelineError> {
+        let case = self.root.join(CASES_FOLDER).join(CASE);
+        fs::create_dir_all(&case)?;
+        let inputs = sample::write(self.task, self.info, &case)?;
+        // Results differ in the last digits between processors.
+        let tolerance = "tolerance: { absolute: 1e-4, relative: 1e-3 }\n";
+        let description = "description: what the model gave on the sample when the pipeline was made\n";
+        fs::write(case.join("case.yml"), format!("{description}{tolerance}inputs:\n{inputs}"))?;
+        fs::write(self.root.join("README.md"), self.readme())?;
+        let before = steps::before(self.task, self.info);
+        self.write_pipeline(&before, &After::Nothing, has_labels)?;
+        let after = match self.model_output(&case) {
+            Ok(after) => after,
+            Err(error) => return Ok(Some(error.to_string())),
+        };
+        self.write_pipeline(after.before(self.info).as_deref().unwrap_or(&before), &after, has_labels)?;
+        let mut ran = self.open().map(|pipeline| CaseRunner::for_pipeline(pipeline, self.load_options));
+        Ok(match ran.as_mut().map(|runner| runner.run(&case, true)) {
+            Ok(Ok(report)) => match report.outcome {
+                CaseOutcome::Passed | CaseOutcome::Blessed(_) => None,
+                CaseOutcome::Failed(lines) => Some(lines.join("\n")),
+                CaseOutcome::Invalid(error) => Some(error.to_string()),
+            },
+            Ok(Err(error)) => Some(error.to_string()),
+            Err(error) => Some(error.to_string()),
+        })
+    }
+
+    fn open(&self) -> Result<Pipeline, GpuxError> {
+        Pipeline::open(&self.root.join("gpux.yml").display().to_string(), self.load_options)
+    }
+
+    /// What follows the model, by its output on the sample.
+    fn model_output(&self, case: &Path) -> Result<After, GpuxError> {
+        let pipeline = self.open()?;
+        let requests = super::case_requests(&pipeline, case.parent().unwrap_or(case))?;
+        let Some((_, request)) = requests.into_iter().next() else { return Ok(After::Nothing) };
+        let outputs = pipeline.plan().run(request, RunOptions::default())?;
+        let of_model = |(name, value): &(String, Value)| {
+            let is_first = self.info.outputs.first().is_some_and(|output| output.name == *name);
+            value.as_tensor().filter(|_| is_first).map(|tensor: &Tensor| After::choose(self.task, name, tensor))
+        };
+        Ok(outputs.iter().find_map(of_model).unwrap_or(After::Nothing))
+    }
+
+    fn write_pipeline(&self, before: &str, after: &After, has_labels: bool) -> std::io::Result<()> {
+        let head = format!(
+            "# Made by `gpux new` from the model's inputs and what it gave on a sample: check what stands before the model.\n\
+             name: {}\nversion: 0.1.0\n\nmodel: ./{MODEL}\n",
+            self.name
+        );
+        let alone = self.info.outputs.len() == 1;
+        let after = after.lines(alone, has_labels && matches!(after, After::Classes { .. } | After::Boxes { .. }));
+        let steps = if before.is_empty() && after.is_empty() {
+            String::new()
+        } else {
+            format!("\npipeline:\n{before}  - model\n{after}")
+        };
+        fs::write(self.root.join("gpux.yml"), head + &steps)
+    }
+
+    fn readme(&self) -> String {
+        let file = match self.task {
+            Task::Image => "--file photo.jpg",
+            Task::Text => "--input text='a sentence'",
+            Task::Audio => "--file sound.wav",
+            Task::Table => "--file rows.csv",
+        };
+        format!(
+            "# {}\n\nA pipeline for [gpux](https://github.com/gpux/gpux) around `{MODEL}`.\n\n\
+             ```sh\ngpux run . {file}\ngpux test            # the cases in tests/\ngpux inspect .       # what each step gives\n\
+             gpux serve .         # POST /predict, and a page to try it\n```\n\n\
+             The steps before the model were guessed: bring them to what the model was trained with, then \
+             `gpux test --bless` keeps the new results.\n",
+            self.name
+        )
+    }
+}
+
+fn describe_inputs(info: &ModelInfo) -> String {
+    let input = |input: &gpux_inference::InputSpec| {
+        let shape = input.shape.as_ref().map_or_else(
+            || "any shape".to_owned(),
+            |shape| format!("[{}]", shape.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")),
+        );
+        format!("`{}` {} {shape}", input.name, input.kind)
+    };
+    info.inputs.iter().map(input).collect::<Vec<_>>().join(", ")
+}
+
+/// Every file below `folder`, relative to it.
+fn files(folder: &Path) -> std::io::Result<Vec<String>> {
+    let mut found = Vec::new();
+    let mut folders = vec![folder.to_owned()];
+    while let Some(next) = folders.pop() {
+        for entry in fs::read_dir(next)? {
+            let path = entry?.path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if let Ok(name) = path.strip_prefix(folder) {
+                found.push(name.to_string_lossy().replace('\\', "/"));
+            }
+        }
+    }
+    found.sort();
+    Ok(found)
+}

@@ -9,6 +9,7 @@ use clap::{Args, ValueEnum};
 
 use super::exit::Exit;
 use super::printer::Printer;
+use super::progress::ProgressLine;
 use gpux::GpuxError;
 use gpux::{
     AllowedGrants, EngineChoice, EngineOptions, FileKind, LoadOptions, MAX_THREADS, Pipeline, Policy, ProviderSelection,
@@ -69,7 +70,9 @@ impl PipelineArguments {
         if let Some(folder) = self.step_folder() {
             return Err(step_folder_is_no_pipeline(&folder).into());
         }
+        let line = ProgressLine::start(printer, "loading; what is new is compiled and tried once");
         let pipeline = self.open_without_warnings(&load_options)?;
+        drop(line);
         for warning in pipeline.warnings() {
             printer.warning(warning);
         }

@@ -24,7 +24,7 @@ use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
 use gpux_core::process_exit::exit;
 
-use commands::{build, completions, engine, inspect, man, new, run, schema, serve, steps, test, verify};
+use commands::{build, cache, completions, engine, inspect, man, new, run, schema, serve, steps, test, verify};
 use exit::Exit;
 use printer::{LogLevel, Printer};
 
@@ -64,6 +64,8 @@ enum Command {
     Verify(verify::Arguments),
     /// List and install inference engines
     Engine(engine::Arguments),
+    /// Show and remove what gpux keeps on disk
+    Cache(cache::Arguments),
     /// List the built-in steps, or explain one
     Steps(steps::Arguments),
     /// Print the JSON Schema of gpux.yml, for editors
@@ -147,6 +149,7 @@ fn run_command(command: Command) -> Exit {
         Command::Inspect(arguments) => inspect::main(&arguments),
         Command::Verify(arguments) => verify::main(&arguments),
         Command::Engine(arguments) => engine::main(&arguments),
+        Command::Cache(arguments) => cache::main(&arguments),
         Command::Steps(arguments) => steps::main(&arguments),
         Command::Schema(arguments) => schema::main(&arguments),
         Command::Completions(arguments) => completions::main(&arguments, visible_program()),

@@ -62,7 +62,7 @@ fn exports_provider_and_triton_metrics_on_request() {
     let text = plain.text();
     assert!(text.contains("provider=\"CPUExecutionProvider\",precision=\"exact\"} 1"), "{text}");
     assert!(text.contains("# TYPE nv_inference_request_success counter\n"), "{text}");
-    assert!(text.contains("nv_inference_request_success{model=\"model\",version=\"1\"} 1"), "{text}");
+    assert!(text.contains("nv_inference_request_success{model=\"square\",version=\"1\"} 1"), "{text}");
 }
 
 #[test]

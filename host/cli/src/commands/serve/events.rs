@@ -1,9 +1,11 @@
 //! Events of the server, printed or logged.
 
 use std::net::SocketAddr;
+use std::sync::{Mutex, PoisonError};
 
 use super::precision;
 use crate::printer::{LogLevel, Printer};
+use crate::progress::ProgressLine;
 use crate::server_log::{Log, LogFormat};
 use gpux_core::sanitize::sanitize_for_terminal;
 use gpux_serve::{Event, Server};
@@ -16,6 +18,8 @@ pub(super) struct EventLogger {
     pub(super) format: LogFormat,
     /// `http` or `https`
     pub(super) scheme: &'static str,
+    /// shown until the server is ready
+    pub(super) progress: Mutex<Option<ProgressLine>>,
 }
 
 impl EventLogger {
@@ -34,7 +38,10 @@ impl EventLogger {
                 self.detail(&format!("listening on {}; loading", self.url(*address)));
             }
             Event::Grpc(address) => self.note(&format!("gRPC on {address} as well")),
-            Event::Ready(address) => self.ready(server, *address),
+            Event::Ready(address) => {
+                self.end_progress();
+                self.ready(server, *address);
+            }
             Event::Reloaded(name) => self.note(&format!("{name} was loaded again")),
             Event::NotReloaded { name, reason } => {
                 self.warning(&format!("{name} could not be loaded again; the one before answers: {reason}"));
@@ -42,6 +49,11 @@ impl EventLogger {
             Event::Warning(warning) => self.warning(warning),
             Event::Draining => self.note("ending: requests under way are finished"),
         }
+    }
+
+    /// Erases the line about loading.
+    pub(super) fn end_progress(&self) {
+        self.progress.lock().unwrap_or_else(PoisonError::into_inner).take();
     }
 
     fn ready(&self, server: &Server, address: SocketAddr) {

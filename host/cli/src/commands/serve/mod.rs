@@ -6,7 +6,7 @@ mod precision;
 
 use std::mem::ManuallyDrop;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use clap::{ArgAction, Args};
 
@@ -16,7 +16,9 @@ use precision::PrecisionChooser;
 
 use crate::exit::Exit;
 use crate::load_arguments::LoadArguments;
-use crate::server_log::Log;
+use crate::printer::LogLevel;
+use crate::progress::ProgressLine;
+use crate::server_log::{Log, LogFormat};
 use gpux::GpuxError;
 use gpux::{LoadOptions, Pipeline, is_model};
 use gpux_config::FILE_NAMES;
@@ -135,7 +137,10 @@ pub(crate) fn main(arguments: &Arguments) -> Exit {
     // Letting go of models may take long, and the process is about to end: the system frees them.
     let server = ManuallyDrop::new(Arc::new(Server::new(settings, load_options)));
     let told = Arc::clone(&server);
-    let events = Arc::new(EventLogger { printer, log: log.clone(), format, scheme });
+    let shows_progress = format == LogFormat::Text && printer.level >= LogLevel::Info;
+    let progress = shows_progress.then(|| ProgressLine::start(printer, "loading and warming up"));
+    let events = Arc::new(EventLogger { printer, log: log.clone(), format, scheme, progress: Mutex::new(progress) });
+    let shown = Arc::clone(&events);
     if let Err(warning) = traces {
         events.warning(&warning);
     }
@@ -143,6 +148,7 @@ pub(crate) fn main(arguments: &Arguments) -> Exit {
         events.warning(&format!("no precision is chosen beside the server: {error}"));
     }
     let result = serve(&server, sources, move |event| events.log(&told, &event));
+    shown.end_progress();
     if matches!(result, Ok(ShutdownOutcome::TimedOut)) {
         let message = "requests under way took longer than `--drain` and were left behind";
         log.line(&printer.failure("TimeoutError", message));

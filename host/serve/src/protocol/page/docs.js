@@ -1,6 +1,6 @@
 // The API, from /openapi.json.
 
-import { byId, element } from "./element.js";
+import { byId, element, prose } from "./element.js";
 
 const key = () => byId("key").value;
 const authorization = () => (key() ? { authorization: `Bearer ${key()}` } : {});
@@ -15,7 +15,7 @@ async function load() {
   }
   const api = await answer.json();
   byId("notice").hidden = true;
-  byId("description").textContent = api.info.description;
+  byId("description").replaceChildren(...prose(api.info.description));
   const groups = new Map([["The server", []], ...api.tags.map((tag) => [tag.name, []])]);
   for (const [path, methods] of Object.entries(api.paths)) {
     for (const [method, operation] of Object.entries(methods)) {
@@ -31,19 +31,19 @@ function shown(api, path, method, operation) {
     const some = parameters.filter((parameter) => parameter.in === place);
     return some.length > 0 && [element("h3", {}, title),
       element("dl", {}, some.map((parameter) =>
-        [element("dt", {}, parameter.name), element("dd", {}, parameter.description ?? "")]))];
+        [element("dt", {}, parameter.name), element("dd", {}, prose(parameter.description))]))];
   };
   return element("details", { class: "operation", id: operation.operationId },
     element("summary", {},
       element("span", { class: "method" }, method.toUpperCase()), element("span", { class: "path" }, path),
-      element("span", {}, operation.summary)),
-    operation.description && element("p", {}, operation.description),
+      element("span", {}, prose(operation.summary))),
+    operation.description && element("p", {}, prose(operation.description)),
     section("In the path", "path"), section("In the query", "query"), section("In the head", "header"),
     operation.requestBody && [element("h3", {}, "Body"), contents(api, operation.requestBody.content)],
     element("h3", {}, "Answers"),
     Object.entries(operation.responses).map(([status, given]) => [status, pointed(api, given)]).map(([status, response]) =>
       element("details", {},
-        element("summary", {}, `${status}: ${response.description}`), contents(api, response.content ?? {}))),
+        element("summary", {}, `${status}: `, prose(response.description)), contents(api, response.content ?? {}))),
     element("h3", {}, "Try"), form(path, method, operation, parameters));
 }
 

@@ -20,6 +20,12 @@ function filled(node, attributes, children) {
   return node;
 }
 
+// Text, with what stands in backticks as code.
+export function prose(text = "") {
+  const parts = text.split("`");
+  return parts.length % 2 === 0 ? [text] : parts.map((part, at) => (at % 2 ? element("code", {}, part) : part));
+}
+
 export const byId = (id) => document.getElementById(id);
 
 // A number as people read it: enough digits to tell it from others, no more.

@@ -1,6 +1,7 @@
 //! The one place that writes to the terminal: results to stdout, everything else to stderr.
 
 use std::io::{IsTerminal as _, Write as _};
+use std::str::FromStr;
 
 use clap::ValueEnum;
 use comfy_table::{Cell, CellAlignment, ContentArrangement, Table, presets};
@@ -135,6 +136,23 @@ impl Printer {
     pub(super) fn note(self, text: &str) {
         if !self.json && self.level >= LogLevel::Info {
             self.stderr(&sanitize_for_terminal(text));
+        }
+    }
+
+    /// Asks whoever sits at the terminal until the answer can be parsed; `None` without a terminal or an answer.
+    pub(super) fn ask<T: FromStr>(self, question: &str) -> Option<T> {
+        if self.json || !std::io::stdin().is_terminal() || !std::io::stderr().is_terminal() {
+            return None;
+        }
+        loop {
+            write!(anstream::stderr().lock(), "{}", sanitize_for_terminal(question)).ok()?;
+            let mut answer = String::new();
+            if std::io::stdin().read_line(&mut answer).ok()? == 0 {
+                return None;
+            }
+            if let Ok(answer) = answer.trim().parse() {
+                return Some(answer);
+            }
         }
     }
 

@@ -43,7 +43,7 @@ fn row(input: &InputSpec) -> String {
     let count = shape.iter().product();
     let value = |index: usize| match input.kind.as_str() {
         "string" => "\"a\"".to_owned(),
-        "bool" => (index % 2 == 0).to_string(),
+        "bool" => index.is_multiple_of(2).to_string(),
         kind if kind.starts_with("float") || kind == "double" => format!("{:.1}", (index % 10) as f64 / 2.0 + 0.5),
         _ => (index % 10).to_string(),
     };

@@ -1,6 +1,5 @@
 //! `gpux new`: a folder to begin with.
 
-use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
@@ -15,7 +14,6 @@ use gpux_author::{
     Language, ModelPipelineError, ModelPipelineReport, ModelPipelineRequest, ScaffoldError, ScaffoldKind,
     ScaffoldReport, Task,
 };
-use gpux_core::sanitize::sanitize_for_terminal;
 
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
@@ -123,34 +121,14 @@ fn for_model(mut request: ModelPipelineRequest<'_>, printer: Printer) -> Exit {
     drop(line);
     match made {
         Ok(report) => model_report(&report, printer),
-        Err(error @ ModelPipelineError::UnknownTask(_)) => match ask_task(&error.to_string()) {
-            Some(task) if request.task.is_none() => {
-                request.task = Some(task);
-                for_model(request, printer)
-            }
-            _ => printer.usage(&error),
-        },
+        Err(error @ ModelPipelineError::UnknownTask(_)) => {
+            request.task = printer.ask(&format!("{error}\nimage, text, audio or table? "));
+            if request.task.is_some() { for_model(request, printer) } else { printer.usage(&error) }
+        }
         Err(ModelPipelineError::Scaffold(error)) => scaffold_error(&error, printer),
         Err(ModelPipelineError::Gpux(error)) => printer.error(&error),
         Err(error @ ModelPipelineError::Copy { .. }) => printer.fail("OutputError", &error.to_string(), Exit::Failed),
         Err(error @ ModelPipelineError::NoTokenizer) => printer.usage(&error),
-    }
-}
-
-/// Asks whoever sits at the terminal, until the answer is a task; `None` without a terminal or an answer.
-fn ask_task(problem: &str) -> Option<Task> {
-    if !std::io::stdin().is_terminal() || !std::io::stderr().is_terminal() {
-        return None;
-    }
-    loop {
-        eprint!("{}\nimage, text, audio or table? ", sanitize_for_terminal(problem));
-        let mut answer = String::new();
-        if std::io::stdin().read_line(&mut answer).ok()? == 0 {
-            return None;
-        }
-        if let Ok(task) = answer.trim().parse() {
-            return Some(task);
-        }
     }
 }
 

@@ -1,11 +1,9 @@
 //! A tokenizer with truncation and special tokens, shared by `tokenize` and `chunk`.
 
-use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
 use serde::Serialize;
-use serde::de::IgnoredAny;
-use serde_json::json;
+use serde_json::{Map, Value as Json, json};
 use tokenizers::{
     Encoding, NormalizedString, Normalizer as _, NormalizerWrapper, PostProcessor, PostProcessorWrapper, Tokenizer,
     TruncationDirection, TruncationParams, TruncationStrategy, truncate_encodings,
@@ -99,7 +97,7 @@ fn other_file(bytes: &[u8]) -> Option<String> {
     if let Some(what) = foreign_file(bytes) {
         return Some(what);
     }
-    let keys: BTreeMap<String, IgnoredAny> = serde_json::from_slice(bytes.get(..LONGEST).unwrap_or(bytes)).ok()?;
+    let keys: Map<String, Json> = serde_json::from_slice(bytes.get(..LONGEST).unwrap_or(bytes)).ok()?;
     if keys.contains_key("tokenizer_class") {
         return Some(format!("it is a tokenizer_config.json; {SAVE}"));
     }

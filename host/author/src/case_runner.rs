@@ -60,6 +60,7 @@ impl<'a> CaseRunner<'a> {
     }
 
     /// Calls `watch` with a few words for each thing that may take long.
+    #[must_use]
     pub fn on_phase(self, watch: impl Fn(&str) + 'a) -> Self {
         Self { watch_phase: Box::new(watch), ..self }
     }

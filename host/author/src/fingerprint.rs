@@ -48,11 +48,11 @@ impl Fingerprint {
             .map(|entry| {
                 let changed = entry.metadata().and_then(|metadata| metadata.modified()).ok();
                 let age = changed.and_then(|time| time.duration_since(UNIX_EPOCH).ok());
-                format!("{:?} {age:?}", entry.file_name())
+                format!("{} {age:?}", entry.file_name().display())
             })
             .collect();
         lines.sort();
-        let _ = writeln!(self.text, "{folder:?} {}", lines.join(" "));
+        let _ = writeln!(self.text, "{} {}", folder.display(), lines.join(" "));
         self
     }
 
@@ -84,7 +84,7 @@ impl Fingerprint {
             if self.files > MAX_FILES || !metadata.is_file() {
                 return None;
             }
-            let _ = writeln!(self.text, "{inside:?} {}", digest(std::fs::read(&path).ok()?));
+            let _ = writeln!(self.text, "{} {}", inside.display(), digest(std::fs::read(&path).ok()?));
         }
         Some(())
     }

@@ -137,7 +137,7 @@ mod tests {
         fn wait_for(&self, text: &str) {
             let start = Instant::now();
             while !self.text().contains(text) {
-                assert!(start.elapsed() < Duration::from_secs(60), "{:?}", self.text());
+                assert!(start.elapsed() < Duration::from_mins(1), "{:?}", self.text());
                 std::thread::sleep(Duration::from_millis(10));
             }
         }

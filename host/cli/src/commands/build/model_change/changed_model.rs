@@ -7,7 +7,7 @@ use crate::build_log::BuildLog;
 use crate::exit::Exit;
 use crate::printer::Printer;
 use gpux::GpuxError;
-use gpux_author::{InstallError, Package, ToolEnvironment};
+use gpux_author::{Package, ToolEnvironment};
 use gpux_core::files;
 use gpux_inference::{Conversion, ConvertError, ModelFile, ModelLoadError, ShapeError, convert};
 
@@ -22,10 +22,7 @@ pub(super) struct ChangedModel {
 pub(super) enum ChangeError {
     Convert(ConvertError),
     /// the tools that convert are not there, and cannot be installed
-    Tools {
-        error: ConvertError,
-        why: InstallError,
-    },
+    Tools(String),
     Shape(ShapeError),
     Load(ModelLoadError),
     /// the pipeline with the changed model in it
@@ -47,9 +44,7 @@ impl ChangeError {
                 let exit = if error.is_environment() { Exit::Environment } else { Exit::Failed };
                 printer.fail("ConversionError", &error.to_string(), exit)
             }
-            Self::Tools { error, why } => {
-                printer.fail("ConversionError", &format!("{error}; {why}"), Exit::Environment)
-            }
+            Self::Tools(message) => printer.fail("ConversionError", &message, Exit::Environment),
             Self::Shape(error) => printer.fail("UsageError", &error.to_string(), Exit::Usage),
             Self::Load(error) => printer.error(&error.into()),
             Self::Pipeline(error) => {
@@ -141,7 +136,7 @@ fn convert_with_tools(conversion: Conversion<'_>, change: &ModelChange<'_>) -> R
     }
     let cache = change.load_options.cache.as_ref();
     let environment = ToolEnvironment::install(Package::CONVERSION, cache, &mut BuildLog::new(change.printer))
-        .map_err(|why| ChangeError::Tools { error, why })?;
+        .map_err(|why| ChangeError::Tools(format!("{error}; {why}")))?;
     convert(&Conversion { python: Some(&environment.python()), ..conversion }).map_err(ChangeError::Convert)
 }
 

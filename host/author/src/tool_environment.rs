@@ -56,13 +56,13 @@ impl ToolEnvironment {
         progress: &mut dyn Progress,
     ) -> Result<Self, InstallError> {
         let cache = cache.ok_or(InstallError::NoCache)?;
-        let environment = Self { folder: cache.path(CacheFolder::Tools).join(package.folder_name()) };
+        // Refused where others may write to it: what lies there is run.
+        let root = cache.folder(CacheFolder::Tools).and_then(|root| root.canonicalize());
+        let root = root.map_err(|source| InstallError::Io { folder: cache.path(CacheFolder::Tools), source })?;
+        let environment = Self { folder: root.join(package.folder_name()) };
         if environment.is_complete() {
             return Ok(environment);
         }
-        let fail = |source| InstallError::Io { folder: environment.folder.clone(), source };
-        let root = cache.folder(CacheFolder::Tools).and_then(|root| root.canonicalize()).map_err(fail)?;
-        let environment = Self { folder: root.join(package.folder_name()) };
         let fail = |source| InstallError::Io { folder: environment.folder.clone(), source };
         progress.phase(&format!("waiting for another gpux that installs {package}"));
         let lock = File::create(root.join(format!("{}.lock", package.folder_name()))).map_err(fail)?;

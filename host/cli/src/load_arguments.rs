@@ -93,7 +93,7 @@ impl PipelineArguments {
 
     /// Takes the name out if it is that of a file to run on; the pipeline is then this folder's.
     pub(super) fn take_data_file(&mut self) -> Option<String> {
-        self.pipeline.take_if(|named| self.config.is_none() && FileKind::of(Path::new(named)) == Some(FileKind::Data))
+        self.pipeline.take_if(|named| FileKind::of(Path::new(named)) == Some(FileKind::Data))
     }
 
     /// Whether the user named a pipeline.

@@ -29,6 +29,10 @@ python WHEEL PYTHON="python3":
 cluster PYTHON="python3":
     cd python/tests/cluster && {{PYTHON}} -m pytest -p no:cacheprovider .
 
+# unit tests of core, config and steps on arm64, under qemu; the file says what it needs installed
+arm64 *ARGUMENTS:
+    tests/aarch64.sh {{ARGUMENTS}}
+
 # rewrite what the golden cases expect; read the difference
 bless:
     GPUX_BLESS=1 TRYCMD=overwrite cargo test

@@ -58,6 +58,29 @@ impl<'p> Lineage<'p> {
         ports.filter_map(warning).collect()
     }
 
+    /// A warning for each tokenizer that has more tokens than the table of the model that they go to has rows; `limit`
+    /// gives the rows by model and input.
+    pub(super) fn oversized_vocabularies(&self, limit: impl Fn(Option<&str>, &str) -> Option<u64>) -> Vec<String> {
+        let mut warnings = Vec::new();
+        for (step, spec) in self.plan.steps().iter().zip(&self.spec.pipeline) {
+            let Action::Model(call) = &spec.action else { continue };
+            let model = call.name.as_ref().map(|name| name.value.as_str());
+            for (port, number) in step.step.signature().inputs.iter().zip(step.input_slots()) {
+                let (Some(number), Some(rows)) = (number, limit(model, &port.name)) else { continue };
+                let Some((tokenizer, "tokenize" | "chunk")) = self.producer(number) else { continue };
+                let is_ids = tokenizer.output_slots().next() == Some(number);
+                let tokens = tokenizer.step.details()["vocabulary"].as_u64().unwrap_or(0);
+                if is_ids && tokens > rows {
+                    warnings.push(format!(
+                        "the tokenizer of the {} has {tokens} tokens, but the {} knows {rows}: is it another model's?",
+                        tokenizer.name, step.name
+                    ));
+                }
+            }
+        }
+        warnings
+    }
+
     /// The built-in step that gave the value, with its tag.
     fn producer(&self, number: usize) -> Option<(&'p PlannedStep, &'p str)> {
         let mut steps = self.plan.steps().iter().zip(&self.spec.pipeline);

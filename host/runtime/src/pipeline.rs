@@ -165,6 +165,10 @@ impl Pipeline {
         warnings.extend(files.warnings());
         let lineage = Lineage::new(&spec, &plan);
         warnings.extend(lineage.unscaled_images());
+        warnings.extend(lineage.oversized_vocabularies(|model, input| {
+            let model = loaded.models.iter().find(|loaded| model.is_none_or(|name| name == loaded.name))?;
+            model.step.file().info().inputs.iter().find(|spec| spec.name == input)?.index_limit
+        }));
         let probabilities = lineage.probabilities().map(str::to_owned).collect();
         let mut files = files.named();
         files.extend(loaded.models.iter().flat_map(|model| model.step.file().external_data().to_owned()));

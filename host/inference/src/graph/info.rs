@@ -25,6 +25,8 @@ pub struct InputSpec {
     pub description: String,
     /// what it takes; `None` for types that gpux does not carry
     pub value: Option<OnnxType>,
+    /// the rows of the smallest table of weights that its elements index, where the graph's `Gather` nodes show it
+    pub index_limit: Option<u64>,
 }
 
 /// One output of a model.

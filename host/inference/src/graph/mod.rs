@@ -88,8 +88,11 @@ fn inspect_with(path: &Path, reader: impl ForwardRead, packed: PrepackedWeights)
     let graph = model.graph.as_ref().ok_or_else(|| invalid("it holds no graph; is it an ONNX file?"))?;
 
     // ONNX Runtime brings the process down when a loop begins with an optional without a value.
-    let input =
-        |input| input_spec(input, graph.initializers.contains(&input.name), graph.loop_inputs.contains(&input.name));
+    let input = |input: &proto::ValueInfo| {
+        let has_default = graph.initializers.contains_key(&input.name);
+        let spec = input_spec(input, has_default, graph.loop_inputs.contains(&input.name));
+        InputSpec { index_limit: graph.index_limit(&input.name), ..spec }
+    };
     let inputs: Vec<_> = graph.inputs.iter().map(input).collect();
     let outputs: Vec<_> = graph.outputs.iter().map(output_spec).collect();
     check_names("input", inputs.iter().map(|input| input.name.as_str())).map_err(|reason| invalid(&reason))?;
@@ -128,6 +131,7 @@ fn input_spec(input: &proto::ValueInfo, has_default: bool, feeds_loop: bool) -> 
         required: !has_default && (!optional || feeds_loop),
         description: input.doc_string.clone(),
         value: types::onnx_type(kind),
+        index_limit: None,
     }
 }
 

@@ -64,10 +64,20 @@ pub(super) struct Graph {
     pub(super) name: String,
     pub(super) inputs: Vec<ValueInfo>,
     pub(super) outputs: Vec<ValueInfo>,
-    /// names of its weights
-    pub(super) initializers: BTreeSet<String>,
+    /// the size of the first axis of its weights, by name
+    pub(super) initializers: BTreeMap<String, u64>,
     /// names that its loops take
     pub(super) loop_inputs: BTreeSet<String>,
+    /// what its `Gather` nodes take: a table, and what indexes it
+    pub(super) gathers: BTreeSet<(String, String)>,
+}
+
+impl Graph {
+    /// The rows of the smallest table of weights that an input's elements index.
+    pub(super) fn index_limit(&self, input: &str) -> Option<u64> {
+        let tables = self.gathers.iter().filter(|(_, indices)| indices == input);
+        tables.filter_map(|(table, _)| self.initializers.get(table).copied()).min()
+    }
 }
 
 /// Scans a whole model in `folder`.
@@ -135,11 +145,14 @@ impl<R: ForwardRead> Scanner<'_, R> {
         let mut graph = self.result.graph.take().unwrap_or_default();
         while let Some(field) = self.source.field(message)? {
             match field.tag {
-                1 => self.node(field, message, Some(&mut graph.loop_inputs))?,
+                1 => self.node(field, message, Some(&mut graph))?,
                 2 => graph.name = self.text(field)?,
                 5 => {
-                    let name = self.tensor(field, message, true)?;
-                    self.keep(&mut graph.initializers, name)?;
+                    let (name, rows) = self.tensor(field, message, true)?;
+                    if !graph.initializers.contains_key(&name) {
+                        self.take(ITEM + name.len())?;
+                        graph.initializers.insert(name, rows);
+                    }
                 }
                 11 => graph.inputs.push(self.message(field, TYPE)?),
                 12 => graph.outputs.push(self.message(field, TYPE)?),
@@ -178,21 +191,16 @@ impl<R: ForwardRead> Scanner<'_, R> {
         Ok(())
     }
 
-    /// Counts it; what it takes goes into `loop_inputs` if it is a loop.
-    fn node(
-        &mut self,
-        field: Field,
-        graph: Message,
-        loop_inputs: Option<&mut BTreeSet<String>>,
-    ) -> Result<(), ScanError> {
-        let node = self.source.enter(field, graph)?;
+    /// Counts it; what it takes goes into the `main` graph if it is a loop or looks something up.
+    fn node(&mut self, field: Field, outer: Message, main: Option<&mut Graph>) -> Result<(), ScanError> {
+        let node = self.source.enter(field, outer)?;
         let left = self.left;
         let (mut operator, mut domain, mut inputs) = (String::new(), String::new(), Vec::new());
         // Memory that its attributes' nested graphs keep.
         let mut kept = 0;
         while let Some(field) = self.source.field(node)? {
             match field.tag {
-                1 if loop_inputs.is_some() => inputs.push(self.text(field)?),
+                1 if main.is_some() => inputs.push(self.text(field)?),
                 4 => operator = self.text(field)?,
                 5 => {
                     let before = self.left;
@@ -204,10 +212,8 @@ impl<R: ForwardRead> Scanner<'_, R> {
             }
         }
         self.left = left - kept;
-        if let Some(loop_inputs) = loop_inputs
-            && matches!(operator.as_str(), "Loop" | "Scan")
-        {
-            inputs.into_iter().try_for_each(|input| self.keep(loop_inputs, input))?;
+        if let Some(graph) = main {
+            self.keep_inputs(graph, &operator, inputs)?;
         }
         let name = match domain.as_str() {
             "" | "ai.onnx" => operator,
@@ -218,6 +224,18 @@ impl<R: ForwardRead> Scanner<'_, R> {
         }
         *self.result.operators.entry(name).or_default() += 1;
         Ok(())
+    }
+
+    fn keep_inputs(&mut self, graph: &mut Graph, operator: &str, inputs: Vec<String>) -> Result<(), ScanError> {
+        match (operator, inputs.as_slice()) {
+            ("Loop" | "Scan", _) => inputs.into_iter().try_for_each(|input| self.keep(&mut graph.loop_inputs, input)),
+            ("Gather", [table, indices]) => {
+                self.take(2 * ITEM + table.len() + indices.len())?;
+                graph.gathers.insert((table.clone(), indices.clone()));
+                Ok(())
+            }
+            _ => Ok(()),
+        }
     }
 
     fn attribute(&mut self, field: Field, outer: Message) -> Result<(), ScanError> {
@@ -261,8 +279,9 @@ impl<R: ForwardRead> Scanner<'_, R> {
         Ok(())
     }
 
-    /// Checks the location of its data, counts its numbers if they are weights, and returns its name.
-    fn tensor(&mut self, field: Field, outer: Message, weights: bool) -> Result<String, ScanError> {
+    /// Checks the location of its data, counts its numbers if they are weights, and returns its name and the size of its
+    /// first axis.
+    fn tensor(&mut self, field: Field, outer: Message, weights: bool) -> Result<(String, u64), ScanError> {
         let message = self.source.enter(field, outer)?;
         let left = self.left;
         let mut tensor = Tensor::default();
@@ -293,7 +312,8 @@ impl<R: ForwardRead> Scanner<'_, R> {
         if tensor.data_location == 1 || !tensor.external_data.is_empty() {
             self.check_external_data(&tensor)?;
         }
-        Ok(tensor.name)
+        let rows = tensor.dims.first().map_or(0, |rows| u64::try_from(*rows).unwrap_or(0));
+        Ok((tensor.name, rows))
     }
 
     /// Checks the file that holds a tensor's data.

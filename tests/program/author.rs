@@ -106,6 +106,17 @@ fn new_pipelines_guess_what_a_model_takes() {
         assert!(!folder.path().join("refused").exists(), "{model}");
     }
     assert!(make("digits", "models/digits.onnx", &[]).stdout.is_empty(), "the folder is there already");
+
+    // Weights would lie where the test does.
+    let weights = folder.path().join("weights");
+    std::fs::create_dir_all(weights.join("tests")).unwrap();
+    std::fs::copy(root().join("tests/models/weights.bin"), weights.join("tests/a.bin")).unwrap();
+    let mut model = std::fs::read(root().join("tests/models/external.onnx")).unwrap();
+    let name = model.windows(11).position(|part| part == b"weights.bin").unwrap();
+    model[name..name + 11].copy_from_slice(b"tests/a.bin");
+    std::fs::write(weights.join("external.onnx"), model).unwrap();
+    let refused = make("refused", weights.join("external.onnx").to_str().unwrap(), &["--task", "table"]);
+    assert!(stderr(&refused).contains("give them another name"), "{}", stderr(&refused));
     // A wrong guess leaves the folder, and says what to change.
     let wrong = make("wrong", "models/digits.onnx", &["--task", "audio"]);
     assert_eq!(wrong.status.code(), Some(1));

@@ -44,6 +44,11 @@ fn shows_and_removes_what_is_cached() {
     assert!(folder("steps")["bytes"].as_u64().unwrap() > 4096 && folder("verified")["entries"] == 1);
     assert!(stdout(&gpux(&["cache", "list"])).contains("compiled components"));
 
+    // A stranger's model is tried in a process of its own first.
+    let made = parent.path().join("made");
+    assert!(gpux(&["new", "pipeline", made.to_str().unwrap(), "--model", "tests/models/conv.onnx"]).status.success());
+    assert_eq!(folder("verified")["entries"], 2);
+
     let engine = cache.join("engines/onnxruntime-9.9.9-cpu");
     std::fs::create_dir_all(&engine).unwrap();
     assert!(stdout(&gpux(&["cache", "prune"])).contains("removed 0 entries"), "all is new");

@@ -178,7 +178,7 @@ fn output_differences(case: &Case, expected: &[super::case::CaseValue], outputs:
     let mut lines = Vec::new();
     for one in expected {
         let line = match outputs.iter().find(|(name, _)| *name == one.name) {
-            Some((_, given)) => difference(&one.value, given, case.tolerance.of(&one.name), one.metadata),
+            Some((_, given)) => difference(&one.value, given, case.tolerance.for_output(&one.name), one.metadata),
             None => Some("expected, but it did not come out".to_owned()),
         };
         lines.extend(line.map(|line| format!("`{}`: {line}", one.name)));

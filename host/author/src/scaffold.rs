@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use super::language::Language;
 use super::template::{Placeholders, TemplateFile, embedded};
+use gpux_core::process_exit::Scratch;
 
 /// The longest name of a pipeline or a step.
 const MAX_NAME: usize = 64;
@@ -128,7 +129,7 @@ pub(crate) fn in_draft<T, E: From<ScaffoldError>>(
     }
     free(path)?;
     let io = |source| ScaffoldError::Io { path: path.to_owned(), source };
-    let draft = tempfile::Builder::new().prefix(".gpux-new-").tempdir_in(parent).map_err(io)?;
+    let draft = Scratch::with_prefix(".gpux-new-", parent).map_err(io)?;
     let (files, made) = fill(draft.path(), &name)?;
     share(draft.path()).map_err(io)?;
     if path.exists() {
@@ -136,8 +137,6 @@ pub(crate) fn in_draft<T, E: From<ScaffoldError>>(
         std::fs::remove_dir(path).map_err(io)?;
     }
     std::fs::rename(draft.path(), path).map_err(io)?;
-    // It is no longer where the guard would remove it.
-    let _ = draft.keep();
     Ok((ScaffoldReport { name, folder: path.to_owned(), files }, made))
 }
 

@@ -10,9 +10,11 @@ use clap::{Args, ValueEnum};
 use super::exit::Exit;
 use super::printer::Printer;
 use super::progress::ProgressLine;
+use crate::input::is_pattern;
 use gpux::GpuxError;
 use gpux::{
-    AllowedGrants, EngineChoice, EngineOptions, FileKind, LoadOptions, MAX_THREADS, Pipeline, Policy, ProviderSelection,
+    AllowedGrants, EngineChoice, EngineOptions, FileContent, LoadOptions, MAX_THREADS, Pipeline, Policy,
+    ProviderSelection,
 };
 use gpux_author::StepFile;
 use gpux_config::{FILE_NAMES, LoadError, PrecisionChoice, WasmLimits};
@@ -93,7 +95,10 @@ impl PipelineArguments {
 
     /// Takes the name out if it is that of a file to run on; the pipeline is then this folder's.
     pub(super) fn take_data_file(&mut self) -> Option<String> {
-        self.pipeline.take_if(|named| FileKind::of(Path::new(named)) == Some(FileKind::Data))
+        self.pipeline.take_if(|named| {
+            let path = Path::new(named);
+            is_pattern(path) || FileContent::detect(path) == Some(FileContent::Data)
+        })
     }
 
     /// Whether the user named a pipeline.

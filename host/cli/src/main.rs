@@ -81,7 +81,7 @@ enum Command {
 /// Parses the command line, runs the command, and ends the process.
 fn run() -> ! {
     let parsed = program()
-        .try_get_matches_from(words(std::env::args_os()))
+        .try_get_matches_from(expand_serve_help(std::env::args_os()))
         .and_then(|matches| Arguments::from_arg_matches(&matches));
     let arguments = match parsed {
         Ok(arguments) => arguments,
@@ -112,7 +112,7 @@ fn without_hidden_commands(mut error: clap::Error) -> clap::Error {
 }
 
 /// The command line, with `--help` for an `-h` of `serve` that lacks the host.
-fn words(given: impl Iterator<Item = OsString>) -> Vec<OsString> {
+fn expand_serve_help(given: impl Iterator<Item = OsString>) -> Vec<OsString> {
     let mut words: Vec<_> = given.collect();
     if words.get(1).is_some_and(|command| command == "serve") {
         for index in 2..words.len() {

@@ -189,7 +189,7 @@ impl Printer {
         if self.json {
             self.stderr(&pretty(&error.to_json()));
         } else if let GpuxError::Configuration(LoadError::Invalid(error)) = error {
-            self.stderr(&coloured(error.render().trim_end()));
+            self.stderr(&colour_errors(error.render().trim_end()));
         } else {
             self.stderr(&format!("{RED}error{RESET}: {}", sanitize_for_terminal(&error.to_string())));
             if let GpuxError::Step(error) = error {
@@ -260,7 +260,7 @@ impl Printer {
 }
 
 /// A rendered configuration error, with colour in the lines that begin with `error`.
-fn coloured(rendered: &str) -> String {
+fn colour_errors(rendered: &str) -> String {
     let lines = rendered.lines().map(|line| match line.strip_prefix("error: ") {
         Some(message) => format!("{RED}error{RESET}: {message}\n"),
         None => format!("{line}\n"),

@@ -27,6 +27,7 @@ pub fn read(cache: &CacheDir, folder: CacheFolder, name: &str) -> Option<Vec<u8>
     let mut bytes = Vec::new();
     file.read_to_end(&mut bytes).ok()?;
     hmac::verify(&key_of(cache, folder, name).ok()?, &bytes, &seal).ok()?;
+    cache.touch(folder, name);
     Some(bytes)
 }
 

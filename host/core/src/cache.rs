@@ -94,9 +94,9 @@ impl CacheFolder {
         }
     }
 
-    /// Whether the network is needed to have its content again.
-    pub const fn is_installed(self) -> bool {
-        matches!(self, Self::Downloads | Self::Engines | Self::Tools)
+    /// Whether only a command makes its content again: one that installs, or that measures a precision.
+    pub const fn is_made_by_command(self) -> bool {
+        matches!(self, Self::Downloads | Self::Engines | Self::Precisions | Self::Tools)
     }
 }
 
@@ -122,8 +122,11 @@ impl CacheDir {
     /// `None` on a machine without a home.
     pub fn from_environment() -> Option<Self> {
         let named = std::env::var_os(Self::VARIABLE).filter(|value| !value.is_empty()).map(PathBuf::from);
-        let platform = || Some(etcetera::choose_base_strategy().ok()?.cache_dir().join("gpux"));
-        named.or_else(platform).map(Self::at)
+        named.or_else(Self::default_root).map(Self::at)
+    }
+
+    fn default_root() -> Option<PathBuf> {
+        Some(etcetera::choose_base_strategy().ok()?.cache_dir().join("gpux"))
     }
 
     /// A cache at this path, which need not exist.
@@ -161,12 +164,14 @@ impl CacheDir {
         self.make(self.root.clone())
     }
 
-    /// Whether it has [`Self::TAG`]: another folder that the variable names by mistake has none.
+    /// Whether it has [`Self::TAG`]: a folder that held other things before gpux used it has none, and what lies there
+    /// is never evicted.
     pub fn is_tagged(&self) -> bool {
         self.root.join(Self::TAG).is_file()
     }
 
     fn make(&self, path: PathBuf) -> std::io::Result<PathBuf> {
+        let is_own = self.is_own();
         let mut builder = std::fs::DirBuilder::new();
         builder.recursive(true);
         #[cfg(unix)]
@@ -183,16 +188,28 @@ impl CacheDir {
                 return Err(std::io::Error::new(std::io::ErrorKind::PermissionDenied, message));
             }
         }
-        if !self.is_tagged() {
+        if is_own {
             // A cache that is only read needs none.
             let _ = std::fs::write(self.root.join(Self::TAG), TAG_TEXT);
         }
         Ok(path)
     }
 
+    /// Whether the root has no tag yet, and is there for gpux alone: by its name, or because it is empty.
+    fn is_own(&self) -> bool {
+        if Self::default_root().is_some_and(|root| root == self.root) {
+            return !self.is_tagged();
+        }
+        let Ok(mut entries) = self.root.read_dir() else { return true };
+        entries.all(|entry| entry.is_ok_and(|entry| entry.file_name() == "lost+found"))
+    }
+
     /// Marks `entry` of a folder as used now.
     pub fn touch(&self, folder: CacheFolder, entry: &str) {
-        let _ = File::open(self.path(folder).join(entry)).and_then(|entry| entry.set_modified(SystemTime::now()));
+        let path = self.path(folder).join(entry);
+        // Windows wants the right to write; a folder cannot be opened for it.
+        let opened = File::options().append(true).open(&path).or_else(|_| File::open(&path));
+        let _ = opened.and_then(|entry| entry.set_modified(SystemTime::now()));
     }
 
     /// Marks `entry` of a folder as used now, and evicts the least recently used entries of that folder until the rest
@@ -203,6 +220,9 @@ impl CacheDir {
     }
 
     fn evict(&self, folder: CacheFolder, kept: &str, limit: u64) {
+        if !self.is_tagged() {
+            return;
+        }
         let mut left = limit;
         for entry in self.entries(folder) {
             let stays = entry.path.file_name() == Some(kept.as_ref()) || entry.bytes <= left;
@@ -213,9 +233,11 @@ impl CacheDir {
         }
     }
 
-    /// What lies in a folder, the last used first.
+    /// What lies in a folder, the last used first. A link in the place of the folder is not followed.
     pub fn entries(&self, folder: CacheFolder) -> Vec<CacheEntry> {
-        let entries = std::fs::read_dir(self.path(folder)).into_iter().flatten().flatten();
+        let path = self.path(folder);
+        let is_folder = path.symlink_metadata().is_ok_and(|metadata| metadata.is_dir());
+        let entries = is_folder.then(|| path.read_dir().ok()).flatten().into_iter().flatten().flatten();
         let mut entries: Vec<_> = entries.filter_map(|entry| CacheEntry::read(entry.path())).collect();
         entries.sort_by(|a, b| b.used.cmp(&a.used).then_with(|| a.path.cmp(&b.path)));
         entries
@@ -287,6 +309,24 @@ mod tests {
         cache.evict(CacheFolder::Steps, "b", 0);
         assert_eq!(there(), [false, true, false, false], "what is in use stays");
         cache.touch_and_evict(CacheFolder::Optimized, "b");
+    }
+
+    #[test]
+    fn evicts_nothing_of_others() {
+        let parent = tempfile::tempdir().unwrap();
+        let theirs = parent.path().join("builds");
+        std::fs::create_dir(&theirs).unwrap();
+        std::fs::write(theirs.join("large"), vec![0; 17 << 20]).unwrap();
+        let cache = CacheDir::at(parent.path());
+        cache.folder(CacheFolder::Builds).unwrap();
+        cache.touch_and_evict(CacheFolder::Builds, "other");
+        assert!(!cache.is_tagged() && theirs.join("large").exists());
+
+        std::os::unix::fs::symlink(&theirs, parent.path().join("steps")).unwrap();
+        assert!(cache.entries(CacheFolder::Steps).is_empty(), "a link");
+        let own = CacheDir::at(parent.path().join("own"));
+        own.folder(CacheFolder::Builds).unwrap();
+        assert!(own.is_tagged());
     }
 
     #[test]

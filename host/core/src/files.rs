@@ -43,6 +43,15 @@ pub fn similar_file(path: &Path) -> Option<String> {
     Some(path.with_file_name(similar).display().to_string())
 }
 
+/// The first bytes of a regular file, at most `limit`; `None` if there is none that can be read.
+pub fn read_head(path: &Path, limit: usize) -> Option<Vec<u8>> {
+    use std::io::Read as _;
+
+    let mut head = Vec::new();
+    open_file(path, "it").ok()?.take(limit as u64).read_to_end(&mut head).ok()?;
+    Some(head)
+}
+
 /// Opens `what` if it is a regular file: opening a pipe would block until another process writes to it.
 pub fn open_file(path: &Path, what: &str) -> std::io::Result<File> {
     // Merely opening a device may do something; and the path may lead elsewhere by the time it is opened.

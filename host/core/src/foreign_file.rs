@@ -1,8 +1,8 @@
 //! Files that are often found in the place of another one, by their first bytes.
 
-use std::fs::File;
-use std::io::Read as _;
 use std::path::Path;
+
+use crate::files::read_head;
 
 /// Bytes that are looked at.
 const HEAD: usize = 1024;
@@ -51,11 +51,7 @@ pub fn foreign_file(head: &[u8]) -> Option<String> {
 
 /// [`foreign_file`] for the file at `path`.
 pub fn foreign_file_at(path: &Path) -> Option<String> {
-    let mut head = Vec::new();
-    // Opening a pipe would wait for its writer.
-    path.metadata().ok().filter(std::fs::Metadata::is_file)?;
-    File::open(path).ok()?.take(HEAD as u64).read_to_end(&mut head).ok()?;
-    foreign_file(&head)
+    foreign_file(&read_head(path, HEAD)?)
 }
 
 #[cfg(test)]

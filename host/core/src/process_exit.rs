@@ -22,7 +22,12 @@ impl Scratch {
 
     /// A new one in `parent`.
     pub fn new_in(parent: &Path) -> io::Result<Self> {
-        let folder = tempfile::Builder::new().prefix("gpux-").tempdir_in(parent)?;
+        Self::with_prefix("gpux-", parent)
+    }
+
+    /// A new one in `parent` whose name begins with `prefix`.
+    pub fn with_prefix(prefix: &str, parent: &Path) -> io::Result<Self> {
+        let folder = tempfile::Builder::new().prefix(prefix).tempdir_in(parent)?;
         scratch(|folders| folders.push(folder.path().to_owned()));
         Ok(Self(folder))
     }

@@ -1,7 +1,6 @@
 //! Ranks the offered providers by a model's run time, measured once in child processes and cached.
 
 use std::fmt;
-use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
@@ -10,8 +9,8 @@ use super::providers::{ExecutionProvider, ProviderChoice};
 use super::step::ModelOptions;
 use super::trial_context::Trial;
 use super::validation;
-use gpux_core::CacheFolder;
 use gpux_core::files::digest;
+use gpux_core::{CacheDir, CacheFolder, authenticated_file};
 
 /// The run time of one provider.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -70,8 +69,8 @@ pub fn rank_providers(
     shapes: &[Option<Vec<usize>>],
     again: bool,
 ) -> ProviderRanking {
-    let place = place(trial, options);
-    if !again && let Some(measured) = place.as_deref().and_then(cached) {
+    let key = key(trial, options);
+    if !again && let Some(measured) = trial.cache.and_then(|cache| cached(cache, &key)) {
         return ProviderRanking::new(measured, true);
     }
     let Some(program) = trial.program else {
@@ -90,17 +89,12 @@ pub fn rank_providers(
     let ranking = ProviderRanking::new(trial.engine.providers().iter().map(measure).collect(), false);
     let text = serde_json::to_string(&ranking.measured).unwrap_or_default();
     // Not remembering costs the next start a measurement, no more.
-    if let (Some(place), Some(cache)) = (place, trial.cache)
-        && std::fs::write(&place, text).is_ok()
-    {
-        cache.touch_and_evict(CacheFolder::Rankings, &place.file_name().unwrap_or_default().to_string_lossy());
-    }
+    let _ = trial.cache.map(|cache| authenticated_file::write(cache, CacheFolder::Rankings, &key, text.as_bytes()));
     ranking
 }
 
-/// The file that remembers.
-fn place(trial: &Trial<'_>, options: &ModelOptions) -> Option<PathBuf> {
-    let folder = trial.cache?.folder(CacheFolder::Rankings).ok()?;
+/// The name of the file that remembers.
+fn key(trial: &Trial<'_>, options: &ModelOptions) -> String {
     let hardware = Hardware::detect();
     let key = format!(
         "{}\0{}\0{}\0{:?}\0{:?}\0{:?}\0{:?}\0{:?}\0{}",
@@ -114,11 +108,11 @@ fn place(trial: &Trial<'_>, options: &ModelOptions) -> Option<PathBuf> {
         options.threads,
         options.precision,
     );
-    Some(folder.join(digest(key)))
+    digest(key)
 }
 
-fn cached(place: &Path) -> Option<Vec<ProviderTiming>> {
-    serde_json::from_str(&std::fs::read_to_string(place).ok()?).ok()
+fn cached(cache: &CacheDir, key: &str) -> Option<Vec<ProviderTiming>> {
+    serde_json::from_slice(&authenticated_file::read(cache, CacheFolder::Rankings, key)?).ok()
 }
 
 #[cfg(test)]
@@ -126,7 +120,6 @@ fn cached(place: &Path) -> Option<Vec<ProviderTiming>> {
 mod tests {
     use super::*;
     use crate::testing::{embedded, model};
-    use gpux_core::CacheDir;
 
     fn measured(provider: ExecutionProvider, milliseconds: Option<f64>) -> ProviderTiming {
         ProviderTiming { provider, milliseconds, failure: None }
@@ -153,7 +146,8 @@ mod tests {
         let unknown = rank_providers(&trial, &options, &[], false);
         assert!(unknown.warning.is_some() && unknown.choice() == ProviderChoice::Auto);
         let known = vec![measured(ExecutionProvider::Cpu, Some(3.0))];
-        std::fs::write(place(&trial, &options).unwrap(), serde_json::to_string(&known).unwrap()).unwrap();
+        let text = serde_json::to_vec(&known).unwrap();
+        authenticated_file::write(&cache, CacheFolder::Rankings, &key(&trial, &options), &text).unwrap();
         let ranking = rank_providers(&trial, &options, &[], false);
         assert!(ranking.cached && ranking.measured == known);
         let other = ModelOptions { threads: Some(1), ..options };

@@ -46,7 +46,7 @@
 mod description;
 mod engine;
 mod error;
-mod file_kind;
+mod file_content;
 mod grants;
 mod labels;
 mod limits;
@@ -64,7 +64,7 @@ mod warm_up;
 
 pub use engine::{SelectedEngine, engine_search, select_engine};
 pub use error::{ErrorCategory, GpuxError};
-pub use file_kind::FileKind;
+pub use file_content::FileContent;
 pub use load_options::{EngineChoice, EngineOptions, LoadOptions, MAX_THREADS, ProviderSelection};
 pub use pipeline::{Pipeline, is_model};
 pub use policy::{AllowedDir, AllowedGrants, ParseGrantsError, Policy};

@@ -72,7 +72,8 @@ impl<'p> Lineage<'p> {
                 let tokens = tokenizer.step.details()["vocabulary"].as_u64().unwrap_or(0);
                 if is_ids && tokens > rows {
                     warnings.push(format!(
-                        "the tokenizer of the {} has {tokens} tokens, but the {} knows {rows}: is it another model's?",
+                        "the vocabulary of `{}` has {tokens} tokens, but `{}` has a table of {rows}: is the tokenizer another \
+                         model's?",
                         tokenizer.name, step.name
                     ));
                 }

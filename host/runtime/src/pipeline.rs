@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::file_kind::FileKind;
+use super::file_content::FileContent;
 use super::labels;
 use super::lineage::Lineage;
 use super::load_options::LoadOptions;
@@ -51,7 +51,7 @@ impl Pipeline {
         if is_model(wanted) {
             return Self::from_model(Path::new(wanted), load_options);
         }
-        if FileKind::of(Path::new(wanted)) == Some(FileKind::Component) {
+        if FileContent::detect(Path::new(wanted)) == Some(FileContent::Component) {
             return Self::from_file(Path::new(wanted), Spec::for_component, load_options);
         }
         let path = gpux_config::find(wanted, Path::new("."))?;
@@ -313,7 +313,7 @@ impl Pipeline {
 pub fn is_model(wanted: &str) -> bool {
     let path = Path::new(wanted);
     let is_onnx = path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("onnx"));
-    is_onnx || FileKind::of(path) == Some(FileKind::Model)
+    is_onnx || FileContent::detect(path) == Some(FileContent::Model)
 }
 
 fn read(path: &Path, load_options: &LoadOptions) -> Result<(Document, Spec), GpuxError> {

@@ -75,7 +75,7 @@ pub(crate) struct CaseTolerance {
 
 impl CaseTolerance {
     /// The tolerance of an output.
-    pub(crate) fn of(&self, output: &str) -> Tolerance {
+    pub(crate) fn for_output(&self, output: &str) -> Tolerance {
         self.outputs.get(output).copied().unwrap_or(self.all)
     }
 }

@@ -144,8 +144,8 @@ fn outputs_have_tolerances_of_their_own() {
     let ports = ["x", "y"].map(|name| Port::new(name, Kind::Json));
     let case = |tolerance: &str| load(folder.path(), &format!("outputs: {{ x: 1 }}\ntolerance: {tolerance}\n"));
     let loaded = case("{ absolute: 0.1, outputs: { y: { relative: 0.5 } } }").unwrap();
-    assert_eq!((loaded.tolerance.of("x").absolute, loaded.tolerance.of("x").relative), (0.1, 0.0));
-    assert_eq!((loaded.tolerance.of("y").absolute, loaded.tolerance.of("y").relative), (0.0, 0.5));
+    assert_eq!((loaded.tolerance.for_output("x").absolute, loaded.tolerance.for_output("x").relative), (0.1, 0.0));
+    assert_eq!((loaded.tolerance.for_output("y").absolute, loaded.tolerance.for_output("y").relative), (0.0, 0.5));
     assert!(expected_values(&loaded, &ports).is_ok());
     let misspelled = case("{ outputs: { z: { relative: 0.5 } } }").unwrap();
     let error = expected_values(&misspelled, &ports).unwrap_err().render();

@@ -8,7 +8,7 @@ mod task;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use self::steps::After;
+use self::steps::Postprocessing;
 pub use self::task::Task;
 use super::case::CASES_FOLDER;
 use super::case_runner::{CaseOutcome, CaseRunner};
@@ -21,6 +21,8 @@ use gpux_inference::{ModelFile, ModelInfo};
 const MODEL: &str = "model.onnx";
 const LABELS: &str = "labels.txt";
 const TOKENIZER: &str = "tokenizer.json";
+const PIPELINE: &str = "gpux.yml";
+const README: &str = "README.md";
 /// The folder of the test.
 const CASE: &str = "sample";
 
@@ -67,6 +69,14 @@ pub enum ModelPipelineError {
     /// a model of text without its tokenizer
     #[error("a model of text needs its tokenizer: put `tokenizer.json` beside the model, or name it with --tokenizer")]
     NoTokenizer,
+    /// an input that no sample is written for
+    #[error("the input `{0}` takes too many elements for a sample of a table: say what the model takes with --task")]
+    LargeInput(String),
+    /// weights whose file would be in the place of another file of the folder
+    #[error(
+        "the model keeps weights in `{0}`, which is the name of another file of a pipeline: give them another name"
+    )]
+    WeightsName(String),
     /// a file that cannot be copied
     #[error("cannot copy `{}`: {source}", path.display())]
     Copy {
@@ -126,6 +136,11 @@ impl Draft<'_> {
             let folder = beside.canonicalize().map_err(failed)?;
             // With its absolute name, the copy would go over the file itself.
             let name = file.strip_prefix(folder).map_err(|error| failed(std::io::Error::other(error)))?;
+            if name.starts_with(CASES_FOLDER)
+                || [MODEL, LABELS, TOKENIZER, PIPELINE, README].iter().any(|own| name == Path::new(own))
+            {
+                return Err(ModelPipelineError::WeightsName(name.display().to_string()));
+            }
             copy(file, name)?;
         }
         if self.task == Task::Text {
@@ -155,14 +170,14 @@ impl Draft<'_> {
         let tolerance = "tolerance: { absolute: 1e-4, relative: 1e-3 }\n";
         let description = "description: what the model gave on the sample when the pipeline was made\n";
         fs::write(case.join("case.yml"), format!("{description}{tolerance}inputs:\n{inputs}"))?;
-        fs::write(self.root.join("README.md"), self.readme())?;
-        let before = steps::before(self.task, self.info);
-        self.write_pipeline(&before, &After::Nothing, has_labels)?;
+        fs::write(self.root.join(README), self.readme())?;
+        let before = steps::preprocessing(self.task, self.info);
+        self.write_pipeline(&before, &Postprocessing::Nothing, has_labels)?;
         let after = match self.model_output(&case) {
             Ok(after) => after,
             Err(error) => return Ok(Some(error.to_string())),
         };
-        self.write_pipeline(after.before(self.info).as_deref().unwrap_or(&before), &after, has_labels)?;
+        self.write_pipeline(after.preprocessing(self.info).as_deref().unwrap_or(&before), &after, has_labels)?;
         let mut ran = self.open().map(|pipeline| CaseRunner::for_pipeline(pipeline, self.load_options));
         Ok(match ran.as_mut().map(|runner| runner.run(&case, true)) {
             Ok(Ok(report)) => match report.outcome {
@@ -176,36 +191,40 @@ impl Draft<'_> {
     }
 
     fn open(&self) -> Result<Pipeline, GpuxError> {
-        Pipeline::open(&self.root.join("gpux.yml").display().to_string(), self.load_options)
+        Pipeline::open(&self.root.join(PIPELINE).display().to_string(), self.load_options)
     }
 
     /// What follows the model, by its output on the sample.
-    fn model_output(&self, case: &Path) -> Result<After, GpuxError> {
+    fn model_output(&self, case: &Path) -> Result<Postprocessing, GpuxError> {
         let pipeline = self.open()?;
         let requests = super::case_requests(&pipeline, case.parent().unwrap_or(case))?;
-        let Some((_, request)) = requests.into_iter().next() else { return Ok(After::Nothing) };
+        let Some((_, request)) = requests.into_iter().next() else { return Ok(Postprocessing::Nothing) };
         let outputs = pipeline.plan().run(request, RunOptions::default())?;
         let of_model = |(name, value): &(String, Value)| {
             let is_first = self.info.outputs.first().is_some_and(|output| output.name == *name);
-            value.as_tensor().filter(|_| is_first).map(|tensor: &Tensor| After::choose(self.task, name, tensor))
+            value
+                .as_tensor()
+                .filter(|_| is_first)
+                .map(|tensor: &Tensor| Postprocessing::choose(self.task, self.info, name, tensor))
         };
-        Ok(outputs.iter().find_map(of_model).unwrap_or(After::Nothing))
+        Ok(outputs.iter().find_map(of_model).unwrap_or(Postprocessing::Nothing))
     }
 
-    fn write_pipeline(&self, before: &str, after: &After, has_labels: bool) -> std::io::Result<()> {
+    fn write_pipeline(&self, before: &str, after: &Postprocessing, has_labels: bool) -> std::io::Result<()> {
         let head = format!(
             "# Made by `gpux new` from the model's inputs and what it gave on a sample: check what stands before the model.\n\
              name: {}\nversion: 0.1.0\n\nmodel: ./{MODEL}\n",
             self.name
         );
         let alone = self.info.outputs.len() == 1;
-        let after = after.lines(alone, has_labels && matches!(after, After::Classes { .. } | After::Boxes { .. }));
+        let after = after
+            .lines(alone, has_labels && matches!(after, Postprocessing::Classes { .. } | Postprocessing::Boxes { .. }));
         let steps = if before.is_empty() && after.is_empty() {
             String::new()
         } else {
             format!("\npipeline:\n{before}  - model\n{after}")
         };
-        fs::write(self.root.join("gpux.yml"), head + &steps)
+        fs::write(self.root.join(PIPELINE), head + &steps)
     }
 
     fn readme(&self) -> String {

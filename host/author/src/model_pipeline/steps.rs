@@ -18,7 +18,7 @@ const TOP: usize = 5;
 const EXACT: f64 = 1e-3;
 
 /// Lines of `pipeline:` before the model.
-pub(super) fn before(task: Task, info: &ModelInfo) -> String {
+pub(super) fn preprocessing(task: Task, info: &ModelInfo) -> String {
     let Some(input) = info.inputs.first() else { return String::new() };
     match task {
         Task::Image => image(input),
@@ -74,7 +74,7 @@ fn audio(input: &InputSpec) -> String {
 
 /// What follows the model, by what it gave on the sample.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum After {
+pub(super) enum Postprocessing {
     /// scores of classes
     Classes {
         /// the output's name
@@ -103,16 +103,20 @@ pub(super) enum After {
     Nothing,
 }
 
-impl After {
+impl Postprocessing {
     /// By the model's first output.
-    pub(super) fn choose(task: Task, name: &str, tensor: &Tensor) -> Self {
-        let (output, shape) = (name.to_owned(), tensor.shape());
+    pub(super) fn choose(task: Task, info: &ModelInfo, name: &str, tensor: &Tensor) -> Self {
+        let (output, shape) = (quoted(name), tensor.shape());
         let has = |parts: &[&str]| parts.iter().any(|part| name.to_lowercase().contains(part));
         match (task, shape) {
             (Task::Table, _) => Self::Nothing,
-            (Task::Image, [1, rows, anchors]) if *rows > 4 && anchors > rows => Self::Boxes { output },
+            (Task::Image, [1, rows, anchors])
+                if *rows > 4 && anchors > rows && (name == "output0" || Some(*anchors) == anchors_of(info)) =>
+            {
+                Self::Boxes { output }
+            }
             (Task::Text, [1, _, _]) if has(&["hidden", "embed"]) => Self::Tokens { output },
-            (Task::Text, [1, _]) if has(&["embed", "pool", "vector"]) => Self::Vector { output },
+            (_, [1, _]) if has(&["embed", "hidden", "pool", "vector", "feature"]) => Self::Vector { output },
             (_, [1, count]) if *count > 1 => {
                 Self::Classes { output, count: *count, probabilities: is_probability(tensor) }
             }
@@ -154,8 +158,8 @@ impl After {
         }
     }
 
-    /// Lines before the model, if what follows needs others than [`before`] gives.
-    pub(super) fn before(&self, info: &ModelInfo) -> Option<String> {
+    /// Lines before the model, if what follows needs others than [`preprocessing`] gives.
+    pub(super) fn preprocessing(&self, info: &ModelInfo) -> Option<String> {
         let Self::Boxes { .. } = self else { return None };
         let input = info.inputs.first()?;
         let side = |axis| size(input, axis).unwrap_or(640);
@@ -163,6 +167,21 @@ impl After {
         let fit = format!("  - letterbox: {{ size: [{height}, {width}], out: fitted }}\n");
         Some(format!("  - decode-image\n{fit}  - to-tensor: {{ scale: true }}\n"))
     }
+}
+
+/// The anchors of a detector of Ultralytics for its pictures: one for each cell of three grids.
+fn anchors_of(info: &ModelInfo) -> Option<usize> {
+    let input = info.inputs.first()?;
+    let side = |axis| size(input, axis).unwrap_or(SIDE);
+    Some([8, 16, 32].iter().map(|stride| (side(2) / stride) * (side(3) / stride)).sum())
+}
+
+/// A name as YAML takes it in a list.
+fn quoted(name: &str) -> String {
+    let is_plain = name.starts_with(|first: char| first.is_ascii_alphabetic())
+        && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
+        && !matches!(name.to_ascii_lowercase().as_str(), "true" | "false" | "null" | "yes" | "no" | "on" | "off");
+    if is_plain { name.to_owned() } else { serde_json::json!(name).to_string() }
 }
 
 /// Whether the scores of each row are those of `softmax`.

@@ -1,5 +1,6 @@
 //! `gpux cache`: what gpux keeps on disk, and how to remove it.
 
+use std::fs::File;
 use std::time::{Duration, SystemTime};
 
 use clap::builder::PossibleValuesParser;
@@ -29,13 +30,13 @@ enum Command {
     },
     /// Remove what gpux makes again by itself, or the named folders
     ///
-    /// Running processes keep what they have loaded.
+    /// Running processes keep what they have loaded; tools that a build is installing stay.
     Clean {
         /// Folders of the cache, as `gpux cache list` names them
         #[arg(value_name = "FOLDER", value_parser = PossibleValuesParser::new(CacheFolder::ALL.map(CacheFolder::name)))]
         folders: Vec<String>,
 
-        /// Engines, tools and downloads as well
+        /// Engines, tools, downloads and chosen precisions as well
         #[arg(long, conflicts_with = "folders")]
         all: bool,
 
@@ -43,7 +44,8 @@ enum Command {
         #[arg(long)]
         json: bool,
     },
-    /// Remove what was not used for a time, and what killed processes left behind; engines and tools stay
+    /// Remove what was not used for a time, packages of engines among it, and what killed processes left behind;
+    /// engines and tools stay
     Prune {
         /// Days without use
         #[arg(long, value_name = "DAYS", default_value_t = 30)]
@@ -62,23 +64,30 @@ pub(crate) fn main(arguments: &Arguments) -> Exit {
         let message = format!("there is no folder for a cache: set {}", CacheDir::VARIABLE);
         return printer.fail("EnvironmentError", &message, Exit::Environment);
     };
-    let shown = cache.root().display();
-    if cache.root().exists() && !cache.is_tagged() {
-        let message = format!("`{shown}` is no cache of gpux: it has no file `{}`", CacheDir::TAG);
+    let is_removal = !matches!(arguments.command, Command::List { .. });
+    if is_removal && cache.root().exists() && !cache.is_tagged() {
+        let message = format!(
+            "`{}` held other things before gpux used it, so nothing is removed: give gpux a folder of its own with {}",
+            cache.root().display(),
+            CacheDir::VARIABLE
+        );
         return printer.fail("UsageError", &message, Exit::Usage);
     }
+    let unused = |entry: &CacheEntry| SystemTime::now().duration_since(entry.used).unwrap_or_default();
     match &arguments.command {
         Command::List { .. } => list(&cache, printer),
         Command::Clean { folders, all, .. } => {
             let is_named = |folder: CacheFolder| match folders.as_slice() {
-                [] => *all || !folder.is_installed(),
+                [] => *all || !folder.is_made_by_command(),
                 names => names.iter().any(|name| name == folder.name()),
             };
-            remove(&cache, printer, |folder, _| is_named(folder))
+            remove(&cache, printer, |folder, entry| match folder {
+                CacheFolder::Work => is_named(folder) && unused(entry) > LEFT_BEHIND,
+                CacheFolder::Tools => is_named(folder) && !is_being_installed(entry),
+                _ => is_named(folder),
+            })
         }
         Command::Prune { older_than, .. } => {
-            let now = SystemTime::now();
-            let unused = |entry: &CacheEntry| now.duration_since(entry.used).unwrap_or_default();
             let most = Duration::from_hours(24) * *older_than;
             remove(&cache, printer, |folder, entry| match folder {
                 CacheFolder::Engines | CacheFolder::Tools => false,
@@ -87,6 +96,15 @@ pub(crate) fn main(arguments: &Arguments) -> Exit {
             })
         }
     }
+}
+
+/// Whether this is the lock of a tool, or a tool whose lock is held.
+fn is_being_installed(entry: &CacheEntry) -> bool {
+    const LOCK: &str = "lock";
+    let mut lock = entry.path.clone().into_os_string();
+    lock.push(format!(".{LOCK}"));
+    let is_lock = entry.path.extension().is_some_and(|extension| extension == LOCK);
+    is_lock || File::open(lock).is_ok_and(|lock| lock.try_lock().is_err())
 }
 
 fn list(cache: &CacheDir, printer: Printer) -> Exit {

@@ -7,9 +7,10 @@ use clap::{Args, Subcommand};
 use serde_json::json;
 
 use crate::exit::Exit;
+use crate::interrupt;
+use crate::load_arguments::LoadArguments;
 use crate::printer::{Printer, pretty};
 use crate::progress::ProgressLine;
-use gpux::LoadOptions;
 use gpux_author::{
     Language, ModelPipelineError, ModelPipelineReport, ModelPipelineRequest, ScaffoldError, ScaffoldKind,
     ScaffoldReport, Task,
@@ -29,7 +30,7 @@ enum Command {
         place: FolderArguments,
 
         #[command(flatten)]
-        model: ModelArguments,
+        model: Box<ModelArguments>,
     },
     /// A step of your own, as a WebAssembly component: source, options, test
     Step {
@@ -60,6 +61,9 @@ struct ModelArguments {
     /// The tokenizer.json of a model of text [default: that beside the model]
     #[arg(long, value_name = "FILE", requires = "model")]
     tokenizer: Option<PathBuf>,
+
+    #[command(flatten)]
+    load: LoadArguments,
 }
 
 #[derive(Debug, Args)]
@@ -84,19 +88,12 @@ fn task_parser() -> impl TypedValueParser<Value = Task> {
 }
 
 pub(crate) fn main(arguments: &Arguments) -> Exit {
+    if let Command::Pipeline { place, model: arguments } = &arguments.command
+        && let Some(model) = &arguments.model
+    {
+        return around_model(place, model, arguments);
+    }
     let (kind, place) = match &arguments.command {
-        Command::Pipeline { place, model: ModelArguments { model: Some(model), task, labels, tokenizer } } => {
-            let load_options = LoadOptions::default();
-            let request = ModelPipelineRequest {
-                folder: &place.path,
-                model,
-                task: *task,
-                labels: labels.as_deref(),
-                tokenizer: tokenizer.as_deref(),
-                load_options: &load_options,
-            };
-            return for_model(request, crate::printer(place.json, false));
-        }
         Command::Pipeline { place, .. } => (ScaffoldKind::Pipeline, place),
         Command::Step { lang, place } => (ScaffoldKind::Step(*lang), place),
     };
@@ -105,6 +102,23 @@ pub(crate) fn main(arguments: &Arguments) -> Exit {
         Ok(made) => report(kind, &made, printer),
         Err(error) => scaffold_error(&error, printer),
     }
+}
+
+fn around_model(place: &FolderArguments, model: &Path, arguments: &ModelArguments) -> Exit {
+    let printer = crate::printer(place.json, false);
+    let load_options = match arguments.load.options() {
+        Ok(load_options) => load_options,
+        Err(error) => return printer.error(&error),
+    };
+    let request = ModelPipelineRequest {
+        folder: &place.path,
+        model,
+        task: arguments.task,
+        labels: arguments.labels.as_deref(),
+        tokenizer: arguments.tokenizer.as_deref(),
+        load_options: &load_options,
+    };
+    for_model(request, printer)
 }
 
 fn scaffold_error(error: &ScaffoldError, printer: Printer) -> Exit {
@@ -116,6 +130,8 @@ fn scaffold_error(error: &ScaffoldError, printer: Printer) -> Exit {
 
 /// Makes a pipeline around a model; on a terminal, asks for the task if the model's inputs do not tell.
 fn for_model(mut request: ModelPipelineRequest<'_>, printer: Printer) -> Exit {
+    // Ctrl-C removes what is half made.
+    interrupt::install_handler();
     let line = ProgressLine::start(printer, "running the model on a sample");
     let made = gpux_author::pipeline_for_model(&request);
     drop(line);
@@ -128,7 +144,7 @@ fn for_model(mut request: ModelPipelineRequest<'_>, printer: Printer) -> Exit {
         Err(ModelPipelineError::Scaffold(error)) => scaffold_error(&error, printer),
         Err(ModelPipelineError::Gpux(error)) => printer.error(&error),
         Err(error @ ModelPipelineError::Copy { .. }) => printer.fail("OutputError", &error.to_string(), Exit::Failed),
-        Err(error @ ModelPipelineError::NoTokenizer) => printer.usage(&error),
+        Err(error) => printer.usage(&error),
     }
 }
 

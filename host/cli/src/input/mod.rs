@@ -14,7 +14,7 @@ use gpux_core::Plan;
 use gpux_core::files::is_same;
 
 pub(super) use requests::{RequestItem, Requests};
-pub(super) use sources::{UsageError, extension};
+pub(super) use sources::{UsageError, extension, is_pattern};
 
 /// The flags that name requests.
 #[derive(Debug, Args)]

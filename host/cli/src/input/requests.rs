@@ -14,7 +14,7 @@ use gpux_core::{Kind, Plan, Port, Reader, Request, Tensor, ValidationError, Valu
 use gpux_inference::{TensorFileError, from_pb};
 
 /// Longest line of a stream, in bytes.
-const MAX_LINE: u64 = 256 << 20;
+pub(super) const MAX_LINE: u64 = 256 << 20;
 
 /// The byte order mark that Windows programs write before UTF-8 text.
 pub(super) const BOM: &[u8] = b"\xef\xbb\xbf";

@@ -56,8 +56,7 @@ pub(super) fn expand(files: &[String]) -> Result<(Vec<PathBuf>, bool), UsageErro
         if path.is_dir() {
             return Err(UsageError::Folder(file.trim_end_matches('/').to_owned()));
         }
-        let is_pattern = file != "-" && file.contains(['*', '?', '[']) && !path.exists();
-        if !is_pattern {
+        if !is_pattern(&path) {
             if file != "-" {
                 std::fs::metadata(&path).map_err(|source| read_error(&path, source))?;
             }
@@ -73,6 +72,11 @@ pub(super) fn expand(files: &[String]) -> Result<(Vec<PathBuf>, bool), UsageErro
         }
     }
     Ok((paths, pattern))
+}
+
+/// Whether this names several files: `photos/*.jpg`.
+pub(crate) fn is_pattern(path: &Path) -> bool {
+    path.to_string_lossy().contains(['*', '?', '[']) && !path.exists()
 }
 
 pub(super) fn read_error(path: &Path, source: std::io::Error) -> UsageError {

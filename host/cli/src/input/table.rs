@@ -1,17 +1,21 @@
 //! Requests from the rows of a CSV or TSV file.
 
 use std::io::{BufReader, Read};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use csv::{Reader as CsvReader, ReaderBuilder, StringRecord};
 use serde_json::Value as Json;
 
-use super::requests::BOM;
+use super::requests::{BOM, MAX_LINE};
 use gpux_core::{ElementType, Kind, Port, Reader, Request, ValidationError, from_json, shorten};
 
 /// A table, read one row at a time.
 pub(super) struct Table {
     source: String,
-    rows: CsvReader<Box<dyn Read + Send>>,
+    rows: CsvReader<Bounded>,
+    /// bytes that the next row may have
+    room: Arc<AtomicU64>,
     columns: Columns,
     /// the next row, where it was read already
     record: StringRecord,
@@ -25,8 +29,27 @@ pub(super) struct Table {
 enum Columns {
     /// an input each, in this order
     Inputs(Vec<String>),
-    /// the numbers of the one input
-    Elements,
+    /// the elements of the one input
+    Elements {
+        /// whether they are strings
+        strings: bool,
+    },
+}
+
+/// A file of which so many bytes may be read. A quote that is not closed would take in all that follows it.
+struct Bounded {
+    file: Box<dyn Read + Send>,
+    room: Arc<AtomicU64>,
+}
+
+impl Read for Bounded {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        let read = self.file.read(buffer)?;
+        let left = self.room.load(Ordering::Relaxed).checked_sub(read as u64);
+        let left = left.ok_or_else(|| std::io::Error::other("the row is longer than 256 MiB"))?;
+        self.room.store(left, Ordering::Relaxed);
+        Ok(read)
+    }
 }
 
 impl Table {
@@ -42,29 +65,39 @@ impl Table {
         let delimiter = if tabs { b'\t' } else { b',' };
         let mut builder = ReaderBuilder::new();
         builder.delimiter(delimiter).has_headers(false).flexible(true);
-        let mut rows = builder.from_reader(Box::new(file) as Box<dyn Read + Send>);
+        let room = Arc::new(AtomicU64::new(MAX_LINE));
+        let mut rows = builder.from_reader(Bounded { file: Box::new(file), room: room.clone() });
         let mut record = StringRecord::new();
         let unread = |error: csv::Error| ValidationError::request(format!("`{source}` is no table: {error}"));
         if !rows.read_record(&mut record).map_err(unread)? {
             return Err(ValidationError::request(format!("`{source}`: there is nothing in it")));
         }
         let names: Vec<_> = record.iter().map(|name| name.trim().to_owned()).collect();
-        let is_head = !names.iter().all(|cell| cell.parse::<f64>().is_ok());
-        let columns = if is_head && names.iter().all(|name| reader.plan().port(name).is_some()) {
-            Columns::Inputs(names)
-        } else if reader.single().is_some_and(|port| matches!(port.kind, Kind::Tensor(_))) {
-            Columns::Elements
-        } else {
-            return Err(ValidationError::request(format!(
-                "`{source}`: its columns ({}) are not inputs of the pipeline, which takes {}",
-                shorten(&names.join(", ")),
-                reader.plan().describe_inputs(),
-            )));
+        let are_inputs = names.iter().all(|name| reader.plan().port(name).is_some());
+        let tensor = reader.single().and_then(|port| match &port.kind {
+            Kind::Tensor(kind) => Some(kind.element()),
+            _ => None,
+        });
+        let (columns, is_head) = match tensor {
+            _ if are_inputs => (Columns::Inputs(names), true),
+            Some(Some(ElementType::String)) => (Columns::Elements { strings: true }, false),
+            Some(_) => {
+                // A head has no number in it; `NA` stands among numbers.
+                let is_head = names.iter().all(|cell| !cell.is_empty() && is_text(&number(cell)));
+                (Columns::Elements { strings: false }, is_head)
+            }
+            None => {
+                return Err(ValidationError::request(format!(
+                    "`{source}`: its columns ({}) are not inputs of the pipeline, which takes {}",
+                    shorten(&names.join(", ")),
+                    reader.plan().describe_inputs(),
+                )));
+            }
         };
         if is_head {
             record.clear();
         }
-        Ok(Self { source, rows, columns, record, number: 0, failed: false })
+        Ok(Self { source, rows, room, columns, record, number: 0, failed: false })
     }
 
     /// The file with the number of the next row, and the request that the row is.
@@ -72,6 +105,7 @@ impl Table {
         if self.failed {
             return None;
         }
+        self.room.store(MAX_LINE, Ordering::Relaxed);
         let read = if self.record.is_empty() { self.rows.read_record(&mut self.record) } else { Ok(true) };
         let request = match read {
             Ok(true) => self.columns.request(&self.record, reader),
@@ -91,7 +125,8 @@ impl Table {
 impl Columns {
     fn request(&self, row: &StringRecord, reader: Reader<'_>) -> Result<Request, ValidationError> {
         match self {
-            Self::Elements => reader.json(row.iter().map(number).collect()),
+            Self::Elements { strings: true } => reader.json(row.iter().collect()),
+            Self::Elements { strings: false } => reader.json(row.iter().map(number).collect()),
             Self::Inputs(names) if names.len() != row.len() => {
                 let (cells, columns) = (row.len(), names.len());
                 Err(ValidationError::request(format!(
@@ -135,6 +170,11 @@ fn number(cell: &str) -> Json {
         "-inf" | "-infinity" => "-Infinity".into(),
         _ => serde_json::from_str(cell).unwrap_or_else(|_| cell.into()),
     }
+}
+
+/// Whether a cell is neither a number nor a truth value.
+fn is_text(cell: &Json) -> bool {
+    cell.as_str().is_some_and(|text| !matches!(text, "NaN" | "Infinity" | "-Infinity"))
 }
 
 fn skip_byte_order_mark(file: &mut BufReader<impl Read>) -> std::io::Result<()> {

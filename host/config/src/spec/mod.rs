@@ -23,6 +23,7 @@ use super::schema::check;
 
 use fields::{part, put};
 pub use file::{StepSchema, json_schema};
+use gpux_core::sanitize::is_unsafe_for_terminal;
 pub use model::{BatchingSpec, DEFAULT_MODEL_NAME, ModelFormat, ModelSpec};
 pub use ports::{Dimension, InputSpec, Labels, OutputSpec, PortType, UnknownPortType};
 pub use runtime::{Backend, GpuSpec, PrecisionChoice, RuntimeSpec, ServingSpec};
@@ -104,7 +105,8 @@ impl Spec {
     /// A pipeline of one step, with the name of the file without its ending.
     fn for_step(file: &str, step: StepSpec) -> Self {
         let name = Path::new(file).file_stem().unwrap_or_default().to_string_lossy();
-        let name = name.chars().take(file::MAX_NAME).collect();
+        let safe = |letter: char| if is_unsafe_for_terminal(letter) { '_' } else { letter };
+        let name = name.chars().take(file::MAX_NAME).map(safe).collect();
         Self {
             name: Spanned::new(name, 0..0),
             version: Spanned::new("0".to_owned(), 0..0),

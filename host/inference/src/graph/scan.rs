@@ -1,6 +1,7 @@
 //! Scans every graph, function and constant of a model within a memory budget: two bytes of a file
 //! can become a node of a hundred bytes.
 
+use std::collections::btree_map::Entry as MapEntry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
@@ -149,9 +150,9 @@ impl<R: ForwardRead> Scanner<'_, R> {
                 2 => graph.name = self.text(field)?,
                 5 => {
                     let (name, rows) = self.tensor(field, message, true)?;
-                    if !graph.initializers.contains_key(&name) {
-                        self.take(ITEM + name.len())?;
-                        graph.initializers.insert(name, rows);
+                    if let MapEntry::Vacant(vacant) = graph.initializers.entry(name) {
+                        self.take(ITEM + vacant.key().len())?;
+                        vacant.insert(rows);
                     }
                 }
                 11 => graph.inputs.push(self.message(field, TYPE)?),

@@ -43,11 +43,7 @@ impl SnapshotCache {
     /// Reads a cached preparation without its native code. An entry that is truncated, changed or
     /// not sealed by gpux counts as missing.
     pub(crate) fn read(&self) -> Option<PreparedComponent> {
-        let prepared = serde_json::from_slice(&self.read_file(ANSWER)?).ok()?;
-        for ending in [ANSWER, CODE] {
-            self.cache.touch(CacheFolder::Steps, &self.name(ending));
-        }
-        Some(prepared)
+        serde_json::from_slice(&self.read_file(ANSWER)?).ok()
     }
 
     /// The native code of what [`read`](Self::read) gave.

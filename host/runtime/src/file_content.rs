@@ -1,17 +1,17 @@
 //! What a file is to gpux, by its name and its first bytes.
 
-use std::fs::File;
-use std::io::Read as _;
 use std::path::Path;
 
+use gpux_core::files::read_head;
+
 /// Bytes that are looked at.
-const HEAD: u64 = 4096;
+const HEAD: usize = 4096;
 /// Endings of files that hold input, also where they are text.
 const DATA_EXTENSIONS: [&str; 8] = ["csv", "json", "jsonl", "md", "ndjson", "pb", "tsv", "txt"];
 
 /// What a file is to gpux.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FileKind {
+pub enum FileContent {
     /// a gpux.yml, whatever its name
     Pipeline,
     /// an ONNX model
@@ -22,26 +22,33 @@ pub enum FileKind {
     Data,
 }
 
-impl FileKind {
+impl FileContent {
     /// The kind of the file at `path`; `None` if there is none that can be read.
-    pub fn of(path: &Path) -> Option<Self> {
-        // Opening a pipe would wait for its writer.
-        if !path.metadata().ok()?.is_file() {
-            return None;
-        }
-        let mut head = Vec::new();
-        File::open(path).ok()?.take(HEAD).read_to_end(&mut head).ok()?;
+    pub fn detect(path: &Path) -> Option<Self> {
+        let head = read_head(path, HEAD)?;
         let extension = path.extension().unwrap_or_default().to_string_lossy().to_ascii_lowercase();
         Some(match extension.as_str() {
             "onnx" => Self::Model,
             "yml" | "yaml" => Self::Pipeline,
             "wasm" => Self::Component,
+            "json" if is_json_pipeline(path) => Self::Pipeline,
             _ if head.starts_with(b"\0asm") => Self::Component,
             _ if is_onnx(&head) => Self::Model,
             extension if DATA_EXTENSIONS.contains(&extension) || !is_text(&head) => Self::Data,
             _ => Self::Pipeline,
         })
     }
+}
+
+/// Whether this is a gpux.yml in JSON, which YAML includes: it says what runs, and a request has a name and a version by
+/// chance alone.
+fn is_json_pipeline(path: &Path) -> bool {
+    /// The longest gpux.yml, in bytes.
+    const LONGEST: usize = 1 << 20;
+    let Some(text) = read_head(path, LONGEST) else { return false };
+    let Ok(keys) = serde_json::from_slice::<serde_json::Map<String, serde_json::Value>>(&text) else { return false };
+    let has = |key: &str| keys.contains_key(key);
+    has("name") && has("version") && ["model", "models", "pipeline"].into_iter().any(has)
 }
 
 /// Whether these are the first bytes of a `ModelProto`: its version, and then a field that such a message has. In a
@@ -77,22 +84,23 @@ mod tests {
         let kind = |name: &str, bytes: &[u8]| {
             let path = folder.path().join(name);
             std::fs::write(&path, bytes).unwrap();
-            FileKind::of(&path).unwrap()
+            FileContent::detect(&path).unwrap()
         };
         let model = std::fs::read(concat!(env!("CARGO_MANIFEST_DIR"), "/../../models/digits.onnx")).unwrap();
-        assert_eq!(kind("digits", &model), FileKind::Model);
-        assert_eq!(kind("empty.ONNX", b""), FileKind::Model);
-        assert_eq!(kind("step", b"\0asm\x0d\0\x01\0"), FileKind::Component);
-        assert_eq!(kind("photo.jpg", b"\xff\xd8\xff\xe0"), FileKind::Data);
-        assert_eq!(kind("array.npy", b"\x93NUMPY"), FileKind::Data);
-        assert_eq!(kind("tensor", &[0x08, 1, 0x08, 3, 0x10, 1]), FileKind::Data);
-        assert_eq!(kind("words.TXT", b"some words"), FileKind::Data);
-        assert_eq!(kind("input.json", b"{}"), FileKind::Data);
-        assert_eq!(kind("GPUXfile", b"name: x"), FileKind::Pipeline);
-        assert_eq!(kind("latin.yml", b"name: \xe9"), FileKind::Pipeline, "its mistake is shown");
-        let cut = ["a".repeat(HEAD as usize - 1).as_bytes(), "é".as_bytes()].concat();
-        assert_eq!(kind("other.conf", &cut), FileKind::Pipeline);
-        assert_eq!(FileKind::of(folder.path()), None);
-        assert_eq!(FileKind::of(&folder.path().join("none")), None);
+        assert_eq!(kind("digits", &model), FileContent::Model);
+        assert_eq!(kind("empty.ONNX", b""), FileContent::Model);
+        assert_eq!(kind("step", b"\0asm\x0d\0\x01\0"), FileContent::Component);
+        assert_eq!(kind("photo.jpg", b"\xff\xd8\xff\xe0"), FileContent::Data);
+        assert_eq!(kind("array.npy", b"\x93NUMPY"), FileContent::Data);
+        assert_eq!(kind("tensor", &[0x08, 1, 0x08, 3, 0x10, 1]), FileContent::Data);
+        assert_eq!(kind("words.TXT", b"some words"), FileContent::Data);
+        assert_eq!(kind("input.json", b"{}"), FileContent::Data);
+        assert_eq!(kind("mine.json", br#"{"name": "a", "version": 1, "pipeline": []}"#), FileContent::Pipeline);
+        assert_eq!(kind("GPUXfile", b"name: x"), FileContent::Pipeline);
+        assert_eq!(kind("latin.yml", b"name: \xe9"), FileContent::Pipeline, "its mistake is shown");
+        let cut = ["a".repeat(HEAD - 1).as_bytes(), "é".as_bytes()].concat();
+        assert_eq!(kind("other.conf", &cut), FileContent::Pipeline);
+        assert_eq!(FileContent::detect(folder.path()), None);
+        assert_eq!(FileContent::detect(&folder.path().join("none")), None);
     }
 }

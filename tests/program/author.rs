@@ -425,7 +425,8 @@ fn builds_a_step_again_only_if_something_changed() {
     assert_eq!(build(&[]), (true, 1));
     let source = step.join("src/step.c");
     std::fs::write(&source, read(&source) + "\n").unwrap();
-    // Another source, the same module.
+    // Another source, the same module: that is known from then on.
+    assert_eq!(build(&[]), (true, 2));
     assert_eq!(build(&[]), (true, 2));
     assert_eq!(build(&["--force"]), (false, 3));
     assert_eq!(build(&[]), (true, 3));
@@ -484,6 +485,51 @@ fn watches_sources_and_cases() {
     let interrupted = Command::new("kill").args(["-INT", &gpux.id().to_string()]).status().unwrap();
     assert!(interrupted.success());
     assert!(!gpux.wait().unwrap().success());
+}
+
+/// A build that writes into its folder, and is held up until there is a file `go`.
+#[cfg(unix)]
+#[test]
+fn watch_tells_edits_from_build_outputs() {
+    use std::io::BufRead as _;
+    let folder = tempfile::tempdir().unwrap();
+    let at = |path: &str| folder.path().join(path);
+    let write = |path: &str, text: &str| std::fs::write(at(path), text).unwrap();
+    std::fs::create_dir_all(at("step/tests/case")).unwrap();
+    std::fs::copy(root().join("guest-examples/hostile/hostile.wasm"), at("step/module.wasm")).unwrap();
+    let commands = "echo once >> ../count; echo once >> a.o; while [ ! -e ../go ]; do sleep 0.1; done";
+    write("step/step.yml", &format!("name: x\nbuild: ['{commands}; cp module.wasm \"$GPUX_OUTPUT\"']\n"));
+    write("step/tests/case/case.yml", "inputs: { in: x }\n");
+    write("go", "");
+    let mut gpux = gpux_in(folder.path(), &["test", "step", "--watch"]);
+    let mut gpux = gpux.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::piped()).spawn().unwrap();
+    let lines = std::io::BufReader::new(gpux.stderr.take().unwrap()).lines();
+    let told = ["waiting for", "has changed"];
+    let mut notes = lines.map(Result::unwrap).filter(|line| told.iter().any(|part| line.contains(part)));
+    let waiting = "waiting for a change; ctrl-C ends this";
+    assert_eq!(notes.next().unwrap(), waiting);
+    // Noticed while it waits, and while a build runs.
+    std::fs::remove_file(at("go")).unwrap();
+    write("step/source", "1");
+    assert_eq!(notes.next().unwrap(), "step/source has changed");
+    while read(at("count")).lines().count() < 2 {
+        std::thread::yield_now();
+    }
+    write("step/source", "12");
+    write("go", "");
+    assert_eq!(notes.next().unwrap(), "step/source has changed");
+    assert_eq!(notes.next().unwrap(), waiting);
+    assert_eq!(read(at("count")).lines().count(), 3);
+    gpux.kill().unwrap();
+    gpux.wait().unwrap();
+}
+
+#[test]
+fn watch_needs_an_existing_folder() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = run(folder.path(), &["test", "nosuch", "--watch"]);
+    assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
+    assert!(stderr(&output).contains("nosuch") && !stderr(&output).contains("waiting"), "{}", stderr(&output));
 }
 
 /// On a terminal a line says what goes on; in a pipe, and with `--json`, none.

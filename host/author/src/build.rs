@@ -71,6 +71,10 @@ pub fn build(request: BuildRequest<'_>, progress: &mut dyn Progress) -> Result<B
     };
     let module_digest = Fingerprint::new(options).with("module", &module).finish();
     if let Some(record) = record.filter(|record| record.module == module_digest) {
+        let record = BuildRecord { sources, ..record };
+        if let Some(records) = records {
+            records.write(&record);
+        }
         return keep(&record, &request, progress);
     }
     let component = gpux_sandbox::componentize(&module).map_err(|error| BuildError::NoStep(error.to_string()))?;

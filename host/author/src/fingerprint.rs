@@ -1,17 +1,21 @@
 //! A digest of everything that a build reads: where it is the same, the result is.
 
 use std::fmt::Write as _;
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
 
+use sha2::{Digest as _, Sha256};
+
 use super::build::BuildOptions;
 use super::case::CASES_FOLDER;
-use gpux_core::files::digest;
+use super::generated_files::is_generated;
+use gpux_core::files::{digest, hex, open_file};
 
-/// Names in a step's folder that no build reads: cases, and what builds leave.
-const NOT_BUILT_FROM: [&str; 4] = [CASES_FOLDER, "target", "node_modules", "__pycache__"];
 /// The most files of a step that are read; one with more is built each time.
 const MAX_FILES: usize = 20_000;
+/// The most bytes of a step's files that are read; one with more is built each time.
+const MAX_BYTES: u64 = 1 << 30;
 /// The deepest folder that is looked at: a link may lead back to a folder around it.
 const MAX_DEPTH: usize = 32;
 
@@ -19,12 +23,14 @@ const MAX_DEPTH: usize = 32;
 pub(crate) struct Fingerprint {
     text: String,
     files: usize,
+    /// bytes of files that may still be read
+    bytes_left: u64,
 }
 
 impl Fingerprint {
     pub(crate) fn new(options: BuildOptions) -> Self {
         let text = format!("gpux {}, strip {}\n", env!("CARGO_PKG_VERSION"), options.strip);
-        Self { text, files: 0 }
+        Self { text, files: 0, bytes_left: MAX_BYTES }
     }
 
     /// With these bytes.
@@ -33,8 +39,8 @@ impl Fingerprint {
         self
     }
 
-    /// With the files of a step's folder that a build can read, but for `output`. `None` if they are too many, or one
-    /// cannot be read.
+    /// With the files of a step's folder that a build can read, but for `output`. `None` if they are too many or too
+    /// large, or one cannot be read.
     pub(crate) fn with_sources(mut self, folder: &Path, output: &Path) -> Option<Self> {
         self.add(folder, Path::new(""), output, 0)?;
         Some(self)
@@ -70,23 +76,40 @@ impl Fingerprint {
         }
         paths.sort();
         for path in paths {
-            let name = path.file_name()?.to_string_lossy().into_owned();
-            let inside = inside.join(&name);
-            if name.starts_with('.') || NOT_BUILT_FROM.contains(&&*name) || inside == output {
+            let inside = inside.join(path.file_name()?);
+            let Ok(metadata) = path.metadata() else { continue };
+            let is_cases_folder = metadata.is_dir() && inside == Path::new(CASES_FOLDER);
+            if is_generated(&path, depth == 0) || is_cases_folder || inside == output {
                 continue;
             }
-            let Ok(metadata) = path.metadata() else { continue };
             if metadata.is_dir() {
                 self.add(&path, &inside, output, depth + 1)?;
                 continue;
             }
             self.files += 1;
-            if self.files > MAX_FILES || !metadata.is_file() {
+            if self.files > MAX_FILES || metadata.len() > self.bytes_left {
                 return None;
             }
-            let _ = writeln!(self.text, "{} {}", inside.display(), digest(std::fs::read(&path).ok()?));
+            let digest = self.digest_file(&path)?;
+            let _ = writeln!(self.text, "{inside:?} {digest}");
         }
         Some(())
+    }
+
+    /// `None` if the file cannot be read, or is longer than what is left.
+    fn digest_file(&mut self, path: &Path) -> Option<String> {
+        let mut file = open_file(path, "a source").ok()?;
+        let mut hash = Sha256::new();
+        let mut buffer = vec![0; 64 << 10];
+        loop {
+            let read = match file.read(&mut buffer) {
+                Ok(0) => return Some(hex(&hash.finalize())),
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,
+                result => result.ok()?,
+            };
+            self.bytes_left = self.bytes_left.checked_sub(read as u64)?;
+            hash.update(buffer.get(..read)?);
+        }
     }
 }
 
@@ -106,8 +129,17 @@ mod tests {
         let print = || Fingerprint::new(options).with_sources(folder.path(), Path::new("x.wasm")).unwrap().finish();
         write("src/a.c", "1");
         let first = print();
-        for path in ["x.wasm", "tests/one/case.yml", ".hidden", "target/a.o", "src/__pycache__/a.pyc"] {
+        let generated = ["x.wasm", "tests/one/case.yml", ".hidden", "target/a.o", "node_modules/a.js"];
+        for path in generated.into_iter().chain(["src/__pycache__/a.pyc"]) {
             write(path, "new");
+        }
+        assert_eq!(print(), first);
+        let mut last = first.clone();
+        for path in ["src/target/a.h", "src/tests/a.py", "src/node_modules/a.js", "src/x.wasm"] {
+            write(path, "new");
+            assert_ne!(print(), last, "{path}");
+            last = print();
+            std::fs::remove_file(folder.path().join(path)).unwrap();
         }
         assert_eq!(print(), first);
         write("src/a.c", "2");
@@ -120,6 +152,30 @@ mod tests {
         let unstripped = BuildOptions { strip: false, ..options };
         let unstripped = Fingerprint::new(unstripped).with_sources(folder.path(), Path::new("x.wasm")).unwrap();
         assert_ne!(unstripped.finish(), second);
+    }
+
+    #[test]
+    fn files_named_like_build_folders_are_sources() {
+        let options = BuildOptions { strip: true, force: false, describe: false };
+        for name in ["target", "tests", "node_modules"] {
+            let folder = tempfile::tempdir().unwrap();
+            let print = || Fingerprint::new(options).with_sources(folder.path(), Path::new("x.wasm")).unwrap().finish();
+            let empty = print();
+            std::fs::write(folder.path().join(name), "1").unwrap();
+            assert_ne!(print(), empty, "{name}");
+        }
+    }
+
+    #[test]
+    fn gives_up_on_more_bytes_than_the_limit() {
+        let folder = tempfile::tempdir().unwrap();
+        let options = BuildOptions { strip: true, force: false, describe: false };
+        let print = || Fingerprint::new(options).with_sources(folder.path(), Path::new("x.wasm"));
+        std::fs::write(folder.path().join("small"), vec![1; 100_000]).unwrap();
+        assert_eq!(print().unwrap().bytes_left, MAX_BYTES - 100_000);
+        // Of nothing but a hole.
+        std::fs::File::create(folder.path().join("weights")).unwrap().set_len(MAX_BYTES).unwrap();
+        assert!(print().is_none());
     }
 
     #[cfg(unix)]

@@ -5,6 +5,7 @@ use std::path::{Component, Path, PathBuf};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+use super::generated_files::is_generated;
 use super::language::Language;
 use super::scaffold::name_fault;
 use gpux_config::{ConfigurationError, Diagnostic, Document, FileKind, LoadError, Spanned};
@@ -101,12 +102,13 @@ impl StepFile {
         let mut folders = vec![self.folder.clone()];
         let mut left = MAX_ENTRIES;
         while let Some(folder) = folders.pop() {
-            for entry in std::fs::read_dir(folder).ok()?.flatten() {
+            for entry in std::fs::read_dir(&folder).ok()?.flatten() {
                 left = usize::checked_sub(left, 1)?;
                 let (path, name) = (entry.path(), entry.file_name());
                 let (name, Ok(metadata)) = (name.to_string_lossy(), entry.metadata()) else { continue };
-                if name.starts_with('.')
-                    || NOT_BUILT_FROM.contains(&&*name)
+                let in_root = folder == self.folder;
+                if is_generated(&path, in_root)
+                    || (in_root && NOT_BUILT_FROM.contains(&&*name))
                     || name.ends_with(".md")
                     || name.ends_with(".wasm")
                 {
@@ -128,9 +130,8 @@ impl StepFile {
     }
 }
 
-/// Names in a step's folder that no build reads: cases, and what builds leave.
-const NOT_BUILT_FROM: [&str; 7] =
-    [super::case::CASES_FOLDER, "target", "node_modules", "__pycache__", "venv", "dist", "Cargo.lock"];
+/// Names directly in a step's folder that no build reads: cases, and what tools leave.
+const NOT_BUILT_FROM: [&str; 4] = [super::case::CASES_FOLDER, "venv", "dist", "Cargo.lock"];
 /// The most entries of a step's folder that are looked at; one with more is not told to be stale.
 const MAX_ENTRIES: usize = 20_000;
 
@@ -200,6 +201,9 @@ mod tests {
         assert_eq!(step.newest_stale_source(), Some(at("src/deep/lib.rs")));
         write("x.wasm", 20);
         assert_eq!(step.newest_stale_source(), None, "as old is not older");
+        std::fs::create_dir_all(at("src/target")).unwrap();
+        write("src/target/a.h", 10);
+        assert_eq!(step.newest_stale_source(), Some(at("src/target/a.h")));
     }
 
     #[test]

@@ -11,7 +11,9 @@ use crate::load_arguments::{LoadArguments, PipelineArguments};
 use crate::printer::{Printer, TextOutput, duration, pretty};
 use crate::progress::ProgressLine;
 use gpux::LoadOptions;
-use gpux_author::{BuildOptions, CASES_FOLDER, CaseOutcome, CaseReport, CaseRunner, FileVersions, StepFile};
+use gpux_author::{
+    BuildOptions, CASES_FOLDER, CaseOutcome, CaseReport, CaseRunner, EditDetector, StepFile, WatchedFiles,
+};
 
 /// Run the cases of a step or a pipeline and compare what comes out with what they expect.
 ///
@@ -81,29 +83,43 @@ pub(crate) fn main(arguments: &Arguments) -> Exit {
 
 /// Runs the cases, and again after each change; ctrl-C ends the program.
 fn watch(arguments: &Arguments, load_options: &LoadOptions, printer: Printer) -> Exit {
+    if !arguments.pipeline.folder().exists() {
+        return run(arguments, load_options, printer).unwrap_or_else(|exit| exit);
+    }
+    let mut detector = EditDetector::default();
     loop {
-        // What changes meanwhile counts.
-        let files = watched_files(arguments);
-        if let Err(Exit::Environment) = run(arguments, load_options, printer) {
+        let before = watched_files(arguments);
+        let subject = subject(arguments, load_options, printer);
+        let after = before.now();
+        if let Err(Exit::Environment) = subject.and_then(|subject| run_cases(subject, arguments, printer)) {
             return Exit::Environment;
         }
-        printer.note("\nwaiting for a change; ctrl-C ends this");
-        let changed = files.wait_for_change();
+        let changed = detector.edited(&before, &after).unwrap_or_else(|| {
+            printer.note("\nwaiting for a change; ctrl-C ends this");
+            after.wait_for_change()
+        });
         printer.note(&format!("{} has changed\n", changed.display()));
     }
 }
 
 /// The sources and cases of what is tested, but for the component that the test itself builds.
-fn watched_files(arguments: &Arguments) -> FileVersions {
+fn watched_files(arguments: &Arguments) -> WatchedFiles {
     let folder = arguments.pipeline.folder();
     let step = arguments.pipeline.step_folder().filter(|_| arguments.component.is_none() && !arguments.no_build);
     let built = step.and_then(|folder| StepFile::load(&folder).ok()).map(|step| folder.join(step.output));
     let folder = if folder.is_file() { folder.parent().map_or_else(|| ".".into(), Path::to_owned) } else { folder };
-    FileVersions::of([folder].into_iter().chain(arguments.component.clone()).collect(), built)
+    WatchedFiles::of([folder].into_iter().chain(arguments.component.clone()).collect(), built)
 }
 
 fn run(arguments: &Arguments, load_options: &LoadOptions, printer: Printer) -> Result<Exit, Exit> {
-    let (mut runner, folder) = subject(arguments, load_options, printer)?;
+    run_cases(subject(arguments, load_options, printer)?, arguments, printer)
+}
+
+fn run_cases(
+    (mut runner, folder): (CaseRunner<'_>, PathBuf),
+    arguments: &Arguments,
+    printer: Printer,
+) -> Result<Exit, Exit> {
     let cases = gpux_author::cases_in(&folder).map_err(|error| printer.usage(&error))?;
     let wanted = |path: &PathBuf| {
         arguments.case.is_empty() || arguments.case.iter().any(|name| path.file_name().is_some_and(|n| n == &**name))

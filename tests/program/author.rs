@@ -599,6 +599,16 @@ fn installs_missing_tools_in_its_own_environment() {
     }
     assert_eq!(read(at("count")), "-m pip install --quiet --disable-pip-version-check --no-input ziglang==0.17.0\n");
     assert_eq!(json(&build("one").wait_with_output().unwrap())["fresh"], true);
+    // An environment that does not work any more is made again, once.
+    let tool = at("cache/tools/ziglang-0.17.0/bin/python-zig");
+    std::fs::write(&tool, "#!/no/such/python\n").unwrap();
+    let builds = [build("one"), build("two")];
+    for build in builds {
+        let output = build.wait_with_output().unwrap();
+        assert!(output.status.success(), "{}", stderr(&output));
+    }
+    assert!(read(&tool).starts_with("#!/bin/sh"));
+    assert_eq!(read(at("count")).lines().count(), 2);
     // A broken installation is not taken for one, and the user is told what to do.
     std::fs::remove_dir_all(at("cache/tools")).unwrap();
     std::fs::write(at("pip"), "#!/bin/sh\necho no network >&2; exit 1\n").unwrap();
@@ -607,7 +617,8 @@ fn installs_missing_tools_in_its_own_environment() {
     let told = stderr(&failed);
     assert_eq!(failed.status.code(), Some(3), "{told}");
     assert!(told.contains("installing ziglang==0.17.0 with python3 for gpux alone"), "{told}");
-    assert!(told.contains("no network") && told.contains("https://ziglang.org"), "{told}");
+    assert!(told.contains("no network\nwithout a network, install it by hand"), "{told}");
+    assert!(told.contains("https://ziglang.org"), "{told}");
     assert!(!at("cache/tools/ziglang-0.17.0/gpux-complete").exists());
 }
 

@@ -3,7 +3,7 @@
 use std::fmt;
 
 /// A program, or a part of one, that a build needs.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tool {
     /// its name
     pub name: &'static str,

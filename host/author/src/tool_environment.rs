@@ -4,15 +4,17 @@
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
-use super::build_error::BuildError;
 use super::tool::Package;
 use super::workspace::{Progress, Workspace};
 use gpux_core::{CacheDir, CacheFolder};
 
 /// Written once an environment is complete.
 const COMPLETE: &str = "gpux-complete";
+
+/// What to do where packages cannot be fetched.
+const BY_HAND: &str = "without a network, install it by hand";
 
 /// Why an environment cannot be made.
 #[derive(Debug, thiserror::Error)]
@@ -32,11 +34,11 @@ pub enum InstallError {
         source: io::Error,
     },
     /// a command of the installation did not succeed
-    #[error("it could not be installed: {reason}{hint}")]
+    #[error("it could not be installed: {reason}\n{hint}")]
     Failed {
         /// the command, and what it said
         reason: String,
-        /// what to do, after a semicolon; may be empty
+        /// what to do
         hint: &'static str,
     },
 }
@@ -48,26 +50,28 @@ pub struct ToolEnvironment {
 }
 
 impl ToolEnvironment {
-    /// The environment of `package` in `cache`; installs it if it is not there. Concurrent calls, of other processes
-    /// too, wait for the first.
+    /// The environment of `package` in `cache`; installs it if it is not there, or not what `works` accepts: its Python
+    /// may have gone with an upgrade of the system's. Concurrent calls, of other processes too, wait for the first.
     pub fn install(
         package: Package,
         cache: Option<&CacheDir>,
         progress: &mut dyn Progress,
+        works: &mut dyn FnMut(&Self) -> bool,
     ) -> Result<Self, InstallError> {
+        let mut is_ready = |environment: &Self| environment.is_complete() && works(environment);
         let cache = cache.ok_or(InstallError::NoCache)?;
         // Refused where others may write to it: what lies there is run.
         let root = cache.folder(CacheFolder::Tools).and_then(|root| root.canonicalize());
         let root = root.map_err(|source| InstallError::Io { folder: cache.path(CacheFolder::Tools), source })?;
         let environment = Self { folder: root.join(package.folder_name()) };
-        if environment.is_complete() {
+        if is_ready(&environment) {
             return Ok(environment);
         }
         let fail = |source| InstallError::Io { folder: environment.folder.clone(), source };
         progress.phase(&format!("waiting for another gpux that installs {package}"));
         let lock = File::create(root.join(format!("{}.lock", package.folder_name()))).map_err(fail)?;
         lock.lock().map_err(fail)?;
-        if !environment.is_complete() {
+        if !is_ready(&environment) {
             environment.make(package, &root, progress)?;
         }
         Ok(environment)
@@ -86,10 +90,12 @@ impl ToolEnvironment {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(fail(error)),
             _ => {}
         }
-        for mut command in installer.commands(package, self) {
+        let [make, install] = installer.commands(package, self);
+        for (mut command, hint) in [(make, installer.hint()), (install, BY_HAND)] {
             // Not in the step's folder, whose modules Python would load.
             command.current_dir(root);
-            Workspace::new(root, progress).run(&mut command).map_err(|error| failed(&error))?;
+            let made = Workspace::new(root, progress).run(&mut command);
+            made.map_err(|error| InstallError::Failed { reason: error.to_string(), hint })?;
         }
         File::create(self.folder.join(COMPLETE)).map_err(fail)?;
         Ok(())
@@ -97,6 +103,13 @@ impl ToolEnvironment {
 
     fn is_complete(&self) -> bool {
         self.folder.join(COMPLETE).is_file()
+    }
+
+    /// Whether its Python can import these modules.
+    pub fn imports(&self, modules: &[&str]) -> bool {
+        let import = format!("import {}", modules.join(", "));
+        let output = Command::new(self.python()).args(["-I", "-c", &import]).stdin(Stdio::null()).output();
+        output.is_ok_and(|output| output.status.success())
     }
 
     /// The folder of its programs.
@@ -108,18 +121,6 @@ impl ToolEnvironment {
     pub fn python(&self) -> PathBuf {
         self.programs().join(if cfg!(windows) { "python.exe" } else { "python" })
     }
-}
-
-fn failed(error: &BuildError) -> InstallError {
-    let reason = error.to_string();
-    let hint = if reason.contains("ensurepip") {
-        "; the system's Python lacks its module venv: `apt install python3-venv` brings it on Debian and Ubuntu"
-    } else if ["onnection", "resol", "network", "Max retries", "dns"].iter().any(|word| reason.contains(word)) {
-        "; without a network, install it by hand"
-    } else {
-        ""
-    };
-    InstallError::Failed { reason, hint }
 }
 
 /// A program that makes environments.
@@ -146,6 +147,16 @@ impl Installer {
         match self {
             Self::Uv => "uv",
             Self::Python(python) => python,
+        }
+    }
+
+    /// What to do where it cannot make an environment.
+    const fn hint(&self) -> &'static str {
+        match self {
+            Self::Uv => BY_HAND,
+            Self::Python(_) => {
+                "Debian and Ubuntu bring Python's module venv with `apt install python3-venv`; else install it by hand"
+            }
         }
     }
 

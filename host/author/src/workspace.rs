@@ -49,10 +49,13 @@ pub(crate) struct Workspace<'a> {
     /// where missing tools are installed
     cache: Option<&'a CacheDir>,
     /// folders of programs that are looked at after those of the search path
-    tools: Vec<PathBuf>,
+    programs: Vec<PathBuf>,
+    /// the tools that were checked
+    tools: Vec<(Tool, FoundTool)>,
 }
 
 /// A tool that is there.
+#[derive(Clone)]
 pub(crate) struct FoundTool {
     /// the check that succeeded
     pub(crate) check: &'static [&'static str],
@@ -67,7 +70,7 @@ enum Line {
 
 impl<'a> Workspace<'a> {
     pub(crate) fn new(folder: &'a Path, progress: &'a mut dyn Progress) -> Self {
-        Self { folder, progress, cache: None, tools: Vec::new() }
+        Self { folder, progress, cache: None, programs: Vec::new(), tools: Vec::new() }
     }
 
     /// The same, with missing tools installed in `cache`.
@@ -82,16 +85,7 @@ impl<'a> Workspace<'a> {
 
     /// A command that runs in the folder.
     pub(crate) fn command(&self, program: &str) -> Command {
-        let mut command = Command::new(program);
-        command.current_dir(self.folder);
-        if !self.tools.is_empty() {
-            let path = std::env::var_os("PATH").unwrap_or_default();
-            let folders = std::env::split_paths(&path).chain(self.tools.iter().cloned());
-            if let Ok(path) = std::env::join_paths(folders) {
-                command.env("PATH", path);
-            }
-        }
-        command
+        command(self.folder, &self.programs, program)
     }
 
     /// A folder for a build's outputs, removed after it.
@@ -119,31 +113,35 @@ impl<'a> Workspace<'a> {
         tools.iter().map(|tool| self.check(tool).map(|found| found.version)).collect()
     }
 
-    /// A tool, after it is installed if need be.
+    /// A tool, after it is installed if need be. It is looked for once.
     pub(crate) fn check(&mut self, tool: &Tool) -> Result<FoundTool, BuildError> {
-        if let Some(found) = self.find(tool) {
-            return Ok(found);
+        if let Some((_, found)) = self.tools.iter().find(|(checked, _)| checked == tool) {
+            return Ok(found.clone());
         }
+        let found = match find(self.folder, &self.programs, tool) {
+            Some(found) => found,
+            None => self.install(tool)?,
+        };
+        self.tools.push((*tool, found.clone()));
+        Ok(found)
+    }
+
+    fn install(&mut self, tool: &Tool) -> Result<FoundTool, BuildError> {
         let missing = |why: Option<InstallError>| BuildError::Tool {
             name: tool.name.to_owned(),
             instructions: tool.instructions(),
             why: why.map(Box::new),
         };
         let package = tool.package.ok_or_else(|| missing(None))?;
-        let environment = ToolEnvironment::install(package, self.cache, self.progress);
-        self.tools.push(environment.map_err(|why| missing(Some(why)))?.programs());
-        self.find(tool).ok_or_else(|| missing(None))
-    }
-
-    /// The first of a tool's checks that succeeds.
-    fn find(&self, tool: &Tool) -> Option<FoundTool> {
-        tool.checks.iter().find_map(|check| {
-            let (program, arguments) = check.split_first()?;
-            let output = self.command(program).args(arguments).stdin(Stdio::null()).output().ok()?;
-            let is_there = output.status.success() && names_what_exists(&output.stdout);
-            let version = format!("{check:?}: {}", String::from_utf8_lossy(&output.stdout));
-            is_there.then_some(FoundTool { check, version })
-        })
+        let mut found = None;
+        let mut works = |environment: &ToolEnvironment| {
+            let programs: Vec<_> = self.programs.iter().cloned().chain([environment.programs()]).collect();
+            found = find(self.folder, &programs, tool);
+            found.is_some()
+        };
+        let environment = ToolEnvironment::install(package, self.cache, self.progress, &mut works);
+        self.programs.push(environment.map_err(|why| missing(Some(why)))?.programs());
+        found.or_else(|| find(self.folder, &self.programs, tool)).ok_or_else(|| missing(None))
     }
 
     /// Runs a command to its end and returns its standard output. Its
@@ -226,6 +224,31 @@ impl<'a> Workspace<'a> {
         };
         read().map_err(|source| BuildError::Io { what: "read", path: path.clone(), source })
     }
+}
+
+/// A command that runs in `folder`, with further folders of programs.
+fn command(folder: &Path, programs: &[PathBuf], program: &str) -> Command {
+    let mut command = Command::new(program);
+    command.current_dir(folder);
+    if !programs.is_empty() {
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        let folders = std::env::split_paths(&path).chain(programs.iter().cloned());
+        if let Ok(path) = std::env::join_paths(folders) {
+            command.env("PATH", path);
+        }
+    }
+    command
+}
+
+/// The first of a tool's checks that succeeds.
+fn find(folder: &Path, programs: &[PathBuf], tool: &Tool) -> Option<FoundTool> {
+    tool.checks.iter().find_map(|check| {
+        let (program, arguments) = check.split_first()?;
+        let output = command(folder, programs, program).args(arguments).stdin(Stdio::null()).output().ok()?;
+        let is_there = output.status.success() && names_what_exists(&output.stdout);
+        let version = format!("{check:?}: {}", String::from_utf8_lossy(&output.stdout));
+        is_there.then_some(FoundTool { check, version })
+    })
 }
 
 /// Where a check prints a path, the path must be there: `rustc` prints that of a library which is
@@ -335,6 +358,18 @@ mod tests {
             assert!(error.is_environment());
             assert!(error.to_string().ends_with("run `get tool`"), "{error}");
         }
+    }
+
+    #[test]
+    fn looks_for_a_tool_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut progress = Quiet::default();
+        let mut workspace = Workspace::new(folder.path(), &mut progress);
+        let checks: &[&[&str]] = &[&["sh", "-c", "echo >> count"]];
+        let tool = Tool { name: "the tool", checks, by_hand: "", package: None };
+        workspace.require(&[tool]).unwrap();
+        workspace.check(&tool).unwrap();
+        assert_eq!(std::fs::read(folder.path().join("count")).unwrap(), b"\n");
     }
 
     /// A background process that holds the pipes does not block the build.

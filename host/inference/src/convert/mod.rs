@@ -106,7 +106,7 @@ pub enum ConvertError {
     #[error("converting a model takes a process of its own: {0}")]
     NoProcess(String),
     /// Python is there without the tools
-    #[error("{} (Python {version}) has no package `{}`; run: {} -m pip install {install}, or leave out `--python`: gpux then makes an environment of its own", python.display(), packages.join("`, `"), python.display())]
+    #[error("{} (Python {version}) has no package `{}`; run: {} -m pip install {install}", python.display(), packages.join("`, `"), python.display())]
     Missing {
         /// the program
         python: PathBuf,

@@ -9,7 +9,7 @@ use crate::printer::Printer;
 use gpux::GpuxError;
 use gpux_author::{Package, ToolEnvironment};
 use gpux_core::files;
-use gpux_inference::{Conversion, ConvertError, ModelFile, ModelLoadError, ShapeError, convert};
+use gpux_inference::{CONVERSION_PACKAGES, Conversion, ConvertError, ModelFile, ModelLoadError, ShapeError, convert};
 
 /// A changed model in a folder of its own, with what belongs to it.
 pub(super) struct ChangedModel {
@@ -132,11 +132,15 @@ fn convert_with_tools(conversion: Conversion<'_>, change: &ModelChange<'_>) -> R
         result => return result.map_err(ChangeError::Convert),
     };
     if conversion.python.is_some() {
-        return Err(ChangeError::Convert(error));
+        let hint = "or leave out `--python`: gpux then makes an environment of its own";
+        return Err(ChangeError::Tools(format!("{error}, {hint}")));
     }
     let cache = change.load_options.cache.as_ref();
-    let environment = ToolEnvironment::install(Package::CONVERSION, cache, &mut BuildLog::new(change.printer))
+    let mut works = |environment: &ToolEnvironment| environment.imports(&CONVERSION_PACKAGES.map(|(name, _)| name));
+    let mut log = BuildLog::new(change.printer);
+    let environment = ToolEnvironment::install(Package::CONVERSION, cache, &mut log, &mut works)
         .map_err(|why| ChangeError::Tools(format!("{error}; {why}")))?;
+    drop(log);
     convert(&Conversion { python: Some(&environment.python()), ..conversion }).map_err(ChangeError::Convert)
 }
 

@@ -540,22 +540,28 @@ fn shows_progress_on_a_terminal_alone() {
     std::fs::copy(root().join("guest-examples/hostile/hostile.wasm"), folder.path().join("module.wasm")).unwrap();
     let build = "build: ['sleep 2; cp module.wasm \"$GPUX_OUTPUT\"']\n";
     std::fs::write(folder.path().join("step.yml"), format!("name: attacks\n{build}")).unwrap();
-    let on_terminal = |arguments: &str| {
+    let on_terminal = |arguments: &str, kind: &str| {
         let line = format!("{} {arguments}", env!("CARGO_BIN_EXE_gpux"));
         let mut script = Command::new("script");
         script.args(["-qec", &line, "/dev/null"]).current_dir(folder.path()).stdin(std::process::Stdio::null());
-        let output = script.env("GPUX_CACHE_DIR", folder.path().join("cache")).output().ok()?;
+        script.env("GPUX_CACHE_DIR", folder.path().join("cache")).env("TERM", kind);
+        let output = script.output().ok()?;
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
         String::from_utf8(output.stdout).ok()
     };
-    let Some(shown) = on_terminal("build .") else {
+    let Some(shown) = on_terminal("build .", "xterm") else {
         eprintln!("skipped: there is no `script`, which brings a terminal");
         return;
     };
-    assert!(shown.contains("\r\x1b[2Kbuilding attacks … 1 s") && shown.contains("\r\x1b[2K"), "{shown:?}");
+    assert!(shown.contains("building attacks … 1 s "), "{shown:?}");
     let (_, result) = shown.rsplit_once("\x1b[2K").unwrap();
     assert!(result.starts_with("attacks: "), "{shown:?}");
-    assert!(!on_terminal("build . --json --force").unwrap().contains('\x1b'));
+    for (arguments, kind) in
+        [("build . --json --force", "xterm"), ("build . --force", "dumb"), ("cache list --json", "xterm")]
+    {
+        let shown = on_terminal(arguments, kind).unwrap();
+        assert!(!shown.contains(['\x1b', '…']), "{shown:?}");
+    }
     let piped = run(folder.path(), &["build", "--force"]);
     assert_eq!((stderr(&piped).as_str(), piped.status.code()), ("", Some(0)));
 }

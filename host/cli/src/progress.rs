@@ -1,10 +1,11 @@
 //! What a command is at, on a terminal: a line on standard error with the seconds that it has taken, shown only once it
 //! takes more than a second, and erased at the end.
 
-use std::io::{IsTerminal as _, Write};
+use std::sync::LazyLock;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
-use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use indicatif::{MultiProgress, ProgressBar, ProgressState, ProgressStyle};
 
 use super::printer::Printer;
 use gpux_core::sanitize::sanitize_for_terminal;
@@ -13,125 +14,140 @@ use gpux_core::threads;
 /// Work that is done sooner shows nothing.
 const DELAY: Duration = Duration::from_secs(1);
 const TICK: Duration = Duration::from_millis(250);
-/// Columns of the text: the line must not wrap, or it could not be erased.
-const WIDTH: usize = 64;
-const ERASE: &str = "\r\x1b[2K";
 
-/// Whether a line is shown. Whatever else is written to the terminal holds the lock, and erases it before.
-static SHOWN: Mutex<bool> = Mutex::new(false);
+/// The lines that are shown; none unless standard error is a terminal that can erase them.
+static LINES: LazyLock<MultiProgress> = LazyLock::new(MultiProgress::new);
 
 /// A line that says what goes on, until it is dropped. Shows nothing with `--json`, or if standard error is no terminal.
 pub(crate) struct ProgressLine {
-    thread: Option<(Sender<String>, Receiver<()>)>,
+    bar: ProgressBar,
+    /// ends the thread that draws
+    end: Option<Sender<()>>,
 }
 
 impl ProgressLine {
     /// Begins with `text`, such as `compiling slug.wasm, once`.
     pub(crate) fn start(printer: Printer, text: impl Into<String>) -> Self {
-        if printer.json || !std::io::stderr().is_terminal() {
-            return Self { thread: None };
+        if printer.json || LINES.is_hidden() {
+            return Self { bar: ProgressBar::hidden(), end: None };
         }
-        Self::start_on(std::io::stderr(), text.into())
+        Self::start_in(&LINES, text)
     }
 
-    fn start_on(terminal: impl Write + Send + 'static, text: String) -> Self {
-        let (sender, texts) = mpsc::channel();
-        let (ended, end) = mpsc::channel();
-        let draw = move || {
-            draw(terminal, text, &texts);
-            let _ = ended.send(());
-        };
+    fn start_in(lines: &MultiProgress, text: impl Into<String>) -> Self {
+        let bar = ProgressBar::hidden().with_style(style()).with_message(sanitize_for_terminal(&text.into()));
+        let (end, ended) = mpsc::channel();
+        let (lines, drawn) = (lines.clone(), bar.clone());
         // Without a thread there is no line.
-        let started = threads::spawn("gpux-progress", draw).is_ok();
-        Self { thread: started.then_some((sender, end)) }
+        let started = threads::spawn("gpux-progress", move || draw(&lines, &drawn, &ended));
+        Self { bar, end: started.is_ok().then_some(end) }
     }
 
     /// Goes on with another text; its seconds are counted from here.
     pub(crate) fn set(&self, text: impl Into<String>) {
-        if let Some((sender, _)) = &self.thread {
-            let _ = sender.send(text.into());
-        }
+        self.bar.reset_elapsed();
+        self.bar.set_message(sanitize_for_terminal(&text.into()));
+    }
+
+    /// Erases the line without waiting for the terminal, which may be paused. The receiver is disconnected once the line
+    /// is gone.
+    pub(crate) fn erase_in_background(self) -> Receiver<()> {
+        let (erasing, erased) = mpsc::channel();
+        let erase = move || {
+            drop(self);
+            drop(erasing);
+        };
+        // A thread that cannot be started drops what it was to do.
+        let _ = threads::spawn("gpux-progress", erase);
+        erased
     }
 }
 
 impl Drop for ProgressLine {
     fn drop(&mut self) {
-        if let Some((sender, end)) = self.thread.take() {
-            drop(sender);
-            // The line is erased before anything else is written.
-            let _ = end.recv();
-        }
+        self.end = None;
+        self.bar.finish_and_clear();
     }
 }
 
-/// Writes to the terminal with the line out of the way; it comes back by itself.
+/// Writes to the terminal with the lines out of the way; they come back by themselves.
 pub(crate) fn without_line<T>(write: impl FnOnce() -> T) -> T {
-    let mut shown = shown();
-    if *shown {
-        let _ = std::io::stderr().write_all(ERASE.as_bytes());
-        *shown = false;
+    LINES.suspend(write)
+}
+
+fn style() -> ProgressStyle {
+    let seconds = |state: &ProgressState, text: &mut dyn std::fmt::Write| {
+        let _ = write!(text, "{} s", state.elapsed().as_secs());
+    };
+    let style = ProgressStyle::with_template("{msg} … {seconds}");
+    style.unwrap_or_else(|_| ProgressStyle::default_spinner()).with_key("seconds", seconds)
+}
+
+/// Draws until the sender is gone.
+fn draw(lines: &MultiProgress, bar: &ProgressBar, end: &Receiver<()>) {
+    if end.recv_timeout(DELAY) != Err(RecvTimeoutError::Timeout) {
+        return;
     }
-    write()
-}
-
-fn shown() -> MutexGuard<'static, bool> {
-    SHOWN.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Draws until the sender of texts is gone.
-fn draw(mut terminal: impl Write, mut text: String, texts: &Receiver<String>) {
-    let mut start = Instant::now();
-    let mut wait = DELAY;
+    lines.add(bar.clone());
     loop {
-        match texts.recv_timeout(wait) {
-            Ok(next) => {
-                text = next;
-                start = Instant::now();
-                if *shown() {
-                    write_line(&mut terminal, &text, start);
-                }
-            }
-            Err(RecvTimeoutError::Timeout) => {
-                write_line(&mut terminal, &text, start);
-                wait = TICK;
-            }
-            Err(RecvTimeoutError::Disconnected) => break,
+        bar.tick();
+        if end.recv_timeout(TICK) != Err(RecvTimeoutError::Timeout) {
+            return;
         }
     }
-    let mut shown = shown();
-    if std::mem::take(&mut *shown) {
-        let _ = terminal.write_all(ERASE.as_bytes()).and_then(|()| terminal.flush());
-    }
-}
-
-fn write_line(terminal: &mut impl Write, text: &str, start: Instant) {
-    let mut shown = shown();
-    let text: String = sanitize_for_terminal(text).chars().take(WIDTH).collect();
-    *shown = true;
-    let _ = write!(terminal, "{ERASE}{text} … {} s", start.elapsed().as_secs()).and_then(|()| terminal.flush());
 }
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
+    use std::sync::{Arc, Mutex};
+    use std::time::Instant;
+
+    use indicatif::{ProgressDrawTarget, TermLike};
 
     use super::*;
 
-    #[derive(Clone, Default)]
-    struct Terminal(Arc<Mutex<Vec<u8>>>);
+    /// A terminal of 80 columns; writing takes its lock.
+    #[derive(Clone, Debug, Default)]
+    struct Terminal(Arc<Mutex<String>>);
 
-    impl Write for Terminal {
-        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-            self.0.lock().unwrap().write(bytes)
+    impl TermLike for Terminal {
+        fn width(&self) -> u16 {
+            80
         }
-        fn flush(&mut self) -> std::io::Result<()> {
+        fn move_cursor_up(&self, _: usize) -> std::io::Result<()> {
+            Ok(())
+        }
+        fn move_cursor_down(&self, _: usize) -> std::io::Result<()> {
+            Ok(())
+        }
+        fn move_cursor_right(&self, _: usize) -> std::io::Result<()> {
+            Ok(())
+        }
+        fn move_cursor_left(&self, _: usize) -> std::io::Result<()> {
+            Ok(())
+        }
+        fn write_line(&self, text: &str) -> std::io::Result<()> {
+            self.write_str(text)
+        }
+        fn write_str(&self, text: &str) -> std::io::Result<()> {
+            self.0.lock().unwrap().push_str(text);
+            Ok(())
+        }
+        fn clear_line(&self) -> std::io::Result<()> {
+            self.write_str("<erased>")
+        }
+        fn flush(&self) -> std::io::Result<()> {
             Ok(())
         }
     }
 
     impl Terminal {
+        fn lines(&self) -> MultiProgress {
+            MultiProgress::with_draw_target(ProgressDrawTarget::term_like(Box::new(self.clone())))
+        }
+
         fn text(&self) -> String {
-            String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
+            self.0.lock().unwrap().clone()
         }
 
         fn wait_for(&self, text: &str) {
@@ -146,18 +162,34 @@ mod tests {
     #[test]
     fn appears_late_and_is_erased() {
         let quick = Terminal::default();
-        drop(ProgressLine::start_on(quick.clone(), "quick".to_owned()));
+        drop(ProgressLine::start_in(&quick.lines(), "quick"));
         assert_eq!(quick.text(), "");
 
         let terminal = Terminal::default();
-        let line = ProgressLine::start_on(terminal.clone(), format!("compiling\u{1b}[2J {}", "x".repeat(200)));
-        terminal.wait_for(" … 1 s");
-        line.set("testing");
-        terminal.wait_for("testing … 0 s");
+        let lines = terminal.lines();
+        let line = ProgressLine::start_in(&lines, "compiling\u{1b}[2J");
+        terminal.wait_for("compiling [2J … 1 s");
+        line.set("testing\u{1b}[2J");
+        terminal.wait_for("testing [2J … 0 s");
+        lines.suspend(|| terminal.0.lock().unwrap().push_str("<a note>"));
+        terminal.wait_for("<erased><a note>testing");
         drop(line);
         let text = terminal.text();
-        assert!(text.ends_with(ERASE), "{text:?}");
-        assert!(!text.contains("\u{1b}[2J"), "{text:?}");
-        assert!(text.split(ERASE).all(|line| line.chars().count() < 80), "{text:?}");
+        assert!(text.ends_with("<erased>"), "{text:?}");
+        assert!(!text.contains('\u{1b}'), "{text:?}");
+    }
+
+    /// Ctrl-S stops a terminal: whoever writes to it waits.
+    #[test]
+    fn erases_without_waiting_for_a_paused_terminal() {
+        let terminal = Terminal::default();
+        let line = ProgressLine::start_in(&terminal.lines(), "loading");
+        terminal.wait_for("loading … 1 s");
+        let paused = terminal.0.lock().unwrap();
+        let erased = line.erase_in_background();
+        assert_eq!(erased.try_recv(), Err(mpsc::TryRecvError::Empty));
+        drop(paused);
+        assert_eq!(erased.recv(), Err(mpsc::RecvError));
+        assert!(terminal.text().ends_with("<erased>"), "{:?}", terminal.text());
     }
 }

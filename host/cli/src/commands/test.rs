@@ -168,7 +168,6 @@ fn subject<'a>(
         }
         return Ok((CaseRunner::for_component(&step.component(), load_options), folder.join(CASES_FOLDER)));
     }
-    let _line = ProgressLine::start(printer, "loading the pipeline");
     let pipeline = arguments.pipeline.open(&arguments.load, printer).map_err(|error| printer.error(&error))?;
     let folder = pipeline.path().parent().unwrap_or(Path::new(".")).join(CASES_FOLDER);
     Ok((CaseRunner::for_pipeline(pipeline, load_options), folder))

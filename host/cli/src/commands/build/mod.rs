@@ -138,11 +138,11 @@ fn pipeline(arguments: &Arguments, printer: Printer) -> Exit {
             Err(error) => return printer.fail("PrecisionError", &error.message, error.exit),
         }
     }
-    let line = ProgressLine::start(printer, "loading the pipeline: components are compiled, models tried, once");
     let pipeline = match load_options.and_then(|load_options| arguments.pipeline.open_as(load_options, printer)) {
         Ok(pipeline) => pipeline,
         Err(error) => return printer.error(&error),
     };
+    let line = ProgressLine::start(printer, "trying the models and the cases");
     if let Err(error) = rehearse(&pipeline) {
         return printer.error(&error);
     }

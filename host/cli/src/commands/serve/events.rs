@@ -1,6 +1,7 @@
 //! Events of the server, printed or logged.
 
 use std::net::SocketAddr;
+use std::sync::mpsc::Receiver;
 use std::sync::{Mutex, PoisonError};
 
 use super::precision;
@@ -39,7 +40,8 @@ impl EventLogger {
             }
             Event::Grpc(address) => self.note(&format!("gRPC on {address} as well")),
             Event::Ready(address) => {
-                self.end_progress();
+                // Not waited for: a terminal that is paused must not keep the server from being ready.
+                drop(self.erase_progress());
                 self.ready(server, *address);
             }
             Event::Reloaded(name) => self.note(&format!("{name} was loaded again")),
@@ -51,9 +53,11 @@ impl EventLogger {
         }
     }
 
-    /// Erases the line about loading.
-    pub(super) fn end_progress(&self) {
-        self.progress.lock().unwrap_or_else(PoisonError::into_inner).take();
+    /// Erases the line about loading, in the background. The receiver, if there is a line, is disconnected once it is
+    /// gone.
+    pub(super) fn erase_progress(&self) -> Option<Receiver<()>> {
+        let line = self.progress.lock().unwrap_or_else(PoisonError::into_inner).take();
+        line.map(ProgressLine::erase_in_background)
     }
 
     fn ready(&self, server: &Server, address: SocketAddr) {

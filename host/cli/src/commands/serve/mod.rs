@@ -7,6 +7,7 @@ mod precision;
 use std::mem::ManuallyDrop;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use clap::{ArgAction, Args};
 
@@ -24,6 +25,9 @@ use gpux::{LoadOptions, Pipeline, is_model};
 use gpux_config::FILE_NAMES;
 use gpux_core::Size;
 use gpux_serve::{ListenError, PipelineSource, RepositoryError, Server, Settings, ShutdownOutcome, serve};
+
+/// How long the end waits for a terminal, which may be paused, to erase the line about loading.
+const ERASE_LIMIT: Duration = Duration::from_secs(1);
 
 /// Examples:
 ///   gpux serve
@@ -148,7 +152,9 @@ pub(crate) fn main(arguments: &Arguments) -> Exit {
         events.warning(&format!("no precision is chosen beside the server: {error}"));
     }
     let result = serve(&server, sources, move |event| events.log(&told, &event));
-    shown.end_progress();
+    if let Some(erased) = shown.erase_progress() {
+        let _ = erased.recv_timeout(ERASE_LIMIT);
+    }
     if matches!(result, Ok(ShutdownOutcome::TimedOut)) {
         let message = "requests under way took longer than `--drain` and were left behind";
         log.line(&printer.failure("TimeoutError", message));

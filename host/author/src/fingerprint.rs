@@ -90,8 +90,8 @@ impl Fingerprint {
             if self.files > MAX_FILES || metadata.len() > self.bytes_left {
                 return None;
             }
-            let digest = self.digest_file(&path)?;
-            let _ = writeln!(self.text, "{inside:?} {digest}");
+            let content = self.digest_file(&path)?;
+            let _ = writeln!(self.text, "{} {content}", digest(inside.as_os_str().as_encoded_bytes()));
         }
         Some(())
     }

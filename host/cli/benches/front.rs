@@ -8,19 +8,19 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use axum::body::Body;
-use gpux::LoadOptions;
+use gpux::{LoadOptions, Pipeline};
 use gpux_core::{Context, Observer, PlannedStep, RunOptions, Tensor, Value};
 use gpux_serve::{InMemoryServer, PipelineSource, Server, Settings};
 use http::Request;
 
 const TURNS: usize = 21;
 const REQUESTS: usize = 5_000;
+const PIPELINE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/cases/pipelines/scores.yml");
 const BODY: &str = "{\"x\": [1, 2, 3, 4]}";
 
 fn server(settings: Settings) -> Arc<Server> {
     let server = Arc::new(Server::new(settings, LoadOptions::default()));
-    let pipeline = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/cases/pipelines/scores.yml");
-    server.add(&[PipelineSource(pipeline.to_owned())]).unwrap();
+    server.add(&[PipelineSource(PIPELINE.to_owned())]).unwrap();
     server
 }
 
@@ -50,7 +50,7 @@ fn main() {
         let more = median.as_secs_f64() - medians[0].as_secs_f64();
         println!("{name:<16}{:>8.2} µs a request{:>+8.2} µs", median.as_secs_f64() * 1e6, more * 1e6);
     }
-    clock(&open);
+    clock();
 }
 
 async fn turn(server: &InMemoryServer, front: bool) -> Duration {
@@ -73,8 +73,8 @@ impl Observer for Times {
 }
 
 /// The plan alone, watched and not.
-fn clock(server: &Server) {
-    let served = server.repository().only_pipeline("predict").unwrap();
+fn clock() {
+    let pipeline = Pipeline::open(PIPELINE, &LoadOptions::default()).unwrap();
     let x = Tensor::new([2, 2], vec![1_f32, 2.0, 3.0, 4.0]).unwrap();
     let (mut alone, mut watched) = (Vec::new(), Vec::new());
     for _ in 0..TURNS {
@@ -84,14 +84,14 @@ fn clock(server: &Server) {
             for _ in 0..REQUESTS {
                 let observer = observed.then_some(&mut times as &mut dyn Observer);
                 let options = RunOptions { observer, ..RunOptions::default() };
-                served.plan().run(vec![("x".to_owned(), x.clone().into())], options).unwrap();
+                pipeline.plan().run(vec![("x".to_owned(), x.clone().into())], options).unwrap();
             }
             all.push(start.elapsed() / REQUESTS as u32);
         }
     }
     let (alone, watched) = (median(&mut alone), median(&mut watched));
     let more = watched.as_secs_f64() - alone.as_secs_f64();
-    println!("times of the steps, {} of them: {:+.2} µs a run", served.plan().steps().len(), more * 1e6);
+    println!("times of the steps, {} of them: {:+.2} µs a run", pipeline.plan().steps().len(), more * 1e6);
 }
 
 fn median(times: &mut [Duration]) -> Duration {

@@ -375,8 +375,8 @@ pub(super) fn synthetic_request(pipeline: &Pipeline) -> Result<Request, UsageErr
             },
         };
         let name = &input.port.name;
-        let value =
-            value.ok_or_else(|| UsageError::NotMadeUp { name: name.clone(), inputs: plan.describe_inputs() })?;
+        let value = value
+            .ok_or_else(|| UsageError::NotMadeUp { name: name.clone(), inputs: plan.signature().describe_inputs() })?;
         request.push((name.clone(), value));
     }
     Ok(request)

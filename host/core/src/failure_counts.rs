@@ -10,7 +10,8 @@ use super::step::StepFailure;
 pub struct FailureCounts(Mutex<BTreeMap<String, u64>>);
 
 impl FailureCounts {
-    pub(super) fn count(&self, failure: &StepFailure) {
+    /// Counts a failure.
+    pub fn count(&self, failure: &StepFailure) {
         let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         *counts.entry(reason(failure)).or_default() += 1;
     }

@@ -6,13 +6,14 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
+use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
 use crate::spelling::misspelled;
 
 /// What tells one version of a file from another: when it was written, how long it is, and which it is; or that
 /// there is none.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileVersion(Option<(SystemTime, u64, u64)>);
 
 /// Files, as they were.
@@ -34,8 +35,11 @@ impl FileVersion {
 /// The most entries of a folder that are compared with a name.
 const MAX_COMPARED: usize = 1000;
 
-/// `path` with the name in its folder that is the most like its own.
+/// `path` with the name in its folder that is the most like its own; `None` if there is a file of its own name.
 pub fn similar_file(path: &Path) -> Option<String> {
+    if path.exists() {
+        return None;
+    }
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let names = folder.read_dir().ok()?.take(MAX_COMPARED).flatten();
     let names: Vec<_> = names.filter_map(|entry| entry.file_name().into_string().ok()).collect();

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use crate::files::read_head;
+use crate::image_type::media_file;
 
 /// Bytes that are looked at.
 const HEAD: usize = 1024;
@@ -49,9 +50,14 @@ pub fn foreign_file(head: &[u8]) -> Option<String> {
     }
 }
 
-/// [`foreign_file`] for the file at `path`.
-pub fn foreign_file_at(path: &Path) -> Option<String> {
-    foreign_file(&read_head(path, HEAD)?)
+/// [`foreign_file`], and images and sounds: what a file is that should be a model or a gpux.yml.
+pub fn what_instead(head: &[u8]) -> Option<String> {
+    foreign_file(head).or_else(|| Some(format!("it is {}", media_file(head)?)))
+}
+
+/// [`what_instead`] for the file at `path`.
+pub fn what_instead_at(path: &Path) -> Option<String> {
+    what_instead(&read_head(path, HEAD)?)
 }
 
 #[cfg(test)]
@@ -70,6 +76,11 @@ mod tests {
         for ours in [&b"\x08\x08\x12\x07pytorch"[..], b"\0asm\x0d\0\x01\0", b"{\"version\": \"1.0\"}", b"\x89PNG", b""]
         {
             assert_eq!(foreign_file(ours), None);
+        }
+        assert_eq!(what_instead(b"\x89PNG\r\n").as_deref(), Some("it is a PNG image"));
+        assert_eq!(what_instead(b"RIFF\0\0\0\0WAVEfmt ").as_deref(), Some("it is a WAV file"));
+        for text in [&b"BM: a name\n"[..], b"name: IDs\n", b"\xff\xfe", b""] {
+            assert_eq!(what_instead(text), None);
         }
     }
 }

@@ -5,7 +5,7 @@ use std::fmt;
 use super::bounded_json_tree::{TreeBudget, TreeBudgetExceeded, TreeSeed};
 use super::json_conversion::{JsonError, fill_declared, from_json, tensor_from_json};
 use super::json_elements::TensorSeed;
-use super::plan::Plan;
+use super::plan::PlanSignature;
 use super::request::{Reader, Request};
 use super::run::ValidationError;
 use super::signature::{Dim, Kind, Port, TensorKind};
@@ -25,7 +25,7 @@ impl Reader<'_> {
         let budget = &TreeBudget::default();
         let mut json = serde_json::Deserializer::from_slice(text);
         let request = match text.trim_ascii_start().first()? {
-            b'{' => InputsSeed { plan: self.plan(), budget }.deserialize(&mut json),
+            b'{' => InputsSeed { signature: self.signature(), budget }.deserialize(&mut json),
             b'[' => {
                 let port = self.single().filter(|port| typed(&port.kind).is_some())?;
                 let value = PortSeed { port, budget }.deserialize(&mut json);
@@ -47,7 +47,8 @@ impl Reader<'_> {
         }
         let mut json = serde_json::Deserializer::from_slice(text);
         let budget = &TreeBudget::default();
-        let requests = json.deserialize_seq(RequestsSeed { item: InputsSeed { plan: self.plan(), budget }, most });
+        let requests =
+            json.deserialize_seq(RequestsSeed { item: InputsSeed { signature: self.signature(), budget }, most });
         if budget.is_exceeded() {
             return Some(Err(budget_exceeded()));
         }
@@ -93,7 +94,7 @@ impl<'de> Visitor<'de> for RequestsSeed<'_> {
 /// An object whose every field is an input.
 #[derive(Clone, Copy)]
 struct InputsSeed<'a> {
-    plan: &'a Plan,
+    signature: &'a PlanSignature,
     budget: &'a TreeBudget,
 }
 
@@ -115,7 +116,7 @@ impl<'de> Visitor<'de> for InputsSeed<'_> {
     fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<Self::Value, A::Error> {
         let (mut request, mut fault) = (Request::new(), None);
         while let Some(name) = fields.next_key::<String>()? {
-            let port = self.plan.port(&name).ok_or_else(|| A::Error::custom("no input has this name"))?;
+            let port = self.signature.port(&name).ok_or_else(|| A::Error::custom("no input has this name"))?;
             if request.iter().any(|(known, _)| *known == name) {
                 return Err(A::Error::custom("an input is given twice"));
             }
@@ -187,7 +188,7 @@ mod tests {
     use super::*;
     use crate::{ElementType, PlanBuilder, PlanInput};
 
-    fn plan() -> Plan {
+    fn plan() -> crate::Plan {
         let numbers = Kind::Tensor(TensorKind::shaped(ElementType::Int32, [Dim::Fixed(2)]));
         let inputs = [("x", numbers), ("note", Kind::Text), ("more", Kind::Json)];
         let port =
@@ -208,13 +209,17 @@ mod tests {
             "[1, 2, 3]",
         ] {
             let tree: Json = serde_json::from_str(text).unwrap();
-            let read = plan.reader(&[]).json_text(text.as_bytes()).unwrap();
-            assert_eq!(read, plan.reader(&[]).json(tree.clone()), "{text}");
+            let read = plan.signature().reader(&[]).json_text(text.as_bytes()).unwrap();
+            assert_eq!(read, plan.signature().reader(&[]).json(tree.clone()), "{text}");
             if text.starts_with('{') {
                 let list = format!(" [{text}, {text} ]");
-                let read = plan.reader(&[]).json_texts(list.as_bytes(), 2).unwrap().unwrap();
-                assert_eq!(read, [plan.reader(&[]).json(tree.clone()), plan.reader(&[]).json(tree)], "{list}");
-                assert!(plan.reader(&[]).json_texts(list.as_bytes(), 1).is_none(), "they are counted");
+                let read = plan.signature().reader(&[]).json_texts(list.as_bytes(), 2).unwrap().unwrap();
+                assert_eq!(
+                    read,
+                    [plan.signature().reader(&[]).json(tree.clone()), plan.signature().reader(&[]).json(tree)],
+                    "{list}"
+                );
+                assert!(plan.signature().reader(&[]).json_texts(list.as_bytes(), 1).is_none(), "they are counted");
             }
         }
     }
@@ -223,10 +228,10 @@ mod tests {
     fn leaves_malformed_requests_to_the_tree_parser() {
         let plan = plan();
         for text in ["", "1", "{}", r#"{"y": 1}"#, r#"{"x": [1.5, 2]}"#, r#"{"x": [1, 2]} x"#, r#"{"x": [1, 2}"#] {
-            assert!(plan.reader(&[]).json_text(text.as_bytes()).is_none(), "{text}");
-            assert!(plan.reader(&[]).json_texts(format!("[{text}]").as_bytes(), 9).is_none(), "{text}");
+            assert!(plan.signature().reader(&[]).json_text(text.as_bytes()).is_none(), "{text}");
+            assert!(plan.signature().reader(&[]).json_texts(format!("[{text}]").as_bytes(), 9).is_none(), "{text}");
         }
-        assert!(plan.reader(&[]).json_texts(br#"[{"x": [1, 2]}, 1]"#, 9).is_none());
+        assert!(plan.signature().reader(&[]).json_texts(br#"[{"x": [1, 2]}, 1]"#, 9).is_none());
     }
 
     #[test]
@@ -234,8 +239,8 @@ mod tests {
         let plan = plan();
         let one = format!("{{\"more\":[{}1]}}", "1,".repeat(300_000));
         let list = |requests: usize| format!("[{}]", vec![one.as_str(); requests].join(","));
-        assert!(plan.reader(&[]).json_texts(list(3).as_bytes(), 9).unwrap().is_ok());
-        let refused = plan.reader(&[]).json_texts(list(4).as_bytes(), 9).unwrap().unwrap_err();
+        assert!(plan.signature().reader(&[]).json_texts(list(3).as_bytes(), 9).unwrap().is_ok());
+        let refused = plan.signature().reader(&[]).json_texts(list(4).as_bytes(), 9).unwrap().unwrap_err();
         assert!(refused.message.contains("more than 64 MiB"), "{refused}");
     }
 }

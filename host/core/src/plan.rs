@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 use super::failure_counts::FailureCounts;
+use super::json_conversion::{JsonError, from_json, tensor_to_exact_json, to_json};
 use super::signature::{Kind, Port};
 use super::step::{InputConversions, Step};
 use super::value::Value;
@@ -19,7 +22,8 @@ pub(super) struct SlotRef {
 }
 
 /// An input of the pipeline.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(try_from = "SerializedInput", into = "SerializedInput")]
 pub struct PlanInput {
     /// its name and kind
     pub port: Port,
@@ -27,8 +31,34 @@ pub struct PlanInput {
     pub default: Option<Value>,
 }
 
+/// [`PlanInput`] with its default as JSON.
+#[derive(Serialize, Deserialize)]
+struct SerializedInput {
+    port: Port,
+    default: Option<serde_json::Value>,
+}
+
+impl From<PlanInput> for SerializedInput {
+    fn from(input: PlanInput) -> Self {
+        let default = input.default.as_ref().map(|value| match value {
+            Value::Tensor(tensor) => tensor_to_exact_json(tensor),
+            other => to_json(other),
+        });
+        Self { port: input.port, default }
+    }
+}
+
+impl TryFrom<SerializedInput> for PlanInput {
+    type Error = JsonError;
+
+    fn try_from(input: SerializedInput) -> Result<Self, JsonError> {
+        let default = input.default.map(|json| from_json(json, &input.port.kind)).transpose()?;
+        Ok(Self { port: input.port, default })
+    }
+}
+
 /// An output of the pipeline.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct PlanOutput {
     /// its name in the result
     pub name: String,
@@ -88,11 +118,29 @@ impl PlannedStep {
     }
 }
 
+/// The inputs and outputs of a plan.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct PlanSignature {
+    inputs: Vec<PlanInput>,
+    outputs: Vec<PlanOutput>,
+}
+
+impl PlanSignature {
+    /// The inputs of a request.
+    pub fn inputs(&self) -> &[PlanInput] {
+        &self.inputs
+    }
+
+    /// The outputs of a request.
+    pub fn outputs(&self) -> &[PlanOutput] {
+        &self.outputs
+    }
+}
+
 /// A checked pipeline, which runs any number of requests concurrently.
 pub struct Plan {
-    inputs: Vec<PlanInput>,
+    signature: PlanSignature,
     steps: Vec<PlannedStep>,
-    outputs: Vec<PlanOutput>,
     slots: usize,
 }
 
@@ -103,12 +151,17 @@ impl Plan {
         outputs: Vec<PlanOutput>,
         slots: usize,
     ) -> Self {
-        Self { inputs, steps, outputs, slots }
+        Self { signature: PlanSignature { inputs, outputs }, steps, slots }
+    }
+
+    /// Its inputs and outputs.
+    pub const fn signature(&self) -> &PlanSignature {
+        &self.signature
     }
 
     /// The inputs of a request.
     pub fn inputs(&self) -> &[PlanInput] {
-        &self.inputs
+        self.signature.inputs()
     }
 
     /// The steps, in the order they run.
@@ -118,7 +171,7 @@ impl Plan {
 
     /// The outputs of a request.
     pub fn outputs(&self) -> &[PlanOutput] {
-        &self.outputs
+        self.signature.outputs()
     }
 
     /// How many values a run holds at most.

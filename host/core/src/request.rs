@@ -5,7 +5,7 @@ use serde_json::{Map, Value as Json};
 use super::bounded_json_tree::BoundedJsonTree;
 use super::json_conversion::{decode_base64, from_json};
 use super::npy::from_npy;
-use super::plan::Plan;
+use super::plan::PlanSignature;
 use super::run::ValidationError;
 use super::signature::{Kind, Port};
 use super::value::Value;
@@ -16,14 +16,14 @@ pub type Request = Vec<(String, Value)>;
 /// What can become a request of a plan; some inputs may be known already.
 #[derive(Clone, Copy)]
 pub struct Reader<'a> {
-    plan: &'a Plan,
+    signature: &'a PlanSignature,
     known: &'a [(String, Value)],
 }
 
-impl Plan {
+impl PlanSignature {
     /// Reads requests, in which the inputs in `known` may be left out.
     pub const fn reader<'a>(&'a self, known: &'a [(String, Value)]) -> Reader<'a> {
-        Reader { plan: self, known }
+        Reader { signature: self, known }
     }
 
     /// The input of this name.
@@ -43,19 +43,19 @@ impl Plan {
 }
 
 impl<'a> Reader<'a> {
-    /// The plan whose requests are read.
-    pub const fn plan(self) -> &'a Plan {
-        self.plan
+    /// The inputs that requests are read for.
+    pub const fn signature(self) -> &'a PlanSignature {
+        self.signature
     }
 
     /// The only input that a request must give, if there is just one.
     pub fn single(self) -> Option<&'a Port> {
-        let mut ports = self.plan.inputs().iter().map(|input| &input.port);
+        let mut ports = self.signature.inputs().iter().map(|input| &input.port);
         let first = ports.next()?;
         if ports.next().is_none() {
             return Some(first);
         }
-        let missing = self.plan.inputs().iter().filter(|input| !input.port.optional && input.default.is_none());
+        let missing = self.signature.inputs().iter().filter(|input| !input.port.optional && input.default.is_none());
         let mut missing = missing.map(|input| &input.port).filter(|port| !self.knows(port));
         let first = missing.next()?;
         missing.next().is_none().then_some(first)
@@ -77,8 +77,8 @@ impl<'a> Reader<'a> {
         match json {
             Json::Object(fields) if self.is_request(&fields) => {
                 let read = |(name, json): (String, Json)| {
-                    let port = self.plan.port(&name).ok_or_else(|| {
-                        let inputs = self.plan.describe_inputs();
+                    let port = self.signature.port(&name).ok_or_else(|| {
+                        let inputs = self.signature.describe_inputs();
                         ValidationError::input(&name, format_args!("the pipeline has none; it takes {inputs}"))
                     })?;
                     let value = from_json(json, &port.kind).map_err(|error| ValidationError::input(&name, error))?;
@@ -88,7 +88,7 @@ impl<'a> Reader<'a> {
             }
             json => {
                 let port = self.single().ok_or_else(|| {
-                    let inputs = self.plan.describe_inputs();
+                    let inputs = self.signature.describe_inputs();
                     ValidationError::request(format!("a request is an object of inputs by name: {inputs}"))
                 })?;
                 let is_data = json.get("data").is_some();
@@ -104,14 +104,14 @@ impl<'a> Reader<'a> {
 
     /// A file's bytes, as the value of the one input that takes a file.
     pub fn payload(self, bytes: Vec<u8>) -> Result<Request, ValidationError> {
-        let ports = self.plan.inputs().iter().map(|input| &input.port);
+        let ports = self.signature.inputs().iter().map(|input| &input.port);
         let takes_file = |port: &&Port| matches!(port.kind, Kind::Bytes | Kind::Text | Kind::Any);
         let ports: Vec<_> = ports.filter(takes_file).filter(|port| !self.knows(port)).collect();
         match ports.as_slice() {
             [port] => Ok(vec![(port.name.clone(), port.file(bytes)?)]),
             [] => Err(ValidationError::request(format!(
                 "no input takes the content of a file as it is (tensors come as JSON or .npy): there is {}",
-                self.plan.describe_inputs()
+                self.signature.describe_inputs()
             ))),
             several => {
                 let names: Vec<_> = several.iter().map(|port| format!("`{}`", port.name)).collect();
@@ -123,10 +123,10 @@ impl<'a> Reader<'a> {
 
     /// Whether this JSON can be a request, or a list of them, rather than the content of a file for an input of bytes.
     pub fn may_be_request(self, json: &Json) -> bool {
-        let takes_bytes = self.plan.inputs().iter().any(|input| input.port.kind == Kind::Bytes);
+        let takes_bytes = self.signature.inputs().iter().any(|input| input.port.kind == Kind::Bytes);
         match json {
             Json::Object(fields) => {
-                !takes_bytes || fields.keys().any(|name| name == "base64" || self.plan.port(name).is_some())
+                !takes_bytes || fields.keys().any(|name| name == "base64" || self.signature.port(name).is_some())
             }
             Json::Array(items) => items.iter().all(|item| self.may_be_request(item)),
             Json::String(text) => !takes_bytes || decode_base64(text).is_ok(),
@@ -148,7 +148,7 @@ impl<'a> Reader<'a> {
 
     /// An object is a request unless it can only be the value of the one input.
     fn is_request(self, fields: &Map<String, Json>) -> bool {
-        let named = fields.keys().any(|name| self.plan.port(name).is_some());
+        let named = fields.keys().any(|name| self.signature.port(name).is_some());
         named
             || self.single().is_none_or(|port| matches!(port.kind, Kind::Tensor(_) | Kind::Text | Kind::Bytes))
                 && !(fields.contains_key("data") || fields.contains_key("base64"))

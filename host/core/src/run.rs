@@ -4,6 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use serde::{Deserialize, Serialize};
+
 use super::device_tensor::HostOrDevice;
 use super::plan::{Plan, PlannedStep};
 use super::signature::{Dim, Kind, TensorKind};
@@ -77,7 +79,7 @@ pub fn deadline_after(timeout: Option<Duration>) -> Option<Instant> {
 }
 
 /// A request that does not fit the pipeline's inputs.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 #[error("{message}")]
 pub struct ValidationError {
     /// the input it is about; `None` for the request as a whole
@@ -99,7 +101,7 @@ impl ValidationError {
 }
 
 /// A step that failed.
-#[derive(Clone, Debug, thiserror::Error)]
+#[derive(Clone, Debug, thiserror::Error, Serialize, Deserialize)]
 #[error("step {number} ({name}): {failure}")]
 pub struct StepError {
     /// its place in the pipeline, from 1
@@ -113,7 +115,7 @@ pub struct StepError {
 }
 
 /// Why a request got no result.
-#[derive(Clone, Debug, thiserror::Error)]
+#[derive(Clone, Debug, thiserror::Error, Serialize, Deserialize)]
 pub enum RunError {
     /// the request does not fit the inputs
     #[error(transparent)]

@@ -54,6 +54,7 @@ mod lineage;
 mod load_options;
 mod models;
 mod pipeline;
+mod pipeline_info;
 mod policy;
 mod ports;
 mod precision;
@@ -67,6 +68,7 @@ pub use error::{ErrorCategory, GpuxError};
 pub use file_content::FileContent;
 pub use load_options::{EngineChoice, EngineOptions, LoadOptions, MAX_THREADS, ProviderSelection};
 pub use pipeline::{Pipeline, is_model};
+pub use pipeline_info::{ModelSummary, PipelineInfo};
 pub use policy::{AllowedDir, AllowedGrants, ParseGrantsError, Policy};
 pub use precision::{
     ModelPrecision, PrecisionDecision, auto_models, candidates as precision_candidates, converted_path,

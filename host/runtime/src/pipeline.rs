@@ -212,6 +212,11 @@ impl Pipeline {
         self.labels.get(output).map_or(&[], Vec::as_slice)
     }
 
+    /// The labels of all outputs that have some, by the outputs' names.
+    pub(super) const fn all_labels(&self) -> &BTreeMap<String, Vec<String>> {
+        &self.labels
+    }
+
     /// The media type of an input of bytes, `image/*` or `audio/*`: as declared, else from the step that reads it.
     pub fn media_type(&self, port: &Port) -> Option<&'static str> {
         if port.kind != Kind::Bytes {

@@ -39,7 +39,7 @@ impl fmt::Display for PrecisionDecision {
 }
 
 /// What a model of a pipeline is computed in.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ModelPrecision {
     /// anything but `auto`
     pub precision: PrecisionChoice,

@@ -175,7 +175,7 @@ impl Runtime {
     ) -> Result<Request, ValidationError> {
         let named = inputs.into_iter().map(|(name, value)| {
             let (name, value) = (name.into(), value.into());
-            let read = self.plan().port(&name).and_then(|port| from_json_input(&value, port));
+            let read = self.plan().signature().port(&name).and_then(|port| from_json_input(&value, port));
             Ok((name, read.unwrap_or(Ok(value))?))
         });
         named.collect()

@@ -28,12 +28,12 @@ fn request(
     files: &ProjectFiles,
 ) -> Result<Request, Diagnostic> {
     let fault = |message: String| {
-        let hint = format!("it takes {}", plan.describe_inputs());
+        let hint = format!("it takes {}", plan.signature().describe_inputs());
         Diagnostic::new("warmup", written.span.clone(), format!("this request does not fit: {message}")).hint(hint)
     };
     let mut request = Request::new();
     for (name, json) in &written.value {
-        let port = plan.port(name).ok_or_else(|| fault(format!("the pipeline has no input `{name}`")))?;
+        let port = plan.signature().port(name).ok_or_else(|| fault(format!("the pipeline has no input `{name}`")))?;
         let value = value(port, json, files).map_err(&fault)?;
         let fits = port.kind.accepts(&value.kind());
         fits.map_err(|mismatch| fault(format!("input `{name}`: {mismatch}")))?;

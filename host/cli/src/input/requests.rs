@@ -87,7 +87,7 @@ impl<'a> Requests<'a> {
             requests.queue_batch("--input", batch);
         } else if files.is_empty() {
             if inputs.is_empty() && plan.inputs().iter().any(|input| !input.port.optional) {
-                return Err(UsageError::Nothing(plan.describe_inputs()));
+                return Err(UsageError::Nothing(plan.signature().describe_inputs()));
             }
             let request = Ok(std::mem::take(&mut requests.shared));
             requests.ready.push_back(RequestItem { source: "--input".to_owned(), request });
@@ -126,10 +126,10 @@ impl<'a> Requests<'a> {
     fn read_input(&mut self, input: &str, batch: &mut Vec<Json>) -> Result<Result<(), ValidationError>, UsageError> {
         let named = input.split_once('=').filter(|(name, _)| is_name(name));
         // A text may hold a `=` of its own.
-        let named = named.filter(|(name, _)| self.plan.port(name).is_some() || !self.reader().takes_text());
+        let named = named.filter(|(name, _)| self.plan.signature().port(name).is_some() || !self.reader().takes_text());
         if let Some((name, value)) = named {
-            let Some(port) = self.plan.port(name) else {
-                let known = self.plan.describe_inputs();
+            let Some(port) = self.plan.signature().port(name) else {
+                let known = self.plan.signature().describe_inputs();
                 return Err(UsageError::UnknownInput { name: name.to_owned(), known });
             };
             return Ok(named_value(port, value)?.map(|value| self.shared.push((name.to_owned(), value))));
@@ -153,7 +153,7 @@ impl<'a> Requests<'a> {
     }
 
     fn reader(&self) -> Reader<'_> {
-        self.plan.reader(&self.shared)
+        self.plan.signature().reader(&self.shared)
     }
 
     fn queue_batch(&mut self, source: &str, items: Vec<Json>) {
@@ -223,7 +223,7 @@ impl<'a> Requests<'a> {
     /// An input of bytes takes the file unread.
     fn pb(&self, bytes: &[u8]) -> Result<Request, ValidationError> {
         let read = from_pb(bytes);
-        let named = read.as_ref().ok().and_then(|(name, _)| self.plan.port(name));
+        let named = read.as_ref().ok().and_then(|(name, _)| self.plan.signature().port(name));
         let Some(port) = named.or_else(|| self.reader().single()) else {
             return Err(ValidationError::request("say which input takes the .pb file: `--input NAME=@FILE`"));
         };
@@ -278,7 +278,7 @@ impl<'a> Requests<'a> {
             Stream::Lines(_) => return self.next_line(),
             Stream::Table(table) => table,
         };
-        let Some((source, request)) = table.next(self.plan.reader(&self.shared)) else {
+        let Some((source, request)) = table.next(self.plan.signature().reader(&self.shared)) else {
             self.stream = None;
             return None;
         };

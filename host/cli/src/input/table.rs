@@ -73,7 +73,7 @@ impl Table {
             return Err(ValidationError::request(format!("`{source}`: there is nothing in it")));
         }
         let names: Vec<_> = record.iter().map(|name| name.trim().to_owned()).collect();
-        let are_inputs = names.iter().all(|name| reader.plan().port(name).is_some());
+        let are_inputs = names.iter().all(|name| reader.signature().port(name).is_some());
         let tensor = reader.single().and_then(|port| match &port.kind {
             Kind::Tensor(kind) => Some(kind.element()),
             _ => None,
@@ -90,7 +90,7 @@ impl Table {
                 return Err(ValidationError::request(format!(
                     "`{source}`: its columns ({}) are not inputs of the pipeline, which takes {}",
                     shorten(&names.join(", ")),
-                    reader.plan().describe_inputs(),
+                    reader.signature().describe_inputs(),
                 )));
             }
         };
@@ -136,7 +136,8 @@ impl Columns {
             Self::Inputs(names) => {
                 let given = names.iter().zip(row).filter(|(_, cell)| !cell.is_empty());
                 let value = |(name, cell): (&String, &str)| {
-                    let port = reader.plan().port(name).ok_or_else(|| ValidationError::input(name, "there is none"))?;
+                    let port =
+                        reader.signature().port(name).ok_or_else(|| ValidationError::input(name, "there is none"))?;
                     let value = from_json(cell_json(port, cell), &port.kind);
                     Ok((name.clone(), value.map_err(|error| ValidationError::input(name, error))?))
                 };

@@ -13,6 +13,7 @@ mod rules;
 mod shape_ladder;
 mod verification;
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
@@ -108,9 +109,10 @@ impl BatchSizes {
         }
     }
 
-    /// The number of runs by rows; index 0 is for runs of no rows.
-    pub fn counts(&self) -> Vec<u64> {
-        self.0.iter().map(|count| count.load(Ordering::Relaxed)).collect()
+    /// The number of runs by rows.
+    pub fn by_rows(&self) -> BTreeMap<usize, u64> {
+        let counts = self.0.iter().map(|count| count.load(Ordering::Relaxed)).enumerate();
+        counts.filter(|(_, count)| *count > 0).collect()
     }
 }
 

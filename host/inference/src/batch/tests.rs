@@ -162,7 +162,7 @@ fn batches_waiting_requests() {
     assert_eq!(runs[0], [0]);
     assert!(runs.iter().all(|run| run.len() <= 3), "{runs:?}");
     assert_eq!(runs[1], [1, 2, 3], "who came first runs first");
-    assert_eq!(batcher.sizes().counts()[3], 2);
+    assert_eq!(batcher.sizes().by_rows()[&3], 2);
     // Alone again, at once.
     assert_eq!(value(batcher.run(row(9), None, 0, None)), Ok(18));
     assert_eq!(engine.runs(), [[9]]);
@@ -353,7 +353,7 @@ fn fills_runs_up_to_the_sizes_and_counts_others() {
     let together = ModelInputs::from_iter([(0, tensor(&[5, 1], vec![1_i64, 2, 3, 4, 5]))]);
     assert_eq!(batcher.run(together, None, 0, None).unwrap()[0].shape(), [5, 1]);
     assert_eq!(batcher.unrounded_runs(), Some(1));
-    assert_eq!(batcher.sizes().counts()[3], 1, "rows of requests, not those that fill");
+    assert_eq!(batcher.sizes().by_rows()[&3], 1, "rows of requests, not those that fill");
     let full = ModelInputs::from_iter([(0, tensor(&[8, 1], vec![7_i64; 8]))]);
     assert_eq!(batcher.run(full.clone(), None, 0, None).unwrap()[0].shape(), [8, 1]);
     assert_eq!(batcher.unrounded_runs(), Some(2));

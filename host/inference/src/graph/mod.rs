@@ -28,7 +28,6 @@ pub(super) use types::data_type;
 use super::error::ModelLoadError;
 use external_data_check::PrepackedWeights;
 use gpux_core::files::open_file;
-use gpux_core::foreign_file_at;
 use scan::{ScanError, ScannedModel};
 
 /// Reads models without an engine.
@@ -79,9 +78,10 @@ fn inspect_with(path: &Path, reader: impl ForwardRead, packed: PrepackedWeights)
         None => {}
     }
     let model = scanned.map_err(|fault| match fault {
-        ScanError::WireError(error) => invalid(
-            &foreign_file_at(path).unwrap_or_else(|| format!("it cannot be read ({error}); is the file complete?")),
-        ),
+        ScanError::WireError(error) => {
+            let what = gpux_core::what_instead_at(path);
+            invalid(&what.unwrap_or_else(|| format!("it cannot be read ({error}); is the file complete?")))
+        }
         ScanError::TooLarge(reason) => invalid(&reason),
         ScanError::External(tensor, reason) => ModelLoadError::ExternalData { path: path.to_owned(), tensor, reason },
     })?;

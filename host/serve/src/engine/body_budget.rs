@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use gpux_core::{BudgetExhausted, ElementType, Kind, MemoryBudget, MemoryPermit, Plan, json_decoded_size};
+use gpux_core::{BudgetExhausted, ElementType, Kind, MemoryBudget, MemoryPermit, PlanSignature, json_decoded_size};
 
 use crate::engine::metrics::{Metrics, PipelineMetrics, RejectionReason};
 use crate::engine::request_context::RequestContext;
@@ -110,9 +110,9 @@ impl RequestBudget {
     }
 
     /// Reserves memory for requests of a pipeline: tensors where an input has one element type, trees for all others.
-    pub(crate) fn reserve_requests(&self, json: &[u8], plan: &Plan) -> Result<MemoryPermit, ServeError> {
+    pub(crate) fn reserve_requests(&self, json: &[u8], signature: &PlanSignature) -> Result<MemoryPermit, ServeError> {
         let element = |kind: &Kind| if let Kind::Tensor(kind) = kind { kind.element() } else { None };
-        let elements = || plan.inputs().iter().map(|input| element(&input.port.kind));
+        let elements = || signature.inputs().iter().map(|input| element(&input.port.kind));
         let widest = elements().flatten().filter_map(ElementType::size).max();
         let trees = if elements().any(|element| element.is_none()) { json_decoded_size::tree_bytes(json) } else { 0 };
         self.reserve(json_decoded_size::tensor_bytes(json, widest.unwrap_or(0)) + trees)

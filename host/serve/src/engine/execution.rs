@@ -20,10 +20,9 @@ use super::tenant::ConcurrencySlots;
 use gpux_core::MemoryPermit;
 use gpux_core::catch_panic::catch_panic;
 use gpux_core::encoded_size;
-use gpux_core::{
-    Observer, Observers, Outputs, Request, RunError, RunOptions, StepError, StepFailure, Value, WaitObserver,
-};
+use gpux_core::{Outputs, Request, RunError, RunOptions, StepError, StepFailure, Value, WaitObserver};
 use gpux_inference::SessionSet;
+use gpux_worker::Trace;
 
 /// Values up to this size, in bytes, make a small response; its encoded size is not computed.
 const SMALL: usize = 1 << 10;
@@ -75,14 +74,18 @@ impl Execution {
     }
 
     /// Runs the pipeline on the calling thread.
-    pub fn infer(&self, values: Request, observer: Option<&mut dyn Observer>) -> Result<Outputs, ServeError> {
+    pub fn infer(&self, values: Request, trace: Option<&mut Trace>) -> Result<Outputs, ServeError> {
         let spans = self.context.as_ref().and_then(|context| context.step_spans());
         let mut clock = StepTimer::new(self.loaded.steps(), spans.is_some());
-        let start = Instant::now();
-        let result = match observer {
-            None => self.run(values, &mut clock),
-            Some(observer) => self.run(values, &mut Observers(vec![observer, &mut clock])),
+        let options = RunOptions {
+            deadline: self.deadline.get(),
+            priority: self.priority,
+            waits: self.waits.clone(),
+            observer: None,
+            cancelled: Some(&self.cancelled),
         };
+        let start = Instant::now();
+        let result = self.loaded.runner().run(values, options, &mut clock, trace);
         if let Err(RunError::Validation(error)) = result {
             // Validation failed before the first step.
             return Err(error.into());
@@ -92,6 +95,11 @@ impl Execution {
         self.ran.set(Some((start, end)));
         if let (Some(spans), Some(steps)) = (spans, clock.traced) {
             spans.record(steps);
+        }
+        if let Err(RunError::Step(error)) = &result
+            && let Some(step) = error.number.checked_sub(1).and_then(|index| self.loaded.steps().get(index))
+        {
+            step.failures.count(&error.failure);
         }
         Ok(result?)
     }
@@ -137,17 +145,6 @@ impl Execution {
         if let Some(context) = &self.context {
             context.note_queued(self.queued);
         }
-    }
-
-    fn run(&self, values: Request, observer: &mut dyn Observer) -> Result<Outputs, RunError> {
-        let options = RunOptions {
-            deadline: self.deadline.get(),
-            priority: self.priority,
-            waits: self.waits.clone(),
-            observer: Some(observer),
-            cancelled: Some(&self.cancelled),
-        };
-        self.loaded.plan().run(values, options)
     }
 }
 
@@ -215,7 +212,7 @@ pub(crate) async fn execute<T: Send + 'static>(
     match (&done, timings) {
         (Ok(_), Some((timings, now))) => {
             std::mem::forget(failure);
-            loaded.inferences().record_success(arrived, now, timings, !loaded.pipeline().is_batched());
+            loaded.inferences().record_success(arrived, now, timings, !loaded.info().is_batched());
         }
         // A list is only recognized while it executes; its items are then executed one by one.
         (Ok(_), None) => std::mem::forget(failure),
@@ -301,7 +298,7 @@ async fn submit<T: Send + 'static>(
         answer: Cell::new(None),
     };
     if loaded.may_run_inline(options.body_bytes) {
-        let reserved: Option<SmallVec<[_; 1]>> = loaded.sessions().map(SessionSet::reserve).collect();
+        let reserved: Option<SmallVec<[_; 1]>> = loaded.runner().sessions().map(SessionSet::reserve).collect();
         if reserved.is_some() {
             let done = run_guarded(|| work(&execution));
             loaded.metrics().record_queue_time(Duration::ZERO);

@@ -1,25 +1,22 @@
 //! A loaded pipeline.
 
-use super::scheduler::LaneOptions;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::background_drop::BackgroundDrop;
 use super::body_budget::BodyBudget;
 use super::inline_execution;
 use super::metrics::{Inferences, Metrics, PipelineMetrics, StepMetrics, Steps};
-use super::scheduler::{Lane, Load, Scheduler};
-use super::warm_up;
-use super::warm_up::WarmUpReport;
+use super::runner::{Runner, StartedRunner};
+use super::scheduler::{Lane, LaneOptions, Load, Scheduler};
 use crate::settings::Settings;
-use gpux::GpuxError;
-use gpux::Pipeline;
-use gpux_core::Plan;
-use gpux_inference::SessionSet;
+use gpux::PipelineInfo;
+use gpux_core::PlanSignature;
+use gpux_worker::{ModelStatistics, WarmUpReport};
 
 /// A pipeline that is loaded and warm, with its lane.
 pub struct LoadedPipeline {
-    pipeline: BackgroundDrop<Pipeline>,
+    info: PipelineInfo,
+    runner: Runner,
     lane: Lane,
     warm_up_report: WarmUpReport,
     metrics: Arc<PipelineMetrics>,
@@ -32,33 +29,31 @@ pub struct LoadedPipeline {
 }
 
 impl LoadedPipeline {
-    /// Warms up the pipeline and adds a lane. Fails if a configured warm-up request fails.
+    /// Adds a lane and metrics for a pipeline that is ready to run.
     pub(crate) fn new(
-        pipeline: Pipeline,
+        started: StartedRunner,
         scheduler: &Scheduler,
         settings: &Settings,
         metrics: &Metrics,
         answers: BodyBudget,
-    ) -> Result<Self, GpuxError> {
-        let warm_up_report = warm_up::warm_up(&pipeline)?;
-        let lane = scheduler.lane(lane_options(settings, &pipeline));
-        let metrics = metrics.pipeline(&pipeline.spec().name.value);
-        let steps = metrics.steps(pipeline.plan());
-        let inferences = metrics.inferences(&version_number(&pipeline.spec().version.value));
-        inferences.add_batches(&pipeline);
-        let is_cheap = inline_execution::is_cheap(&pipeline);
-        let pipeline = BackgroundDrop::new(pipeline);
-        Ok(Self { pipeline, lane, warm_up_report, metrics, steps, inferences, is_cheap, answers })
+    ) -> Self {
+        let StartedRunner { runner, info, warm_up_report, is_cheap } = started;
+        let lane = scheduler.lane(lane_options(settings, &info));
+        let metrics = metrics.pipeline(&info.name);
+        let steps = metrics.steps(&info.steps);
+        let inferences = metrics.inferences(&version_number(&info.version));
+        inferences.add_batches(runner.batch_sizes());
+        Self { info, runner, lane, warm_up_report, metrics, steps, inferences, is_cheap, answers }
     }
 
     /// Its name in its gpux.yml.
     pub fn name(&self) -> &str {
-        &self.pipeline.spec().name.value
+        &self.info.name
     }
 
     /// Its version in its gpux.yml.
     pub fn version(&self) -> &str {
-        &self.pipeline.spec().version.value
+        &self.info.version
     }
 
     /// Its version number in the Open Inference Protocol.
@@ -66,14 +61,24 @@ impl LoadedPipeline {
         version_number(self.version())
     }
 
-    /// The pipeline itself.
-    pub fn pipeline(&self) -> &Pipeline {
-        &self.pipeline
+    /// What is known about it.
+    pub const fn info(&self) -> &PipelineInfo {
+        &self.info
     }
 
-    /// Its checked steps.
-    pub fn plan(&self) -> &Plan {
-        self.pipeline.plan()
+    /// Its inputs and outputs.
+    pub const fn signature(&self) -> &PlanSignature {
+        &self.info.signature
+    }
+
+    /// Runs its requests.
+    pub(crate) const fn runner(&self) -> &Runner {
+        &self.runner
+    }
+
+    /// The current numbers of its models, in the order of the file.
+    pub(crate) fn model_statistics(&self) -> Vec<ModelStatistics> {
+        self.runner.model_statistics()
     }
 
     /// Waiting and running requests.
@@ -106,9 +111,8 @@ impl LoadedPipeline {
     }
 
     /// Timeout of a request: the lesser of `serving.timeout` and `runtime.timeout`.
-    pub fn timeout(&self) -> Duration {
-        let spec = self.pipeline.spec();
-        spec.serving.timeout.0.min(spec.runtime.timeout.0)
+    pub const fn timeout(&self) -> Duration {
+        self.info.timeout
     }
 
     /// Result of the warm-up.
@@ -120,17 +124,12 @@ impl LoadedPipeline {
     pub(crate) fn may_run_inline(&self, body_bytes: Option<usize>) -> bool {
         self.is_cheap && body_bytes.is_some_and(|bytes| bytes <= inline_execution::MAX_BODY)
     }
-
-    /// The sessions of its models. A cheap pipeline has at most one model.
-    pub(crate) fn sessions(&self) -> impl Iterator<Item = &SessionSet> {
-        self.pipeline.models().map(|(_, model)| model.sessions())
-    }
 }
 
 /// Concurrency: one request per worker, plus the requests in the models' batches, plus as many that are prepared
 /// meanwhile.
-fn lane_options(settings: &Settings, pipeline: &Pipeline) -> LaneOptions {
-    LaneOptions { concurrency: settings.workers + 2 * pipeline.concurrency(), queue: settings.max_queue }
+fn lane_options(settings: &Settings, info: &PipelineInfo) -> LaneOptions {
+    LaneOptions { concurrency: settings.workers + 2 * info.concurrency, queue: settings.max_queue }
 }
 
 /// The protocol's versions are whole numbers: the first number of a pipeline's version, else 1.

@@ -17,6 +17,7 @@ pub(crate) mod reload;
 pub(crate) mod repository;
 pub(crate) mod request_context;
 pub(crate) mod request_options;
+pub(crate) mod runner;
 pub(crate) mod scheduler;
 pub(crate) mod server;
 pub(crate) mod single_flight;
@@ -26,4 +27,3 @@ pub(crate) mod step_spans;
 #[path = "no_step_spans.rs"]
 pub(crate) mod step_spans;
 pub(crate) mod tenant;
-pub(crate) mod warm_up;

@@ -121,8 +121,8 @@ impl ReloadWatcher {
             // A client may have reloaded it since.
             *seen = WatchedFiles::new(&loaded);
         }
-        let now = current_versions(loaded.pipeline().files());
-        if now == *seen.failed.as_ref().map_or(loaded.pipeline().files(), |failed| &failed.marks) {
+        let now = current_versions(&loaded.info().files);
+        if now == *seen.failed.as_ref().map_or(&loaded.info().files, |failed| &failed.marks) {
             seen.changed = None;
             return seen.failed.as_ref().is_some_and(|failed| failed.again <= Instant::now());
         }
@@ -133,8 +133,7 @@ impl ReloadWatcher {
 
     fn load(&mut self, slot: &Arc<PipelineSlot>) {
         let name = slot.name();
-        let before =
-            slot.loaded().map(|loaded| (WatchedFiles::new(&loaded), current_versions(loaded.pipeline().files())));
+        let before = slot.loaded().map(|loaded| (WatchedFiles::new(&loaded), current_versions(&loaded.info().files)));
         let Some(result) = self.server.repository().reload(slot) else { return };
         if let (Err(_), Some((seen, marks))) = (&result, before) {
             // Keep watching the files of the version that still serves.

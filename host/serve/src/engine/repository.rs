@@ -14,6 +14,7 @@ use super::metrics::Metrics;
 use super::pipeline_slot::{PipelineSlot, PipelineState, PipelineUpdate};
 use super::pipeline_source::PipelineSource;
 use super::request_context::RequestContext;
+use super::runner::StartedRunner;
 use super::scheduler::Scheduler;
 use crate::settings::Settings;
 use gpux::GpuxError;
@@ -121,7 +122,9 @@ impl Repository {
     }
 
     fn warm(&self, pipeline: Pipeline) -> Result<LoadedPipeline, GpuxError> {
-        LoadedPipeline::new(pipeline, &self.scheduler, &self.settings, &self.metrics, self.answers.clone())
+        let started = StartedRunner::local(pipeline)?;
+        let answers = self.answers.clone();
+        Ok(LoadedPipeline::new(started, &self.scheduler, &self.settings, &self.metrics, answers))
     }
 
     /// All pipelines, by name.

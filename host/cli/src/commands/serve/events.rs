@@ -63,12 +63,12 @@ impl EventLogger {
     fn ready(&self, server: &Server, address: SocketAddr) {
         for slot in server.repository().slots() {
             let Some(loaded) = slot.loaded() else { continue };
-            for warning in loaded.pipeline().warnings() {
+            for warning in &loaded.info().warnings {
                 self.warning(&format!("{}: {warning}", slot.name()));
             }
-            let (version, engine) = (loaded.version(), loaded.pipeline().engine());
+            let (version, engine) = (loaded.version(), &loaded.info().engine);
             self.note(&format!("{} {version} on {engine}", slot.name()));
-            for note in precision::decision_notes(loaded.pipeline()) {
+            for note in precision::decision_notes(loaded.info()) {
                 self.note(&format!("{}: {note}", slot.name()));
             }
             if let Some(failure) = &loaded.warm_up_report().failure {

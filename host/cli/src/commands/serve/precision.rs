@@ -9,7 +9,7 @@ use super::events::EventLogger;
 use crate::load_arguments::LoadArguments;
 use crate::measure::MeasureError;
 use crate::precision::Choice;
-use gpux::{FileVersion, ModelPrecision, Pipeline};
+use gpux::{FileVersion, ModelSummary, PipelineInfo};
 use gpux_core::child_process;
 use gpux_core::threads;
 use gpux_serve::{PipelineSlot, Server};
@@ -41,7 +41,7 @@ impl PrecisionChooser {
         let mut tried = HashSet::new();
         loop {
             for slot in self.server.repository().slots() {
-                let models = slot.loaded().map(|loaded| undecided_models(loaded.pipeline())).unwrap_or_default();
+                let models = slot.loaded().map(|loaded| undecided_models(loaded.info())).unwrap_or_default();
                 if !models.is_empty() && tried.insert((slot.name().to_owned(), models)) {
                     self.choose(&slot);
                 }
@@ -64,7 +64,7 @@ impl PrecisionChooser {
                 return;
             }
         }
-        if !slot.loaded().is_some_and(|loaded| is_unchanged(loaded.pipeline())) {
+        if !slot.loaded().is_some_and(|loaded| is_unchanged(loaded.info())) {
             self.events.note(&format!("{name}: its files have changed, so the precision applies once it is reloaded"));
             return;
         }
@@ -74,7 +74,7 @@ impl PrecisionChooser {
             }
             Some(Ok(())) => {
                 let loaded = slot.loaded();
-                let notes = loaded.iter().flat_map(|loaded| decision_notes(loaded.pipeline()));
+                let notes = loaded.iter().flat_map(|loaded| decision_notes(loaded.info()));
                 notes.for_each(|note| self.events.note(&format!("{name}: {note}")));
             }
             None => {}
@@ -92,22 +92,22 @@ impl PrecisionChooser {
 }
 
 /// The digests of models whose precision is not chosen yet.
-fn undecided_models(pipeline: &Pipeline) -> Vec<String> {
-    let undecided = pipeline.precisions().filter(|(_, _, precision)| precision.is_undecided);
-    undecided.map(|(_, model, _)| model.file().digest().to_owned()).collect()
+fn undecided_models(pipeline: &PipelineInfo) -> Vec<String> {
+    let undecided = pipeline.models.iter().filter(|model| model.precision.is_undecided);
+    undecided.map(|model| model.digest.clone()).collect()
 }
 
 /// Whether the pipeline's files are those that it was loaded from.
-fn is_unchanged(pipeline: &Pipeline) -> bool {
-    pipeline.files().iter().all(|(path, version)| FileVersion::of(path) == *version)
+fn is_unchanged(pipeline: &PipelineInfo) -> bool {
+    pipeline.files.iter().all(|(path, version)| FileVersion::of(path) == *version)
 }
 
 /// The log's lines about what `auto` chose for each model.
-pub(super) fn decision_notes(pipeline: &Pipeline) -> impl Iterator<Item = String> {
-    pipeline.precisions().filter_map(|(name, model, ModelPrecision { decision, .. })| {
-        let (decision, provider) = (decision.as_ref()?, model.provider());
+pub(super) fn decision_notes(pipeline: &PipelineInfo) -> impl Iterator<Item = String> {
+    pipeline.models.iter().filter_map(|ModelSummary { name, provider, precision, .. }| {
+        let decision = precision.decision.as_ref()?;
         let runs_on =
-            if decision.provider == provider { String::new() } else { format!("; it runs on {provider} now") };
+            if decision.provider == *provider { String::new() } else { format!("; it runs on {provider} now") };
         Some(format!("precision of {name}: {decision}{runs_on}"))
     })
 }

@@ -380,7 +380,7 @@ async fn invalid_requests_are_no_failed_inferences() {
     // The steps have run; only the output cannot be encoded as requested.
     let loaded = busy.loaded("matrix");
     let work = |execution: &Execution| {
-        let values = execution.loaded().plan().reader(&[]).json(serde_json::json!({ "x": [[1, 2, 3]] }))?;
+        let values = execution.loaded().signature().reader(&[]).json(serde_json::json!({ "x": [[1, 2, 3]] }))?;
         execution.infer(values, None)?;
         Err::<(), _>(ServeError::invalid("it does not fit"))
     };

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use gpux_core::FailureCounts;
 use gpux_inference::BatchSizes;
 
 /// A source of counts by key.
@@ -16,19 +15,11 @@ pub(crate) trait CountSource {
     fn counts(&self) -> BTreeMap<Self::Key, u64>;
 }
 
-impl CountSource for FailureCounts {
-    type Key = String;
-
-    fn counts(&self) -> BTreeMap<String, u64> {
-        self.counts()
-    }
-}
-
 impl CountSource for BatchSizes {
     type Key = usize;
 
     fn counts(&self) -> BTreeMap<usize, u64> {
-        self.counts().into_iter().enumerate().filter(|(_, count)| *count > 0).collect()
+        self.by_rows()
     }
 }
 

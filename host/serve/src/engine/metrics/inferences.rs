@@ -2,12 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use super::counters::Counters;
 use super::sharded_counter::ShardedCounter;
-use gpux::Pipeline;
 use gpux_inference::BatchSizes;
 
 /// The inferences of one version of a pipeline since the server started, over all protocols and reloads.
@@ -164,14 +163,13 @@ impl Inferences {
         self.sum(|sums| &sums.alone) + together
     }
 
-    /// Counts the batches of this pipeline's models from now on.
-    pub(crate) fn add_batches(&self, pipeline: &Pipeline) {
+    /// Counts these batches, by the names of the batched models, from now on.
+    pub(crate) fn add_batches<'a>(&self, models: impl Iterator<Item = (&'a str, Arc<BatchSizes>)>) {
         let mut batches = self.batches.lock().unwrap_or_else(PoisonError::into_inner);
-        let batchers = pipeline.models().filter_map(|(name, model)| Some((name, model.batcher()?.ok()?)));
-        for (index, (name, batcher)) in batchers.enumerate() {
+        for (index, (name, sizes)) in models.enumerate() {
             let batches = batches.entry(name.to_owned()).or_default();
             batches.first |= index == 0;
-            batches.sizes.add(batcher.sizes().clone());
+            batches.sizes.add(sizes);
         }
     }
 

@@ -5,18 +5,17 @@ use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use super::counters::Counters;
 use super::histogram::Histogram;
 use super::inferences::Inferences;
 use super::rejections::{RejectionCounts, RejectionReason};
 use super::responses::{ProtocolLabel, ResponseCounts};
-use gpux_core::{FailureCounts, Plan};
+use gpux_core::FailureCounts;
 
 /// Metrics of one step.
 #[derive(Debug, Default)]
 pub(crate) struct StepMetrics {
     pub(crate) time: Histogram,
-    pub(crate) failures: Counters<FailureCounts>,
+    pub(crate) failures: FailureCounts,
 }
 
 /// Metrics of a plan's steps, in order.
@@ -54,16 +53,11 @@ impl PipelineMetrics {
         &self.name
     }
 
-    /// Metrics of the plan's steps. A step of the same name and position keeps its metrics.
-    pub(crate) fn steps(&self, plan: &Plan) -> Steps {
+    /// Metrics of the steps of these names. A step of the same name and position keeps its metrics.
+    pub(crate) fn steps(&self, names: &[String]) -> Steps {
         let mut steps = self.steps.lock().unwrap_or_else(PoisonError::into_inner);
-        let planned = plan.steps().iter().enumerate();
-        let metrics = planned.map(|(index, step)| {
-            let metrics = steps.entry((index, step.name.clone())).or_default();
-            metrics.failures.add(step.failures.clone());
-            metrics.clone()
-        });
-        metrics.collect()
+        let numbered = names.iter().cloned().enumerate();
+        numbered.map(|step| steps.entry(step).or_default().clone()).collect()
     }
 
     /// Inference statistics of this version.

@@ -9,17 +9,15 @@ use super::process;
 use crate::engine::metrics::PipelineMetrics;
 use crate::engine::metrics::histogram::HistogramSnapshot;
 use crate::{LoadedPipeline, Server};
-use gpux_inference::ProviderManager;
 
 /// All metrics as an object.
 pub(crate) fn to_json(server: &Server) -> Json {
     let loaded: Vec<_> = server.repository().slots().iter().filter_map(|slot| slot.loaded()).collect();
-    let models = || loaded.iter().flat_map(|loaded| loaded.pipeline().models());
-    let providers = models().next().map(|(_, model)| (ProviderManager::new(model.engine()), model.provider()));
+    let first = loaded.iter().map(|loaded| loaded.info()).find_map(|info| Some((info, info.models.first()?)));
     let metrics = server.metrics();
     json!({
-        "provider": providers.as_ref().map(|(manager, provider)| manager.provider_info(*provider)),
-        "available_providers": providers.as_ref().map_or_else(Vec::new, |(manager, _)| manager.available_providers()),
+        "provider": first.map(|(_, model)| &model.provider_info),
+        "available_providers": first.map_or(&[][..], |(info, _)| &info.available_providers),
         "version": env!("CARGO_PKG_VERSION"),
         "uptime_seconds": metrics.uptime().as_secs_f64(),
         "memory_bytes": process::resident_memory_bytes(),
@@ -43,19 +41,19 @@ fn pipeline(loaded: &Arc<LoadedPipeline>) -> Json {
         "request_ms": times(&metrics.request.snapshot()),
         "queue_ms": times(&metrics.queue.snapshot()),
         "run_ms": times(&metrics.run.snapshot()),
-        "steps": loaded.plan().steps().iter().zip(loaded.steps()).map(|(step, counted)| json!({
-            "name": step.name,
+        "steps": loaded.info().steps.iter().zip(loaded.steps()).map(|(step, counted)| json!({
+            "name": step,
             "time_ms": times(&counted.time.snapshot()),
             "failures": counted.failures.counts(),
         })).collect::<Vec<_>>(),
-        "models": loaded.pipeline().precisions().map(|(name, model, precision)| json!({
-            "name": name,
-            "provider": model.provider().name(),
-            "precision": precision.precision,
-            "precision_choice": precision.decision,
-            "sessions": model.sessions().count(),
-            "sessions_retired": model.sessions().retired(),
-            "batch_sizes": model.batcher().and_then(Result::ok).map(|_| metrics.batch_sizes(name)),
+        "models": loaded.info().models.iter().zip(loaded.model_statistics()).map(|(model, statistics)| json!({
+            "name": model.name,
+            "provider": model.provider.name(),
+            "precision": model.precision.precision,
+            "precision_choice": model.precision.decision,
+            "sessions": statistics.sessions,
+            "sessions_retired": statistics.retired_sessions,
+            "batch_sizes": model.is_batched.then(|| metrics.batch_sizes(&model.name)),
         })).collect::<Vec<_>>(),
         "reloads": reloads(metrics),
     })

@@ -16,6 +16,7 @@ use super::{process, triton};
 use crate::engine::metrics::histogram::HistogramSnapshot;
 use crate::engine::metrics::{Metrics, PipelineMetrics};
 use crate::{LoadedPipeline, PipelineState, Server};
+use gpux::ModelSummary;
 
 /// The two text formats.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -239,9 +240,9 @@ fn write_steps(out: &mut Writer<'_, '_>, loaded: &[Arc<LoadedPipeline>]) -> Resu
         .collect();
     let steps = || {
         loaded.iter().flat_map(|loaded| {
-            let steps = loaded.plan().steps().iter().zip(loaded.steps()).zip(&numbers);
+            let steps = loaded.info().steps.iter().zip(loaded.steps()).zip(&numbers);
             steps.map(|((step, counted), number)| {
-                (vec![("pipeline", loaded.name()), ("step", step.name.as_str()), ("number", number.as_str())], counted)
+                (vec![("pipeline", loaded.name()), ("step", step.as_str()), ("number", number.as_str())], counted)
             })
         })
     };
@@ -272,30 +273,28 @@ fn write_steps(out: &mut Writer<'_, '_>, loaded: &[Arc<LoadedPipeline>]) -> Resu
 }
 
 fn write_models(out: &mut Writer<'_, '_>, loaded: &[Arc<LoadedPipeline>]) -> Result<(), Error> {
-    let models = || {
-        loaded.iter().flat_map(|loaded| {
-            let models = loaded.pipeline().models();
-            models.map(|(name, model)| (vec![("pipeline", loaded.name()), ("model", name)], model))
+    let models: Vec<_> = loaded
+        .iter()
+        .flat_map(|loaded| {
+            let models = loaded.info().models.iter().zip(loaded.model_statistics());
+            models.map(|(model, statistics)| {
+                (vec![("pipeline", loaded.name()), ("model", model.name.as_str())], model, statistics)
+            })
         })
-    };
-    let precisions = || {
-        loaded.iter().flat_map(|loaded| {
-            let models = loaded.pipeline().precisions();
-            models
-                .map(|(name, model, precision)| (vec![("pipeline", loaded.name()), ("model", name)], model, precision))
-        })
-    };
+        .collect();
     out.gauges(
         "gpux_provider_info",
         "The execution provider that runs the model, and what it is computed in",
         None,
-        precisions().map(|(mut labels, model, precision)| {
-            labels.extend([("engine", model.engine().name()), ("provider", model.provider().name())]);
-            labels.push(("precision", precision.precision.name()));
+        models.iter().map(|(labels, model, _)| {
+            let mut labels = labels.clone();
+            labels.extend([("engine", model.engine.as_str()), ("provider", model.provider.name())]);
+            labels.push(("precision", model.precision.precision.name()));
             (labels, 1)
         }),
     )?;
-    let decisions = || precisions().filter_map(|(labels, _, precision)| Some((labels, precision.decision.as_ref()?)));
+    let decisions =
+        || models.iter().filter_map(|(labels, model, _)| Some((labels.clone(), model.precision.decision.as_ref()?)));
     out.gauges(
         "gpux_precision_speedup",
         "The time of a request in `exact` divided by that in the precision that `auto` chose, as measured",
@@ -312,35 +311,33 @@ fn write_models(out: &mut Writer<'_, '_>, loaded: &[Arc<LoadedPipeline>]) -> Res
         "gpux_sessions",
         "Sessions of the model",
         None,
-        models().map(|(labels, model)| (labels, model.sessions().count() as i64)),
+        models.iter().map(|(labels, _, statistics)| (labels.clone(), statistics.sessions as i64)),
     )?;
     out.gauges(
         "gpux_sessions_retired",
         "Sessions that were left behind in a run that would not end, and have not ended yet",
         None,
-        models().map(|(labels, model)| (labels, model.sessions().retired() as i64)),
+        models.iter().map(|(labels, _, statistics)| (labels.clone(), statistics.retired_sessions as i64)),
     )?;
-    let batchers = || models().filter_map(|(labels, model)| Some((labels, model.batcher()?.ok()?)));
     out.gauges(
         "gpux_batch_waiting",
         "Requests that wait for a session of the model",
         None,
-        batchers().map(|(labels, batcher)| (labels, batcher.waiting() as i64)),
+        models.iter().filter_map(|(labels, _, statistics)| Some((labels.clone(), statistics.waiting? as i64))),
     )?;
     out.counters(
         "gpux_batch_unrounded_runs",
         "Runs of a shape that is not among `lengths` and `sizes`, which some providers compile while a request waits",
-        batchers().filter_map(|(labels, batcher)| Some((labels, batcher.unrounded_runs()?))),
+        models.iter().filter_map(|(labels, _, statistics)| Some((labels.clone(), statistics.unrounded_runs?))),
     )?;
     out.histograms(
         "gpux_batch_size",
         "Rows that the model ran on at once",
         None,
         loaded.iter().flat_map(|loaded| {
-            let models =
-                loaded.pipeline().models().filter(|(_, model)| model.batcher().is_some_and(|found| found.is_ok()));
-            models.map(|(name, _)| {
-                (vec![("pipeline", loaded.name()), ("model", name)], rows(&loaded.metrics().batch_sizes(name)))
+            let models = loaded.info().models.iter().filter(|model| model.is_batched);
+            models.map(|ModelSummary { name, .. }| {
+                (vec![("pipeline", loaded.name()), ("model", name.as_str())], rows(&loaded.metrics().batch_sizes(name)))
             })
         }),
     )

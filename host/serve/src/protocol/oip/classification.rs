@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 
 use crate::ServeError;
-use gpux::Pipeline;
+use gpux::PipelineInfo;
 use gpux_core::{Dim, ElementType, Kind, PlanOutput, Tensor, TensorData, Value};
 
 const NO_TENSOR: &str = "it is no tensor";
@@ -30,7 +30,7 @@ fn why_not(kind: &Kind) -> Option<&'static str> {
 
 /// The `count` greatest elements along the last axis, as BYTES `value:index` or `value:index:label`.
 pub(super) fn top_classes(
-    pipeline: &Pipeline,
+    pipeline: &PipelineInfo,
     output: &PlanOutput,
     value: &Value,
     count: usize,

@@ -12,6 +12,7 @@ use super::metadata;
 use super::metadata::TensorMetadata;
 use super::placement;
 use super::placement::InstanceGroup;
+use gpux::ModelSummary;
 
 /// Triton's names for the ONNX backend.
 pub(super) const PLATFORM: &str = "onnxruntime_onnx";
@@ -20,10 +21,9 @@ pub(super) const BACKEND: &str = "onnxruntime";
 /// The parameters of the configuration: `precision` of each model and, where it is `auto`, `precision_choice` with gain
 /// and loss; `precision.NAME` and `precision_choice.NAME` where there are several models.
 pub(super) fn parameters(model: &Model) -> impl Iterator<Item = (String, String)> {
-    let pipeline = model.loaded.pipeline();
-    let several = pipeline.models().count() > 1;
-    pipeline.precisions().flat_map(move |(name, _, precision)| {
-        let key = move |key: &str| if several { format!("{key}.{name}") } else { key.to_owned() };
+    let models = &model.loaded.info().models;
+    models.iter().flat_map(move |ModelSummary { name, precision, .. }| {
+        let key = move |key: &str| if models.len() > 1 { format!("{key}.{name}") } else { key.to_owned() };
         let choice = precision.decision.as_ref().map(|decision| (key("precision_choice"), decision.to_string()));
         [(key("precision"), precision.precision.to_string())].into_iter().chain(choice)
     })

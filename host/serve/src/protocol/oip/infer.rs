@@ -5,7 +5,9 @@ use super::parameters;
 use super::parameters::Parameters;
 use super::tensors::{InputTensor, OutputTensor};
 use crate::{Execution, ServeError};
-use gpux_core::{ElementType, MAX_STRINGS, Outputs, Plan, PlanOutput, Request, ValidationError, Value, element_count};
+use gpux_core::{
+    ElementType, MAX_STRINGS, Outputs, PlanOutput, PlanSignature, Request, ValidationError, Value, element_count,
+};
 
 /// A parsed request.
 #[derive(Debug)]
@@ -55,26 +57,26 @@ pub(super) fn infer(
     inputs: Vec<InputTensor>,
     outputs: Vec<RequestedOutput>,
 ) -> Result<Vec<SelectedOutput>, ServeError> {
-    let plan = execution.loaded().plan();
+    let signature = execution.loaded().signature();
     for asked in &outputs {
-        let output = output(plan, &asked.name)?;
+        let output = output(signature, &asked.name)?;
         if asked.classification.is_some() {
             classification::check_output(output)?;
         }
     }
-    let values = values(plan, inputs)?;
+    let values = values(signature, inputs)?;
     let given = execution.infer(values, None)?;
     chosen(execution, given, outputs)
 }
 
-fn output<'a>(plan: &'a Plan, name: &str) -> Result<&'a PlanOutput, ServeError> {
-    plan.outputs().iter().find(|output| output.name == name).ok_or_else(|| {
-        let known: Vec<_> = plan.outputs().iter().map(|output| format!("`{}`", output.name)).collect();
+fn output<'a>(signature: &'a PlanSignature, name: &str) -> Result<&'a PlanOutput, ServeError> {
+    signature.outputs().iter().find(|output| output.name == name).ok_or_else(|| {
+        let known: Vec<_> = signature.outputs().iter().map(|output| format!("`{}`", output.name)).collect();
         ServeError::invalid(format!("there is no output `{name}`, but {}", known.join(", ")))
     })
 }
 
-fn values(plan: &Plan, inputs: Vec<InputTensor>) -> Result<Request, ValidationError> {
+fn values(signature: &PlanSignature, inputs: Vec<InputTensor>) -> Result<Request, ValidationError> {
     let mut strings = 0_usize;
     let value = |input: InputTensor| {
         if input.element == ElementType::String {
@@ -83,10 +85,10 @@ fn values(plan: &Plan, inputs: Vec<InputTensor>) -> Result<Request, ValidationEr
         if strings > MAX_STRINGS {
             return Err(ValidationError::request(format!("a request has at most {MAX_STRINGS} strings")));
         }
-        let port = plan.port(&input.name).ok_or_else(|| {
+        let port = signature.port(&input.name).ok_or_else(|| {
             ValidationError::input(
                 &input.name,
-                format_args!("the pipeline has none; it takes {}", plan.describe_inputs()),
+                format_args!("the pipeline has none; it takes {}", signature.describe_inputs()),
             )
         })?;
         let name = input.name.clone();
@@ -114,7 +116,7 @@ fn chosen(
         let value = match asked.classification {
             Some(count) => {
                 let loaded = execution.loaded();
-                classification::top_classes(loaded.pipeline(), output(loaded.plan(), &name)?, &value, count)?
+                classification::top_classes(loaded.info(), output(loaded.signature(), &name)?, &value, count)?
             }
             None => value,
         };

@@ -63,7 +63,7 @@ pub(crate) struct ModelMetadata {
 
 /// The inputs of a pipeline. Images, audio, texts and JSON are one element of BYTES.
 pub(super) fn inputs(model: &Model) -> Vec<TensorMetadata> {
-    let inputs = model.loaded.plan().inputs().iter();
+    let inputs = model.loaded.signature().inputs().iter();
     inputs
         .map(|input| {
             let optional = input.port.optional || input.default.is_some();
@@ -74,7 +74,7 @@ pub(super) fn inputs(model: &Model) -> Vec<TensorMetadata> {
 
 /// The outputs of a pipeline.
 pub(super) fn outputs(model: &Model) -> Vec<TensorMetadata> {
-    model.loaded.plan().outputs().iter().map(|output| described(&output.name, &output.kind)).collect()
+    model.loaded.signature().outputs().iter().map(|output| described(&output.name, &output.kind)).collect()
 }
 
 fn described(name: &str, kind: &Kind) -> TensorMetadata {

@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::lookup::Model;
-use gpux_inference::{ExecutionProvider, ModelStep};
+use gpux::{ExecutionProvider, ModelSummary};
 
 /// The sessions of one model of the pipeline.
 #[derive(Debug, PartialEq, Serialize, JsonSchema)]
@@ -33,13 +33,13 @@ pub(super) struct ModelInstances<'a> {
     pub(super) count: usize,
 }
 
-pub(super) fn model_instances(model: &Model) -> impl Iterator<Item = ModelInstances<'_>> {
-    let instances = |(name, step): (_, &ModelStep)| ModelInstances {
-        name,
-        kind: kind(step.provider()),
-        count: step.sessions().instances(),
+pub(super) fn model_instances<'a>(model: &'a Model) -> impl Iterator<Item = ModelInstances<'a>> {
+    let instances = |model: &'a ModelSummary| ModelInstances {
+        name: &model.name,
+        kind: kind(model.provider),
+        count: model.instances,
     };
-    model.loaded.pipeline().models().map(instances)
+    model.loaded.info().models.iter().map(instances)
 }
 
 /// One group per model.
@@ -49,9 +49,8 @@ pub(super) fn instance_groups(model: &Model) -> Vec<InstanceGroup> {
 
 /// The name of the model's file; empty unless the pipeline has exactly one model.
 pub(super) fn file_name(model: &Model) -> String {
-    let mut models = model.loaded.pipeline().models();
-    let (Some((_, only)), None) = (models.next(), models.next()) else { return String::new() };
-    only.file().path().file_name().unwrap_or_default().to_string_lossy().into_owned()
+    let [only] = model.loaded.info().models.as_slice() else { return String::new() };
+    only.file_name.clone()
 }
 
 /// The name of a kind, and its number in gRPC messages.

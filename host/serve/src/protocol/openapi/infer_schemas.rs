@@ -13,7 +13,7 @@ use gpux_core::{Dim, ElementType, Kind, PlanInput, PlanOutput, TensorKind};
 /// The schema of a request: the general schema, restricted to the inputs of this pipeline. `None` if a required input
 /// has no JSON form.
 pub(super) fn request(loaded: &LoadedPipeline, any: &Json) -> Option<Json> {
-    let inputs = loaded.plan().inputs();
+    let inputs = loaded.signature().inputs();
     let mut forms = Vec::new();
     for input in inputs {
         match of_input(input) {
@@ -23,7 +23,7 @@ pub(super) fn request(loaded: &LoadedPipeline, any: &Json) -> Option<Json> {
         }
     }
     let needed = inputs.iter().filter(|input| is_required(input)).count();
-    let names: Vec<_> = loaded.plan().outputs().iter().map(|output| &output.name).collect();
+    let names: Vec<_> = loaded.signature().outputs().iter().map(|output| &output.name).collect();
     let mut request = any.clone();
     request["properties"]["inputs"] = json!({ "type": "array", "items": either(forms), "minItems": needed });
     request["properties"]["outputs"] = json!({
@@ -45,7 +45,7 @@ pub(super) fn example(loaded: &LoadedPipeline) -> Option<Json> {
 
 /// The schema of this pipeline's result: the general schema, restricted to its outputs.
 pub(super) fn result(loaded: &LoadedPipeline) -> Json {
-    let outputs = loaded.plan().outputs().iter().map(of_output).chain([reference("Classes")]);
+    let outputs = loaded.signature().outputs().iter().map(of_output).chain([reference("Classes")]);
     result_of(either(outputs.collect()))
 }
 

@@ -74,7 +74,7 @@ impl<'a> Document<'a> {
         self.schemas.extend(self.generator.take_definitions(true));
         self.schemas.extend(self.reading.take_definitions(true));
         let pipelines = loaded.iter().map(|loaded| {
-            let description = loaded.pipeline().spec().description.as_deref().unwrap_or_default();
+            let description = loaded.info().description.as_deref().unwrap_or_default();
             json!({ "name": loaded.name(), "description": description })
         });
         let mut document = json!({

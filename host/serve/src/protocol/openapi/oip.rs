@@ -29,7 +29,7 @@ pub(super) fn tag() -> Json {
 
 /// Adds the inference paths of a pipeline.
 pub(super) fn pipeline(document: &mut Document<'_>, loaded: &LoadedPipeline) {
-    let (name, plan) = (loaded.name(), loaded.plan());
+    let (name, signature) = (loaded.name(), loaded.signature());
     let path = format!("/v2/models/{}", escaped(name));
     let any = request_schema(&mut document.reading);
     let mut request = infer_schemas::request(loaded, &any);
@@ -43,10 +43,11 @@ pub(super) fn pipeline(document: &mut Document<'_>, loaded: &LoadedPipeline) {
     // `generate` treats all other fields as parameters.
     let fields = json!({
         "type": "object",
-        "properties": described_inputs(plan, |input| document.input_schema(loaded, &input.port)),
-        "required": required(plan),
+        "properties": described_inputs(signature, |input| document.input_schema(loaded, &input.port)),
+        "required": required(signature),
     });
-    let outputs = plan.outputs().iter().map(|output| (output.name.clone(), values::flat_output_schema(&output.kind)));
+    let outputs =
+        signature.outputs().iter().map(|output| (output.name.clone(), values::flat_output_schema(&output.kind)));
     let mut body = json!({ "schema": fields });
     if let Some(example) = example::object(loaded) {
         body["example"] = example;

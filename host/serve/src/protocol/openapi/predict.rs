@@ -7,8 +7,8 @@ use super::answers::{ErrorShape, with_errors};
 use super::{Document, example, values};
 use crate::LoadedPipeline;
 use crate::protocol::predict::QueryOptions;
-use crate::protocol::predict::trace::Trace;
-use gpux_core::{Kind, Plan, PlanInput};
+use gpux_core::{Kind, PlanInput, PlanSignature};
+use gpux_worker::Trace;
 
 /// Error responses.
 const ERRORS: [&str; 9] = ["400", "404", "406", "408", "413", "415", "500", "503", "504"];
@@ -17,10 +17,10 @@ const ERRORS: [&str; 9] = ["400", "404", "406", "408", "413", "415", "500", "503
 pub(super) fn operation(document: &mut Document<'_>, loaded: &LoadedPipeline, id: &str) -> Json {
     let trace = document.subschema::<Trace>();
     let inputs = inputs_part(document, loaded);
-    let single = loaded.plan().reader(&[]).single().map(|port| document.input_schema(loaded, port));
+    let single = loaded.signature().reader(&[]).single().map(|port| document.input_schema(loaded, port));
     let outputs = outputs_part(document, loaded);
     let content = request_budget(document, loaded, inputs, single);
-    let names: Vec<_> = loaded.plan().outputs().iter().map(|output| &output.name).collect();
+    let names: Vec<_> = loaded.signature().outputs().iter().map(|output| &output.name).collect();
     let shared = document.parameters.keys().filter(|name| SHARED.contains(&name.as_str()));
     let parameters = shared.map(|name| json!({ "$ref": format!("#/components/parameters/{name}") }));
     let output = json!({
@@ -31,10 +31,10 @@ pub(super) fn operation(document: &mut Document<'_>, loaded: &LoadedPipeline, id
         "operationId": id,
         "tags": [loaded.name()],
         "summary": format!("Run {}", loaded.name()),
-        "description": loaded.pipeline().spec().description.as_deref().unwrap_or_default(),
+        "description": loaded.info().description.as_deref().unwrap_or_default(),
         "parameters": parameters.chain([output]).collect::<Vec<_>>(),
         "requestBody": { "required": true, "content": content },
-        "responses": { "200": { "description": "the outputs", "content": results(loaded.plan(), &outputs, &trace) } },
+        "responses": { "200": { "description": "the outputs", "content": results(loaded.signature(), &outputs, &trace) } },
     });
     with_errors(&mut operation, ErrorShape::Own, &ERRORS);
     operation
@@ -42,14 +42,14 @@ pub(super) fn operation(document: &mut Document<'_>, loaded: &LoadedPipeline, id
 
 /// An object of inputs by name.
 fn inputs_part(document: &mut Document<'_>, loaded: &LoadedPipeline) -> Json {
-    let inputs = inputs(loaded.plan(), |input| document.input_schema(loaded, &input.port));
+    let inputs = inputs(loaded.signature(), |input| document.input_schema(loaded, &input.port));
     document.part(loaded, "inputs", || inputs)
 }
 
 /// Outputs by name. `?output=` may select a single one.
 fn outputs_part(document: &mut Document<'_>, loaded: &LoadedPipeline) -> Json {
     document.part(loaded, "outputs", || {
-        let outputs = loaded.plan().outputs().iter();
+        let outputs = loaded.signature().outputs().iter();
         let properties = outputs.map(|output| (output.name.clone(), values::output_schema(&output.kind)));
         json!({
             "type": "object",
@@ -104,7 +104,7 @@ fn takes_file(input: &PlanInput) -> bool {
 
 /// Every media type of a body that the pipeline reads.
 fn request_budget(document: &mut Document<'_>, loaded: &LoadedPipeline, object: Json, single: Option<Json>) -> Json {
-    let plan = loaded.plan();
+    let signature = loaded.signature();
     let mut content = Map::new();
     let mut body = json!({ "schema": json_body(object, single) });
     if let Some(example) = example::object(loaded) {
@@ -116,9 +116,9 @@ fn request_budget(document: &mut Document<'_>, loaded: &LoadedPipeline, object: 
         Kind::Text => json!({ "type": "string" }),
         Kind::Json | Kind::Tensor(_) => document.input_schema(loaded, &input.port),
     };
-    content.insert("multipart/form-data".to_owned(), json!({ "schema": inputs(plan, field) }));
-    let files: Vec<_> = plan.inputs().iter().filter(|input| takes_file(input)).collect();
-    let rest = plan.inputs().iter().filter(|input| !takes_file(input));
+    content.insert("multipart/form-data".to_owned(), json!({ "schema": inputs(signature, field) }));
+    let files: Vec<_> = signature.inputs().iter().filter(|input| takes_file(input)).collect();
+    let rest = signature.inputs().iter().filter(|input| !takes_file(input));
     if let [only] = files.as_slice()
         && rest.clone().all(|input| !is_required(input))
     {
@@ -129,11 +129,11 @@ fn request_budget(document: &mut Document<'_>, loaded: &LoadedPipeline, object: 
         if matches!(only.port.kind, Kind::Bytes | Kind::Any) {
             content.insert("application/octet-stream".to_owned(), binary.clone());
         }
-        if let Some(media_type) = loaded.pipeline().media_type(&only.port) {
+        if let Some(media_type) = loaded.info().media_type(&only.port) {
             content.insert(media_type.to_owned(), binary);
         }
     }
-    if plan.reader(&[]).single().is_some_and(|port| matches!(port.kind, Kind::Tensor(_))) {
+    if signature.reader(&[]).single().is_some_and(|port| matches!(port.kind, Kind::Tensor(_))) {
         content.insert("application/x-npy".to_owned(), json!({ "schema": { "type": "string", "format": "binary" } }));
     }
     Json::Object(content)
@@ -156,22 +156,25 @@ pub(super) fn is_required(input: &PlanInput) -> bool {
     !input.port.optional && input.default.is_none()
 }
 
-fn inputs(plan: &Plan, schema: impl FnMut(&PlanInput) -> Json) -> Json {
+fn inputs(signature: &PlanSignature, schema: impl FnMut(&PlanInput) -> Json) -> Json {
     json!({
         "type": "object",
-        "properties": described_inputs(plan, schema),
-        "required": required(plan),
+        "properties": described_inputs(signature, schema),
+        "required": required(signature),
         "additionalProperties": false,
     })
 }
 
 /// The names of the required inputs.
-pub(super) fn required(plan: &Plan) -> Vec<&str> {
-    plan.inputs().iter().filter(|input| is_required(input)).map(|input| input.port.name.as_str()).collect()
+pub(super) fn required(signature: &PlanSignature) -> Vec<&str> {
+    signature.inputs().iter().filter(|input| is_required(input)).map(|input| input.port.name.as_str()).collect()
 }
 
 /// Every input with its schema and its description.
-pub(super) fn described_inputs(plan: &Plan, mut schema: impl FnMut(&PlanInput) -> Json) -> Map<String, Json> {
+pub(super) fn described_inputs(
+    signature: &PlanSignature,
+    mut schema: impl FnMut(&PlanInput) -> Json,
+) -> Map<String, Json> {
     let described = |input: &PlanInput| {
         let mut schema = schema(input);
         if !input.port.description.is_empty() {
@@ -179,11 +182,11 @@ pub(super) fn described_inputs(plan: &Plan, mut schema: impl FnMut(&PlanInput) -
         }
         (input.port.name.clone(), schema)
     };
-    plan.inputs().iter().map(described).collect()
+    signature.inputs().iter().map(described).collect()
 }
 
 /// Every media type of a result.
-fn results(plan: &Plan, outputs: &Json, trace: &Json) -> Json {
+fn results(signature: &PlanSignature, outputs: &Json, trace: &Json) -> Json {
     let traced = json!({
         "type": "object",
         "properties": { "outputs": outputs, "trace": trace },
@@ -195,7 +198,7 @@ fn results(plan: &Plan, outputs: &Json, trace: &Json) -> Json {
     let list = json!({ "type": "array", "items": item, "description": "of a list, in its order" });
     let mut content = Map::new();
     content.insert("application/json".to_owned(), json!({ "schema": { "anyOf": [outputs, traced, list] } }));
-    let any = |fits: fn(&Kind) -> bool| plan.outputs().iter().any(|output| fits(&output.kind));
+    let any = |fits: fn(&Kind) -> bool| signature.outputs().iter().any(|output| fits(&output.kind));
     let binary = json!({ "schema": { "type": "string", "format": "binary" } });
     if any(|kind| matches!(kind, Kind::Bytes | Kind::Any)) {
         content.insert("image/*".to_owned(), binary.clone());

@@ -8,10 +8,11 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::json;
 
-use crate::engine::error::redact_paths;
 use crate::protocol::http::path_name::PathName;
 use crate::protocol::http::response;
 use crate::{LoadedPipeline, PipelineState, ServeError, Server};
+use gpux::ModelSummary;
+use gpux_core::sanitize::redact_paths;
 use gpux_core::{Dim, Kind, PlanInput, PlanOutput};
 
 /// `/info`: the only pipeline.
@@ -128,7 +129,7 @@ struct Output {
 
 impl Info {
     fn new(loaded: &LoadedPipeline) -> Self {
-        let (pipeline, spec) = (loaded.pipeline(), loaded.pipeline().spec());
+        let pipeline = loaded.info();
         let input = |input: &PlanInput| {
             let (r#type, shape) = type_and_shape(&input.port.kind);
             Input {
@@ -137,11 +138,10 @@ impl Info {
                 shape,
                 required: !input.port.optional && input.default.is_none(),
                 description: input.port.description.clone(),
-                media_type: loaded.pipeline().media_type(&input.port).map(str::to_owned),
+                media_type: pipeline.media_type(&input.port).map(str::to_owned),
             }
         };
         let output = |output: &PlanOutput| {
-            let declared = spec.outputs.iter().find(|declared| declared.name.value == output.name);
             let (r#type, shape) = type_and_shape(&output.kind);
             Output {
                 name: output.name.clone(),
@@ -149,25 +149,22 @@ impl Info {
                 shape,
                 labels: Some(pipeline.labels(&output.name).to_vec()).filter(|labels| !labels.is_empty()),
                 probabilities: pipeline.is_probability(&output.name),
-                description: declared.and_then(|output| output.description.clone()).unwrap_or_default(),
+                description: pipeline.output_description(&output.name).to_owned(),
             }
         };
-        let model = |name: &str| Model {
-            name: name.to_owned(),
-            version: pipeline.model_version(name).unwrap_or_default().to_owned(),
-        };
+        let model = |model: &ModelSummary| Model { name: model.name.clone(), version: model.version.clone() };
         Self {
             name: loaded.name().to_owned(),
             version: loaded.version().to_owned(),
-            description: spec.description.clone(),
+            description: pipeline.description.clone(),
             format: "onnx".to_owned(),
-            size_mb: pipeline.model_bytes() as f64 / f64::from(1 << 20),
-            inputs: loaded.plan().inputs().iter().map(input).collect(),
-            outputs: loaded.plan().outputs().iter().map(output).collect(),
-            models: pipeline.models().map(|(name, _)| model(name)).collect(),
-            steps: loaded.plan().steps().iter().map(|step| step.name.clone()).collect(),
-            engine: pipeline.engine().to_owned(),
-            warnings: pipeline.warnings().iter().map(|warning| redact_paths(warning)).collect(),
+            size_mb: pipeline.model_bytes as f64 / f64::from(1 << 20),
+            inputs: pipeline.signature.inputs().iter().map(input).collect(),
+            outputs: pipeline.signature.outputs().iter().map(output).collect(),
+            models: pipeline.models.iter().map(model).collect(),
+            steps: pipeline.steps.clone(),
+            engine: pipeline.engine.clone(),
+            warnings: pipeline.warnings.iter().map(|warning| redact_paths(warning)).collect(),
             trace: false,
         }
     }

@@ -12,7 +12,7 @@ use serde_json::Value as Json;
 use serde_json::error::Category;
 
 use crate::ServeError;
-use gpux_core::{BoundedJsonTree, Plan, Request, ValidationError};
+use gpux_core::{BoundedJsonTree, PlanSignature, Request, ValidationError};
 
 /// The media type of a request's body.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -85,12 +85,12 @@ impl MediaType {
 
 impl Requests {
     /// Parses a body.
-    pub(crate) fn read(plan: &Plan, media_type: &MediaType, body: &Bytes) -> Result<Self, ServeError> {
-        let reader = plan.reader(&[]);
+    pub(crate) fn read(signature: &PlanSignature, media_type: &MediaType, body: &Bytes) -> Result<Self, ServeError> {
+        let reader = signature.reader(&[]);
         match media_type {
             MediaType::Form(boundary) => {
                 // The whole body is in memory, so the future never waits.
-                let read = Self::of_form(plan, boundary, body.clone()).now_or_never();
+                let read = Self::of_form(signature, boundary, body.clone()).now_or_never();
                 read.unwrap_or_else(|| Err(ServeError::Body("the form does not end".to_owned()))).map(Self::One)
             }
             MediaType::Npy => Ok(Self::One(reader.npy(body)?)),
@@ -107,14 +107,14 @@ impl Requests {
                 Some(request) => Ok(Self::One(request?)),
                 None => match reader.json_texts(body, MAX_REQUESTS) {
                     Some(requests) => Ok(Self::List(requests?)),
-                    None => Self::of_json(plan, json(body)?),
+                    None => Self::of_json(signature, json(body)?),
                 },
             },
         }
     }
 
-    fn of_json(plan: &Plan, json: Json) -> Result<Self, ServeError> {
-        let reader = plan.reader(&[]);
+    fn of_json(signature: &PlanSignature, json: Json) -> Result<Self, ServeError> {
+        let reader = signature.reader(&[]);
         match json {
             Json::Array(items) if !items.is_empty() && reader.is_batch(&items) => {
                 if items.len() > MAX_REQUESTS {
@@ -130,20 +130,20 @@ impl Requests {
     /// Parses the fields of a form: each is an input, as a file or as text. A field with an unknown name is taken for
     /// the only input that takes a file, as when a browser sends an image. A repeated input is rejected before it is
     /// read, so a form has at most as many fields as there are inputs.
-    async fn of_form(plan: &Plan, boundary: &str, body: Bytes) -> Result<Request, ServeError> {
+    async fn of_form(signature: &PlanSignature, boundary: &str, body: Bytes) -> Result<Request, ServeError> {
         let stream = futures_util::stream::once(ready(Ok::<_, Infallible>(body)));
         let mut form = multer::Multipart::new(stream, boundary);
         let mut request = Request::new();
         let broken = |error: multer::Error| ServeError::Body(error.to_string());
         while let Some(field) = form.next_field().await.map_err(broken)? {
             let name = field.name().unwrap_or_default().to_owned();
-            if request.len() >= plan.inputs().len() || request.iter().any(|(known, _)| *known == name) {
-                return Err(one_too_many(plan, &name).into());
+            if request.len() >= signature.inputs().len() || request.iter().any(|(known, _)| *known == name) {
+                return Err(one_too_many(signature, &name).into());
             }
             let bytes = field.bytes().await.map_err(broken)?;
-            match plan.port(&name) {
+            match signature.port(&name) {
                 Some(port) => request.push((name, port.field(bytes.to_vec())?)),
-                None => request.extend(plan.reader(&request).payload(bytes.to_vec())?),
+                None => request.extend(signature.reader(&request).payload(bytes.to_vec())?),
             }
         }
         Ok(request)
@@ -154,12 +154,12 @@ impl Requests {
 const NPY: &[u8] = b"\x93NUMPY";
 
 /// The error for a field whose input was already given.
-fn one_too_many(plan: &Plan, name: &str) -> ValidationError {
-    match plan.port(name) {
+fn one_too_many(signature: &PlanSignature, name: &str) -> ValidationError {
+    match signature.port(name) {
         Some(_) => ValidationError::input(name, "the form gives it twice"),
         None => ValidationError::request(format!(
             "the form has a field for each input already, and `{name}` beside those; the pipeline takes {}",
-            plan.describe_inputs()
+            signature.describe_inputs()
         )),
     }
 }

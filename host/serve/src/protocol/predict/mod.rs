@@ -1,12 +1,9 @@
 //! `POST /predict`.
 
-mod image_type;
 pub(crate) mod info;
 mod input;
 pub(crate) mod output;
-pub(crate) mod trace;
-
-use std::sync::Arc;
+pub(crate) use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use axum::body::Body;
@@ -23,11 +20,11 @@ use super::http::path_name::PathName;
 use super::http::response;
 use crate::engine::body_budget::{RequestBudget, is_charged};
 use crate::engine::request_context::RequestContext;
-use crate::protocol::predict::trace::Trace;
 use crate::{Execution, LoadedPipeline, Priority, Rejection, RequestOptions, ServeError, Server};
 use gpux::GpuxError;
 use gpux_core::MemoryPermit;
 use gpux_core::{Outputs, Request, ValidationError, Value};
+use gpux_worker::Trace;
 use input::{MediaType, Requests};
 use output::EncodedOutput;
 
@@ -153,7 +150,7 @@ async fn predict(
     let write = output::ResponseFormat::new(
         Accept::from_headers(&head.headers),
         options.output.take(),
-        loaded.plan().outputs(),
+        loaded.signature().outputs(),
     )?;
     let is_traced = is_traced(server, &options, &write)?;
     let media_type = MediaType::from_headers(&head.headers)?;
@@ -167,17 +164,17 @@ async fn predict(
         let write = write.clone();
         move |execution| {
             let start = is_traced.then(Instant::now);
-            let plan = execution.loaded().plan();
+            let signature = execution.loaded().signature();
             let media_type = media_type.or_guess(&body);
             let becomes = |budget: &RequestBudget| match media_type {
-                MediaType::Json => budget.reserve_requests(&body, plan),
+                MediaType::Json => budget.reserve_requests(&body, signature),
                 // All others are copied.
                 MediaType::Form(_) | MediaType::Npy | MediaType::File | MediaType::Unstated => {
                     budget.reserve(body.len())
                 }
             };
             let permit = budget.as_ref().map(becomes).transpose()?;
-            match Requests::read(plan, &media_type, &body)? {
+            match Requests::read(signature, &media_type, &body)? {
                 Requests::One(request) => {
                     if let Some(start) = start {
                         return traced(execution, request, start.elapsed(), &write).map(Outcome::Answer);
@@ -211,7 +208,7 @@ async fn list(
     if !write.takes_json() {
         return Err(ServeError::NotAcceptable("the results of a list are given as application/json only".to_owned()));
     }
-    let at_once = loaded.pipeline().concurrency().max(server.settings().workers);
+    let at_once = loaded.info().concurrency.max(server.settings().workers);
     // A list of cheap requests would still block the I/O thread.
     let options = RequestOptions { body_bytes: None, ..options };
     let each = |request: Result<Request, ValidationError>| {

@@ -6,13 +6,12 @@ use axum::response::Response;
 use http::HeaderValue;
 use smallvec::SmallVec;
 
-use super::image_type::image_type;
-use super::trace::Trace;
 use crate::ServeError;
 use crate::protocol::http::accept::{Accept, Preference};
 use crate::protocol::http::response;
 use gpux_core::encoded_size;
-use gpux_core::{Kind, Outputs, PlanOutput, Tensor, Value, to_npy, write_json, write_json_text};
+use gpux_core::{Kind, Outputs, PlanOutput, Tensor, Value, image_type, to_npy, write_json, write_json_text};
+use gpux_worker::Trace;
 
 /// A response format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -67,17 +67,17 @@ fn run(execution: &Execution, model: &Model, body: &Bytes) -> Result<Vec<u8>, Se
     if let Some(Json::Object(given)) = inputs.get("parameters") {
         execution.shorten_deadline(parameters::options(given, 0)?.timeout)?;
     }
-    let plan = execution.loaded().plan();
-    let id = inputs.get("id").filter(|_| plan.port("id").is_none()).and_then(Json::as_str).map(str::to_owned);
+    let signature = execution.loaded().signature();
+    let id = inputs.get("id").filter(|_| signature.port("id").is_none()).and_then(Json::as_str).map(str::to_owned);
     // Fields that are no inputs are parameters; unknown parameters are ignored.
-    inputs.retain(|name, _| plan.port(name).is_some());
+    inputs.retain(|name, _| signature.port(name).is_some());
     if inputs.is_empty() {
         return Err(ServeError::invalid(format!(
             "none of its fields is an input; it takes {}",
-            plan.describe_inputs()
+            signature.describe_inputs()
         )));
     }
-    let request = plan.reader(&[]).json(Json::Object(inputs))?;
+    let request = signature.reader(&[]).json(Json::Object(inputs))?;
     let outputs = execution.infer(request, None)?;
     let size = |value: &Value| encoded_size::memory(value) + encoded_size::json(value);
     let values = || outputs.iter().map(|(_, value)| value);

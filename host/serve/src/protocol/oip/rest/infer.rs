@@ -65,7 +65,7 @@ fn run(
     let (request, has_literals) = request::read(framing, &inputs, budget)?;
     execution.shorten_deadline(parameters::options(&request.parameters, 0)?.timeout)?;
     let binary = parameters::flag(&request.parameters, "binary_data_output")?.unwrap_or(false);
-    response::check(execution.loaded().plan(), &request.outputs, binary)?;
+    response::check(execution.loaded().signature(), &request.outputs, binary)?;
     let outputs = inference::infer(execution, request.inputs, request.outputs)?;
     let form = ResponseEncoding { binary, literals: has_literals };
     execution.reserve_response(inference::given_values(&outputs), || response::size(&outputs, form))?;

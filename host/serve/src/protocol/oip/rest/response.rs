@@ -8,7 +8,7 @@ use crate::protocol::http::response;
 use crate::protocol::oip::infer::{RequestedOutput, SelectedOutput};
 use crate::protocol::oip::{datatype, tensors};
 use gpux_core::encoded_size;
-use gpux_core::{Kind, Plan, Value, write_json_text};
+use gpux_core::{Kind, PlanSignature, Value, write_json_text};
 
 /// An encoded result.
 pub(super) struct EncodedResponse {
@@ -35,8 +35,8 @@ pub(super) struct ResponseEncoding {
 
 /// Rejects outputs that are requested in JSON but whose type JSON cannot hold, before anything runs. Outputs of unknown
 /// type pass.
-pub(super) fn check(plan: &Plan, asked: &[RequestedOutput], binary: bool) -> Result<(), ServeError> {
-    for output in plan.outputs() {
+pub(super) fn check(signature: &PlanSignature, asked: &[RequestedOutput], binary: bool) -> Result<(), ServeError> {
+    for output in signature.outputs() {
         let found = asked.iter().find(|asked| asked.name == output.name);
         let is_left_out = found.is_none() && !asked.is_empty();
         let is_text = found.is_some_and(|asked| asked.classification.is_some());

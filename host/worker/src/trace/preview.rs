@@ -1,19 +1,19 @@
 //! Previews of values, limited to a few kilobytes.
 
+use std::borrow::Cow;
 use std::io::{self, Write};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
 
 use super::statistics::Statistics;
-use crate::protocol::predict::image_type::image_type;
-use gpux_core::{Tensor, Value, to_json};
+use gpux_core::{Tensor, Value, image_type, to_json};
 
 /// What a value looks like.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct Preview {
     /// its name in the pipeline
     name: String,
@@ -23,16 +23,16 @@ pub(crate) struct Preview {
     bytes: usize,
     /// the element type of a tensor
     #[serde(skip_serializing_if = "Option::is_none")]
-    element: Option<&'static str>,
+    element: Option<Cow<'static, str>>,
     /// the dimensions of a tensor
     #[serde(skip_serializing_if = "Option::is_none")]
     shape: Option<Vec<usize>>,
     /// the order of the axes of an image
     #[serde(skip_serializing_if = "Option::is_none")]
-    layout: Option<&'static str>,
+    layout: Option<Cow<'static, str>>,
     /// what the channels of an image hold
     #[serde(skip_serializing_if = "Option::is_none")]
-    color: Option<&'static str>,
+    color: Option<Cow<'static, str>>,
     /// samples a second, of sound
     #[serde(skip_serializing_if = "Option::is_none")]
     sample_rate: Option<u32>,
@@ -52,7 +52,7 @@ pub(crate) struct Preview {
     #[serde(skip_serializing_if = "Option::is_none")]
     json: Option<Json>,
     /// whether `text` is only the beginning
-    #[serde(skip_serializing_if = "is_false")]
+    #[serde(default, skip_serializing_if = "is_false")]
     shortened: bool,
 }
 
@@ -130,10 +130,10 @@ impl Preview {
     }
 
     fn tensor(&mut self, tensor: &Tensor, room: &mut PreviewBudget) {
-        self.element = Some(tensor.element().name());
+        self.element = Some(tensor.element().name().into());
         self.shape = Some(tensor.shape().to_vec());
-        self.layout = tensor.metadata.layout.map(gpux_core::Layout::name);
-        self.color = tensor.metadata.color.map(gpux_core::Color::name);
+        self.layout = tensor.metadata.layout.map(|layout| layout.name().into());
+        self.color = tensor.metadata.color.map(|color| color.name().into());
         self.sample_rate = tensor.metadata.sample_rate;
         self.statistics = Statistics::from_tensor(tensor);
         let short = tensor.len() <= NUMBERS && tensor.byte_len() <= TEXT;

@@ -3,13 +3,17 @@
 use std::cell::Cell;
 use std::time::{Duration, Instant};
 
+use serde::{Deserialize, Serialize};
+
 use gpux::GpuxError;
 use gpux::Pipeline;
-use gpux_core::{Dim, Kind, Outputs, Plan, Request, RunError, RunOptions, Tensor, TensorKind, Value, deadline_after};
+use gpux_core::{
+    Dim, Kind, Outputs, PlanSignature, Request, RunError, RunOptions, Tensor, TensorKind, Value, deadline_after,
+};
 use gpux_inference::with_preferred_session;
 
 /// Result of the warm-up.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct WarmUpReport {
     /// the error of the synthetic request, if it failed
     pub failure: Option<String>,
@@ -26,7 +30,7 @@ const PICTURE: &[u8] = include_bytes!("warm_up.png");
 
 /// Runs the requests of `serving.warmup`, or else a synthetic one. The configured ones must succeed. The synthetic one
 /// may fail: the pipeline may need inputs that cannot be synthesized.
-pub(crate) fn warm_up(pipeline: &Pipeline) -> Result<WarmUpReport, GpuxError> {
+pub fn warm_up(pipeline: &Pipeline) -> Result<WarmUpReport, GpuxError> {
     let (plan, turns) = (pipeline.plan(), Cell::new(0));
     let sessions = pipeline.models().map(|(_, model)| model.sessions().instances()).max().unwrap_or(1);
     let run = |request: &Request| {
@@ -40,7 +44,7 @@ pub(crate) fn warm_up(pipeline: &Pipeline) -> Result<WarmUpReport, GpuxError> {
             |(index, error): (usize, RunError)| GpuxError::WarmUp { number: index + 1, error: Box::new(error.into()) };
         return run_repeatedly(configured, sessions, LIMIT, run).map(|()| WarmUpReport::default()).map_err(failed);
     }
-    let Some(request) = synthetic_inputs(plan) else { return Ok(WarmUpReport::default()) };
+    let Some(request) = synthetic_inputs(plan.signature()) else { return Ok(WarmUpReport::default()) };
     let failure = run_repeatedly(&[request], sessions, LIMIT, run).err();
     Ok(WarmUpReport { failure: failure.map(|(_, error)| error.to_string()) })
 }
@@ -65,8 +69,8 @@ fn run_repeatedly(
 }
 
 /// A request of zeros, a word, a white image.
-pub(crate) fn synthetic_inputs(plan: &Plan) -> Option<Request> {
-    let needed = plan.inputs().iter().filter(|input| !input.port.optional && input.default.is_none());
+pub fn synthetic_inputs(signature: &PlanSignature) -> Option<Request> {
+    let needed = signature.inputs().iter().filter(|input| !input.port.optional && input.default.is_none());
     needed.map(|input| Some((input.port.name.clone(), value(&input.port.kind)?))).collect()
 }
 

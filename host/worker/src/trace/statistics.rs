@@ -1,12 +1,12 @@
 //! Statistics of the numbers of a tensor.
 
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use gpux_core::{ElementType, Tensor};
 
 /// What a tensor's numbers are like.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct Statistics {
     /// the least
     min: f64,

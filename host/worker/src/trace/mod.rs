@@ -6,16 +6,16 @@ mod statistics;
 use std::time::Duration;
 
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use preview::{Preview, PreviewBudget};
 
-use crate::engine::error::redact_paths;
+use gpux_core::sanitize::redact_paths;
 use gpux_core::{Context, Observer, PlannedStep, StepFailure, Value};
 
 /// What a request went through.
-#[derive(Clone, Debug, Default, Serialize, JsonSchema)]
-pub(crate) struct Trace {
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+pub struct Trace {
     /// Milliseconds that it waited for its turn
     queued_ms: f64,
     /// Milliseconds in which the body was made into values
@@ -29,7 +29,7 @@ pub(crate) struct Trace {
 }
 
 /// What a step did.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 struct TracedStep {
     /// Its place in the pipeline, from 1
     number: usize,
@@ -44,7 +44,7 @@ struct TracedStep {
     #[serde(skip_serializing_if = "Option::is_none")]
     failed: Option<String>,
     /// What it logged, the newest last
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     log: Vec<String>,
     /// What it gave
     gave: Vec<Preview>,
@@ -56,7 +56,7 @@ const LOG_LINE: usize = 500;
 
 impl Trace {
     /// The trace of a request before its first step, with its time in the queue and its parsing time.
-    pub(crate) fn new(queued: Duration, read: Duration) -> Self {
+    pub fn new(queued: Duration, read: Duration) -> Self {
         Self { queued_ms: milliseconds(queued), read_ms: milliseconds(read), ..Self::default() }
     }
 

@@ -296,10 +296,15 @@ def look_up(number):
 ";
 /// Tells what `import` of a name comes to.
 const IMPORTER: &str = "
+import collections
+
 import tables
 
 
 def tell(name):
+    if name == 'most common':
+        # Imports heapq now.
+        return collections.Counter('abca').most_common(1)
     if name.isdigit():
         return tables.look_up(int(name))
     try:
@@ -329,7 +334,8 @@ fn resolves_late_python_imports() {
         return signature(inputs={'name': text()}, outputs={'told': json()})\n\n    \
         def process(self, name):\n        return {'told': tell(name)}\n\n\nStep = gpux_step.export(Late)\n";
     std::fs::write(step.join("app.py"), app).unwrap();
-    let names = ["0", "7", "39", "40", "beside", "tables.x3", "nowhere", "nowhere.deeper", "tables.nowhere"];
+    let names =
+        ["0", "7", "39", "40", "beside", "tables.x3", "nowhere", "nowhere.deeper", "tables.nowhere", "most common"];
     let plain = "import json, sys; from importer import tell; print(json.dumps([tell(n) for n in sys.argv[1:]]))";
     let plain = Command::new("python3").args(["-c", plain]).args(names).current_dir(&step).output().unwrap();
     let expected: Vec<Json> = serde_json::from_str(&stdout(&plain)).unwrap();

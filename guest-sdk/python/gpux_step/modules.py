@@ -1,14 +1,24 @@
-"""Modules that are imported only while the step runs, when there are no files: those that its packages ship are kept as code."""
+"""Modules that are imported only while the step runs, when there are no files: those that its packages ship are kept as
+code, and those of Python itself are loaded."""
 
+import dis
+import importlib
 import marshal
 import pkgutil
 import re
 import sys
+import types
 from importlib.machinery import PathFinder
 from importlib.util import spec_from_loader
 
 from . import log
 
+# Of Python's own modules, those that no step can use, or that only programs and tools import.
+_NO_USE = frozenset(
+    "__main__ _pyrepl antigravity argparse asyncio concurrent ctypes curses dbm dis email ensurepip getopt grp http idlelib "
+    "importlib multiprocessing opcode pdb pip profile pwd py_compile pydoc readline rlcompleter socket sqlite3 ssl subprocess tarfile test this "
+    "tkinter turtle unittest urllib venv webbrowser xmlrpc".split()
+)
 # By name: the code, whether it is a package, and where it lay.
 _kept = {}
 # Everything else that could be imported when the component was built, by its first name.
@@ -19,12 +29,45 @@ _told = set()
 def keep(folder):
     """Called while the component is built: keeps every module that is not loaded yet, of packages that are (but for
     Python's own) or that those name as what they need, and of what lies in `folder`."""
+    _load_standard()
     own = {name.partition(".")[0] for name in sys.modules} - sys.stdlib_module_names
     beside = {found.name for found in pkgutil.iter_modules([folder])}
     whole = own | beside | _needed(own - beside - {"wit_world"})
     _keep(found for found in pkgutil.iter_modules() if found.name in whole)
     # What a package that is kept whole does not have is nowhere.
     _there.update(found.name for found in pkgutil.iter_modules() if found.name not in whole)
+
+
+def _load_standard():
+    """Loads what the loaded modules import from Python's own only when a function runs, as `Counter.most_common` imports
+    `heapq`."""
+    later = sys.stdlib_module_names - sys.modules.keys() - _NO_USE
+    for module_name, module in list(sys.modules.items()):
+        if module_name.partition(".")[0] in _NO_USE:
+            continue
+        for value in list(vars(module).values()):
+            if getattr(value, "__module__", None) != module_name:
+                continue
+            members = vars(value).values() if isinstance(value, type) else [value]
+            for member in list(members):
+                code = getattr(getattr(member, "__func__", member), "__code__", None)
+                for name in _imported(code, later) if code else ():
+                    try:
+                        importlib.import_module(name)
+                    except Exception:
+                        # Not on this platform.
+                        continue
+
+
+def _imported(code, names):
+    """Those of `names` that the code imports."""
+    if not names.isdisjoint(code.co_names):
+        for instruction in dis.get_instructions(code):
+            if instruction.opname == "IMPORT_NAME" and instruction.argval in names:
+                yield instruction.argval
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            yield from _imported(constant, names)
 
 
 def _needed(packages):

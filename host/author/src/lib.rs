@@ -45,7 +45,9 @@ pub use edit_detector::EditDetector;
 pub use language::Language;
 pub use model_comparison::{Accuracy, ComparisonError, ModelComparison, compare_models};
 pub use model_input_capture::{ModelInputCapture, ModelSample, case_requests};
-pub use model_pipeline::{ModelPipelineError, ModelPipelineReport, ModelPipelineRequest, Task, pipeline_for_model};
+pub use model_pipeline::{
+    ModelPipelineError, ModelPipelineReport, ModelPipelineRequest, Task, TestFailure, pipeline_for_model,
+};
 pub use observed_shapes::observed_shapes;
 pub use recorder::{RecordError, Recorder};
 pub use replayer::Replayer;

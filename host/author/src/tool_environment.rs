@@ -14,7 +14,7 @@ use gpux_core::{CacheDir, CacheFolder};
 const COMPLETE: &str = "gpux-complete";
 
 /// What to do where packages cannot be fetched.
-const BY_HAND: &str = "without a network, install it by hand";
+const BY_HAND: &str = "is there a network?";
 
 /// Why an environment cannot be made.
 #[derive(Debug, thiserror::Error)]

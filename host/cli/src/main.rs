@@ -39,7 +39,7 @@ const PANICKED: u8 = 101;
     version,
     propagate_version = true,
     arg_required_else_help = true,
-    after_help = "Begin with `gpux new NAME`, or with a model: `gpux inspect model.onnx`."
+    after_help = "Begin with `gpux new pipeline NAME`, or with a model: `gpux inspect model.onnx`."
 )]
 struct Arguments {
     #[command(subcommand)]

@@ -4,6 +4,8 @@ use std::fs::File;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
+use gpux_core::what_instead;
+
 use super::diagnostic::{ConfigurationError, Diagnostic};
 use super::document::{self, FileKind};
 use super::source_file::SourceFile;
@@ -40,7 +42,7 @@ pub enum LoadError {
 fn advice(wanted: &str, similar: Option<&str>) -> String {
     match similar {
         Some(similar) => format!(". Did you mean `{similar}`?"),
-        None if wanted == "." => ". `gpux new NAME` makes one".to_owned(),
+        None if wanted == "." => ". `gpux new pipeline NAME` makes one".to_owned(),
         None => String::new(),
     }
 }
@@ -56,6 +58,13 @@ pub(super) fn read_text(path: &Path, kind: FileKind) -> Result<String, LoadError
 
 pub(super) fn decode_text(bytes: Vec<u8>, path: &Path, kind: FileKind) -> Result<String, LoadError> {
     let name = || path.display().to_string();
+    if let Some(what) = what_instead(&bytes) {
+        let diagnostic = Diagnostic::new("not-text", 0..0, format!("the file is no {}: {what}", kind.name));
+        return Err(LoadError::Invalid(Box::new(ConfigurationError::new(
+            SourceFile::new(name(), String::new()),
+            vec![diagnostic],
+        ))));
+    }
     String::from_utf8(bytes).map_err(|error| LoadError::Invalid(Box::new(not_text(name(), &error, kind))))
 }
 

@@ -13,7 +13,7 @@ pub use self::task::Task;
 use super::case::CASES_FOLDER;
 use super::case_runner::{CaseOutcome, CaseRunner};
 use super::scaffold::{ScaffoldError, ScaffoldReport, in_draft};
-use gpux::{GpuxError, LoadOptions, Pipeline};
+use gpux::{ErrorCategory, GpuxError, LoadOptions, Pipeline};
 use gpux_core::{RunOptions, Tensor, Value};
 use gpux_inference::{ModelFile, ModelInfo};
 
@@ -51,7 +51,22 @@ pub struct ModelPipelineReport {
     /// what the model takes
     pub task: Task,
     /// why the test does not pass yet
-    pub failure: Option<String>,
+    pub failure: Option<TestFailure>,
+}
+
+/// Why the test of a new pipeline does not pass yet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TestFailure {
+    /// the error
+    pub message: String,
+    /// whether the machine is at fault, such as one without ONNX Runtime
+    pub is_environment: bool,
+}
+
+impl From<GpuxError> for TestFailure {
+    fn from(error: GpuxError) -> Self {
+        Self { message: error.to_string(), is_environment: error.category() == ErrorCategory::Environment }
+    }
 }
 
 /// Why no pipeline was made. Nothing is left behind.
@@ -105,7 +120,7 @@ pub fn pipeline_for_model(request: &ModelPipelineRequest<'_>) -> Result<ModelPip
         let failure = folder.write(has_labels)?.map(|failure| {
             // The draft has another name than the folder.
             let draft = draft.file_name().unwrap_or_default().to_string_lossy();
-            failure.replace(&*draft, name)
+            TestFailure { message: failure.message.replace(&*draft, name), ..failure }
         });
         Ok::<_, ModelPipelineError>((files(draft)?, failure))
     })?;
@@ -162,7 +177,7 @@ impl Draft<'_> {
     }
 
     /// Writes gpux.yml, the sample and the test. Gives why the test does not pass.
-    fn write(&self, has_labels: bool) -> Result<Option<String>, ModelPipelineError> {
+    fn write(&self, has_labels: bool) -> Result<Option<TestFailure>, ModelPipelineError> {
         let case = self.root.join(CASES_FOLDER).join(CASE);
         fs::create_dir_all(&case)?;
         let inputs = sample::write(self.task, self.info, &case)?;
@@ -175,18 +190,17 @@ impl Draft<'_> {
         self.write_pipeline(&before, &Postprocessing::Nothing, has_labels)?;
         let after = match self.model_output(&case) {
             Ok(after) => after,
-            Err(error) => return Ok(Some(error.to_string())),
+            Err(error) => return Ok(Some(error.into())),
         };
         self.write_pipeline(after.preprocessing(self.info).as_deref().unwrap_or(&before), &after, has_labels)?;
-        let mut ran = self.open().map(|pipeline| CaseRunner::for_pipeline(pipeline, self.load_options));
-        Ok(match ran.as_mut().map(|runner| runner.run(&case, true)) {
-            Ok(Ok(report)) => match report.outcome {
-                CaseOutcome::Passed | CaseOutcome::Blessed(_) => None,
-                CaseOutcome::Failed(lines) => Some(lines.join("\n")),
-                CaseOutcome::Invalid(error) => Some(error.to_string()),
-            },
-            Ok(Err(error)) => Some(error.to_string()),
-            Err(error) => Some(error.to_string()),
+        let ran =
+            self.open().and_then(|pipeline| CaseRunner::for_pipeline(pipeline, self.load_options).run(&case, true));
+        let failed = |message| TestFailure { message, is_environment: false };
+        Ok(match ran.map(|report| report.outcome) {
+            Ok(CaseOutcome::Passed | CaseOutcome::Blessed(_)) => None,
+            Ok(CaseOutcome::Failed(lines)) => Some(failed(lines.join("\n"))),
+            Ok(CaseOutcome::Invalid(error)) => Some(failed(error.to_string())),
+            Err(error) => Some(error.into()),
         })
     }
 

@@ -55,12 +55,18 @@ fn text(info: &ModelInfo) -> String {
 
 fn audio(input: &InputSpec) -> String {
     let mut lines = format!("  - decode-audio\n  - resample: {{ to: {SAMPLE_RATE} }}\n");
-    if rank(input) == Some(3) && size(input, 1) != Some(1) {
-        let bands = size(input, 1).unwrap_or(80);
+    // [batch, bands, frames], or with a channel before the bands.
+    let has_channel = rank(input) == Some(4);
+    if has_channel || rank(input) == Some(3) && size(input, 1) != Some(1) {
+        let axis = if has_channel { 2 } else { 1 };
+        let bands = size(input, axis).unwrap_or(80);
         lines += "  # As Whisper's feature extractor does; `gpux steps mel-spectrogram` lists the options.\n";
-        let seconds = size(input, 2).filter(|frames| frames % FRAMES == 0).map(|frames| frames / FRAMES);
+        let seconds = size(input, axis + 1).filter(|frames| frames % FRAMES == 0).map(|frames| frames / FRAMES);
         let length = seconds.map_or_else(String::new, |seconds| format!(", chunk_length: {seconds}"));
         let _ = writeln!(lines, "  - mel-spectrogram: {{ method: whisper, n_mels: {bands}{length} }}");
+        if has_channel {
+            lines += "  - expand: { axes: 0 }\n";
+        }
         return lines;
     }
     if let Some(length) = rank(input).and_then(|rank| size(input, rank.checked_sub(1)?)) {
@@ -189,4 +195,33 @@ fn is_probability(tensor: &Tensor) -> bool {
     let Some(scores) = tensor.as_slice::<f32>() else { return false };
     let sum: f64 = scores.iter().map(|score| f64::from(*score)).sum();
     scores.iter().all(|score| (0.0..=1.0).contains(score)) && (sum - 1.0).abs() < EXACT
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gpux_core::Dim;
+
+    #[test]
+    fn models_of_mel_bands_get_a_spectrogram() {
+        let steps = |shape: &[Option<usize>]| {
+            let dim = |size: &Option<usize>| size.map_or(Dim::Dynamic, Dim::Fixed);
+            let shape = Some(shape.iter().map(dim).collect());
+            audio(&InputSpec {
+                name: "mel".to_owned(),
+                kind: "float32".to_owned(),
+                shape,
+                required: true,
+                description: String::new(),
+                value: None,
+                index_limit: None,
+            })
+        };
+        let spectrogram = |bands: &str| format!("mel-spectrogram: {{ method: whisper, n_mels: {bands} }}");
+        let plain = steps(&[None, Some(64), None]);
+        assert!(plain.contains(&spectrogram("64")) && !plain.contains("expand"), "{plain}");
+        let with_channel = steps(&[None, Some(1), Some(40), None]);
+        assert!(with_channel.contains(&spectrogram("40")) && with_channel.ends_with("  - expand: { axes: 0 }\n"));
+        assert!(!steps(&[None, Some(16_000)]).contains("mel-spectrogram"));
+    }
 }

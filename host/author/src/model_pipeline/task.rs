@@ -45,14 +45,15 @@ impl Task {
         }
         let input = required.first()?;
         let name = input.name.to_lowercase();
-        let sounds = ["audio", "wave", "speech", "sound", "mel", "input_values", "input_features"];
+        let sounds =
+            ["audio", "wave", "speech", "sound", "mel", "spectrogram", "fbank", "input_values", "input_features"];
         let is_float = input.kind.starts_with("float");
         match rank(input)? {
+            1..=4 if is_float && sounds.iter().any(|sound| name.contains(sound)) => Some(Self::Audio),
             4 if is_float || input.kind == "uint8" => {
                 let has_channels = [1, 3].iter().any(|axis| matches!(size(input, *axis), Some(1 | 3)));
                 has_channels.then_some(Self::Image)
             }
-            1..=3 if is_float && sounds.iter().any(|sound| name.contains(sound)) => Some(Self::Audio),
             2 if is_float || input.kind == "string" => Some(Self::Table),
             _ => None,
         }

@@ -153,7 +153,7 @@ fn model_report(report: &ModelPipelineReport, printer: Printer) -> Exit {
     let folder = made.folder.display();
     let text = if printer.json {
         let json = json!({
-            "name": made.name, "folder": folder.to_string(), "files": made.files, "task": task.name(), "failure": failure,
+            "name": made.name, "folder": folder.to_string(), "files": made.files, "task": task.name(), "failure": failure.as_ref().map(|failure| &failure.message),
         });
         pretty(&json)
     } else {
@@ -166,8 +166,16 @@ fn model_report(report: &ModelPipelineReport, printer: Printer) -> Exit {
     };
     let written = printer.print_result(&text);
     let Some(failure) = failure else { return written };
-    let message = format!("its test does not run yet: {failure}\nchange {folder}/gpux.yml, then `gpux test --bless`");
-    printer.fail("StepError", &message, Exit::Failed)
+    let (change, exit) = if failure.is_environment {
+        (String::new(), Exit::Environment)
+    } else {
+        (format!("change {folder}/gpux.yml, or the sample in {folder}/tests/sample; "), Exit::Failed)
+    };
+    let message = format!(
+        "its test does not run yet: {}\nthe folder stays: {change}then `gpux test {folder} --bless` keeps what comes out",
+        failure.message
+    );
+    printer.fail("StepError", &message, exit)
 }
 
 fn report(kind: ScaffoldKind, made: &ScaffoldReport, printer: Printer) -> Exit {

@@ -86,7 +86,7 @@ fn verify(arguments: &Arguments, printer: Printer) -> Result<Exit, Exit> {
         runs: 0,
         warmup: 0,
         timeout: None,
-        cases: false,
+        cases: true,
         throughput: None,
         output: None,
         child_timeout: measure::CHILD_TIMEOUT,
@@ -96,7 +96,7 @@ fn verify(arguments: &Arguments, printer: Printer) -> Result<Exit, Exit> {
     let mut folders = Vec::new();
     for place in &places {
         let folder = tempfile::tempdir().map_err(|error| failed(error.to_string()))?;
-        let result = asked.run(place, folder.path()).map_err(|failed| refuse(place, &failed, printer))?;
+        let result = asked.run(place, folder.path()).map_err(|failed| refuse(arguments, place, &failed, printer))?;
         printer.note(&format!("{place}: {}", result.engine));
         measured.push(result);
         folders.push(folder);
@@ -110,8 +110,15 @@ fn verify(arguments: &Arguments, printer: Printer) -> Result<Exit, Exit> {
     Ok(report(arguments, &places, &measured, &rows, printer))
 }
 
-fn refuse(place: &Target, failed: &MeasureError, printer: Printer) -> Exit {
-    printer.fail("VerifyError", &format!("{place}: {}", failed.message), failed.exit)
+fn refuse(arguments: &Arguments, place: &Target, failed: &MeasureError, printer: Printer) -> Exit {
+    let is_chosen = arguments.on.is_empty() && *place == Target::Embedded;
+    let hint = if is_chosen {
+        "\nthe CPU was to be compared with the embedded engine, as there is no other provider here; name what to compare: \
+         `--on cpu --on PLACE`"
+    } else {
+        ""
+    };
+    printer.fail("VerifyError", &format!("{place}: {}{hint}", failed.message), failed.exit)
 }
 
 /// The targets of `--on`, else the CPU and the best other target of this machine.

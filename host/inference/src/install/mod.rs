@@ -94,7 +94,7 @@ pub enum InstallError {
         npm_too: bool,
     },
     /// every client failed
-    #[error("ONNX Runtime could not be fetched: {}", .0.join("; "))]
+    #[error("ONNX Runtime could not be fetched: {}; is there a network? `--engine-library` names a library that you bring", .0.join("; "))]
     Fetch(Vec<String>),
     /// what was fetched is not what was pinned
     #[error(

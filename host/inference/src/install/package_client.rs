@@ -67,7 +67,14 @@ impl PackageClient {
             }
             Self::Npm => {
                 let npm = if cfg!(windows) { "npm.cmd" } else { "npm" };
-                let arguments = ["pack", "--silent", "--ignore-scripts", "--pack-destination", &folder];
+                let arguments = [
+                    "pack",
+                    "--loglevel=error",
+                    "--fetch-retries=1",
+                    "--ignore-scripts",
+                    "--pack-destination",
+                    &folder,
+                ];
                 let mut arguments: Vec<_> = arguments.into_iter().map(str::to_owned).collect();
                 arguments.push(format!("{}@{}", package.name, package.version));
                 vec![(npm, arguments)]

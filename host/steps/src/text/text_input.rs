@@ -2,7 +2,7 @@
 
 use std::fmt::Display;
 
-use gpux_core::{Dim, ElementType, Kind, Mismatch, Port, StepFailure, TensorData, TensorKind, Value};
+use gpux_core::{Dim, ElementType, Kind, Mismatch, Port, StepFailure, TensorData, TensorKind, Value, media_file};
 
 /// The most bytes of text in one call of a step.
 pub(crate) const MAX_TEXT: usize = 64 << 20;
@@ -53,7 +53,7 @@ pub(crate) fn read(value: Value, port: &str) -> Result<Vec<String>, StepFailure>
             (TensorData::String(texts), 0 | 1) => texts.to_vec(),
             _ => return refuse(&Kind::Tensor(TensorKind::of(&tensor))),
         },
-        Value::Bytes(_) => return refuse(&"bytes"),
+        Value::Bytes(bytes) => return refuse(&media_file(&bytes).unwrap_or("bytes that are not UTF-8 text")),
     };
     if texts.is_empty() { refuse(&"an empty list") } else { Ok(texts) }
 }

@@ -38,6 +38,10 @@ pub(crate) fn build_step(
     load_options: &LoadOptions,
     printer: Printer,
 ) -> Result<BuildOutput, Exit> {
+    let mut load_options = load_options.clone();
+    if let Some(warning) = load_options.drop_unusable_cache() {
+        printer.warning(&warning);
+    }
     let sandbox = load_options.sandbox().map_err(|error| printer.error(&error.into()))?;
     let request = BuildRequest { step, options, sandbox: &sandbox, cache: load_options.cache.as_ref() };
     gpux_author::build(request, &mut BuildLog::new(printer)).map_err(|error| {

@@ -27,7 +27,9 @@ use crate::printer::{OutputError, Printer};
 use gpux::GpuxError;
 use gpux::Pipeline;
 use gpux_author::{RecordError, Recorder};
-use gpux_core::{BenchmarkOptions, Observer, Observers, Request, RunOptions, Trace, deadline_after};
+use gpux_config::LoadError;
+use gpux_core::files::read_head;
+use gpux_core::{BenchmarkOptions, Observer, Observers, Request, RunOptions, Trace, deadline_after, foreign_file};
 
 /// An error before the first item.
 enum Failure {
@@ -56,10 +58,16 @@ impl From<WriteError> for Failure {
 
 pub(crate) fn main(mut arguments: Arguments) -> Exit {
     let printer = crate::printer(arguments.json, arguments.verbose);
-    let files = arguments.pipeline.take_data_file().into_iter().chain(std::mem::take(&mut arguments.files));
-    arguments.input.add_files(files);
+    let data = arguments.pipeline.take_data_file();
+    arguments.input.add_files(data.iter().cloned().chain(std::mem::take(&mut arguments.files)));
     match run(&arguments, printer) {
         Ok(exit) => exit,
+        // Without a pipeline that runs on it, the file was meant to be one.
+        Err(Failure::Gpux(error @ GpuxError::Configuration(LoadError::NotFound { .. }))) => {
+            let what = data
+                .and_then(|file| Some(format!("`{file}`: {}", foreign_file(&read_head(Path::new(&file), 1 << 10)?)?)));
+            what.map_or_else(|| printer.error(&error), |what| printer.fail("UsageError", &what, Exit::Usage))
+        }
         Err(Failure::Gpux(error)) => printer.error(&error),
         Err(Failure::Usage(error)) => printer.usage(&error),
         // A closed pipe is no error.

@@ -219,7 +219,7 @@ fn sources(arguments: &Arguments) -> Result<Vec<PipelineSource>, String> {
             let found = pipelines_in(folder).map_err(|error| format!("cannot read `{name}`: {error}"))?;
             if found.is_empty() {
                 return Err(format!(
-                    "there is no gpux.yml in `{name}`, nor in any folder of it; `gpux new NAME` makes one"
+                    "there is no gpux.yml in `{name}`, nor in any folder of it; `gpux new pipeline NAME` makes one"
                 ));
             }
             sources.extend(found.into_iter().map(|path| PipelineSource(path.display().to_string())));

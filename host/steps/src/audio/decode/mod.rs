@@ -8,7 +8,7 @@ mod wav;
 
 use sample_sink::{StreamInfo, unsupported};
 
-use gpux_core::{StepFailure, Tensor, foreign_file};
+use gpux_core::{StepFailure, Tensor, what_instead};
 
 pub(super) use sample_sink::{DecodeLimits, MAX_RATE, MAX_VALUES, SAMPLES_PER_BYTE};
 
@@ -88,8 +88,8 @@ fn unknown(bytes: &[u8]) -> String {
     let start = &bytes[..bytes.len().min(16)];
     if bytes.is_empty() {
         "there are no bytes".to_owned()
-    } else if let Some(what) = foreign_file(bytes) {
-        what
+    } else if let Some(what) = what_instead(bytes) {
+        format!("{what}; {DECODED}")
     } else if bytes.get(4..8) == Some(b"ftyp") {
         format!("it is an MP4 file (M4A); {DECODED}")
     } else if start.iter().all(|byte| byte.is_ascii_graphic() || byte.is_ascii_whitespace()) {

@@ -18,7 +18,7 @@ use image::metadata::Orientation;
 use image::{DynamicImage, ExtendedColorType, ImageDecoder, ImageFormat};
 
 use crate::deadline::{Deadline, DeadlineReader};
-use gpux_core::foreign_file;
+use gpux_core::what_instead;
 
 pub(super) use self::orientation::apply_orientation;
 pub(super) use self::samples::{IntegerSample, Samples, convert, map_pixels};
@@ -162,8 +162,8 @@ fn unknown(bytes: &[u8]) -> String {
     let start = &bytes[..bytes.len().min(16)];
     if bytes.is_empty() {
         "there are no bytes".to_owned()
-    } else if let Some(what) = foreign_file(bytes) {
-        what
+    } else if let Some(what) = what_instead(bytes) {
+        format!("{what}; {FORMATS} are decoded")
     } else if start.iter().all(|byte| byte.is_ascii_graphic() || byte.is_ascii_whitespace()) {
         let text = String::from_utf8_lossy(start);
         format!("it starts with the text {text:?}; {FORMATS} are decoded")

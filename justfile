@@ -156,12 +156,17 @@ memory-attacks:
 reloads:
     GPUX_RELOAD_REQUESTS=20000 cargo test --test program reload_under_load
 
+# the tests of the server with each pipeline in a process of its own; those left out count files, threads or batches of
+# one process
+isolation:
+    GPUX_TEST_ISOLATION=pipeline cargo test -p gpux-cli --test program -- http_api server_resilience --skip full_disk --skip thread_limit --skip batch_counters
+
 # what is in deploy/, held against what checks such files
 deploy-check:
     deploy/check.sh
 
 # the long suites and the races; not part of the gate
-full: check bench (compare "image") (compare "text") (compare "audio") (compare "tensor") (compare "text" "random") random-parity (onnx-backend "--engine embedded") instructions languages start-up hang-ups memory-attacks reloads browser deploy-check
+full: check bench (compare "image") (compare "text") (compare "audio") (compare "tensor") (compare "text" "random") random-parity (onnx-backend "--engine embedded") instructions languages start-up hang-ups memory-attacks reloads isolation browser deploy-check
 
 # numbers and speed of a few models on a GPU (CUDA, TensorRT, WebGPU), beside the CPU; exits with 3
 # where there is none

@@ -156,6 +156,11 @@ write("gather", [helper.make_node("Gather", ["table", "index"], ["y"], axis=0)],
       [value("index", TensorProto.INT64, ["N"])], [value("y", TensorProto.FLOAT, ["N"])],
       [("table", np.array([10, 20, 30], np.float32))])
 
+# The least int64 divided by -1 ends the process: the processor traps.
+write("divide", [helper.make_node("Div", ["a", "b"], ["y"])],
+      [value("a", TensorProto.INT64, ["N"]), value("b", TensorProto.INT64, ["N"])],
+      [value("y", TensorProto.INT64, ["N"])])
+
 # Loops: one turn adds 1 to x. `loop` makes as many turns as its input says, `endless` never stops.
 def turn():
     return helper.make_graph(

@@ -21,6 +21,8 @@ mod engines;
 mod examples;
 mod guests;
 mod http_api;
+#[cfg(target_os = "linux")]
+mod isolation;
 mod languages;
 mod nodes;
 mod onnx;

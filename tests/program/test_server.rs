@@ -130,6 +130,10 @@ impl Drop for Server {
 pub(crate) fn command(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_gpux"));
     command.args(["serve", "--host", "127.0.0.1"]);
+    // Everything else holds for pipelines in processes of their own, too.
+    if let Ok(isolation) = std::env::var("GPUX_TEST_ISOLATION") {
+        command.arg(format!("--isolation={isolation}"));
+    }
     if !arguments.contains(&"--port") {
         command.args(["--port", "0"]);
     }

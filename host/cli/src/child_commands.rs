@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use clap::Subcommand;
 
 use super::exit::Exit;
+#[cfg(target_os = "linux")]
+use super::load_arguments::LoadArguments;
 use super::{measure, precision};
 
 /// Called by gpux itself; each prints one line of JSON.
@@ -28,12 +30,24 @@ pub(super) enum Command {
     /// Run a pipeline on one engine and provider
     #[command(name = "__measure", hide = true)]
     Measure(Box<measure::Arguments>),
+    /// Run the requests of one pipeline for a server
+    #[cfg(target_os = "linux")]
+    #[command(name = "__worker", hide = true)]
+    Worker {
+        #[command(flatten)]
+        load: Box<LoadArguments>,
+        pipeline: String,
+    },
     /// Measure what `precision: auto` comes to
     #[command(name = "__choose-precision", hide = true)]
     ChoosePrecision(Box<precision::Arguments>),
 }
 
 pub(super) fn main(command: Command) -> Exit {
+    #[cfg(target_os = "linux")]
+    if let Command::Worker { load, pipeline } = &command {
+        return worker(load, pipeline);
+    }
     // What is told comes before the silence that lasts as long as the parent does.
     let told = matches!(command, Command::PrepareComponent { .. }).then(gpux_core::child_process::read_parent_input);
     // Without the watching thread the work is bounded by its limits, and by the parent's patience.
@@ -47,10 +61,26 @@ pub(super) fn main(command: Command) -> Exit {
         Command::EngineProbe { library, plugins } => gpux_inference::probe_child(&library, &plugins),
         Command::OptimizeModel { request } => gpux_inference::optimization_child(&request),
         Command::RunNodes { request } => gpux_inference::node_placement_child(&request),
+        #[cfg(target_os = "linux")]
+        Command::Worker { .. } => return Exit::Usage,
         Command::Measure(arguments) => measure::answer(&arguments),
         Command::ChoosePrecision(arguments) => precision::answer(&arguments),
     };
     // Without a reader there is nobody to tell.
     let _ = crate::printer(true, false).result(&answer);
     Exit::Done
+}
+
+/// Ends without its destructors: the server is gone, or kills the process anyway.
+#[cfg(target_os = "linux")]
+fn worker(load: &LoadArguments, pipeline: &str) -> Exit {
+    let printer = crate::printer(false, false);
+    let load_options = match load.options() {
+        Ok(load_options) => gpux::LoadOptions { serving: true, ..load_options },
+        Err(error) => return printer.error(&error),
+    };
+    match gpux_worker::run_worker(pipeline, &load_options) {
+        Ok(()) => Exit::Done,
+        Err(error) => printer.fail("EnvironmentError", &error.to_string(), Exit::Environment),
+    }
 }

@@ -272,6 +272,13 @@ impl LoadArguments {
         words
     }
 
+    /// All of them on another command line.
+    #[cfg(target_os = "linux")]
+    pub(super) fn all_flags(&self) -> Vec<OsString> {
+        let strict = self.strict.then(|| "--strict".into());
+        [self.engine_flags(), self.provider_flags(), self.to_flags(), strict.into_iter().collect()].concat()
+    }
+
     /// The operator's settings: flags, then environment, then defaults.
     pub(super) fn options(&self) -> Result<LoadOptions, GpuxError> {
         let choice = match self.engine {

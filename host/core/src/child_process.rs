@@ -163,7 +163,7 @@ pub fn run_json_with_stdin<T: serde::de::DeserializeOwned>(
             let stderr = read_tail(&mut stderr).map_err(ChildError::Start)?.text;
             let tail: Vec<_> = stderr.lines().rev().filter(|line| !line.trim().is_empty()).take(3).collect();
             let tail: Vec<_> = tail.into_iter().rev().collect();
-            Err(ChildError::Ended { how: describe(status), stderr: shorten(&tail.join("; ")) })
+            Err(ChildError::Ended { how: describe_exit(status), stderr: shorten(&tail.join("; ")) })
         }
     }
 }
@@ -258,7 +258,8 @@ fn read_tail(file: &mut File) -> std::io::Result<OutputTail> {
     Ok(OutputTail { text: String::from_utf8_lossy(&bytes).into_owned(), is_truncated: start > 0 })
 }
 
-fn describe(status: ExitStatus) -> String {
+/// How a process ended, in words: by which signal, or with which exit code.
+pub fn describe_exit(status: ExitStatus) -> String {
     #[cfg(unix)]
     if let Some(signal) = std::os::unix::process::ExitStatusExt::signal(&status) {
         let name = match signal {

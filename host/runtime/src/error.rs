@@ -1,5 +1,6 @@
 //! The error type of the library, with its fault and retry information.
 
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value as Json, json};
 
 use gpux_config::{ConfigurationError, LoadError};
@@ -37,6 +38,12 @@ pub enum GpuxError {
     /// a step failed on a request
     #[error(transparent)]
     Step(#[from] Box<StepError>),
+    /// the process that runs the pipeline has ended
+    #[error(transparent)]
+    Crash(#[from] ModelCrash),
+    /// an error of another process of gpux
+    #[error("{}", .0.message)]
+    Reported(Box<ReportedError>),
     /// a request that the pipeline is to be warmed with has failed
     #[error("request {number} of `serving.warmup`: {error}")]
     WarmUp {
@@ -47,8 +54,31 @@ pub enum GpuxError {
     },
 }
 
+/// The end of a process that runs a pipeline: native code crashed, or the process was killed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the process of the pipeline ended{}: {reason}", .step.as_ref().map(|(number, name)| format!(" in step {number} ({name})")).unwrap_or_default())]
+pub struct ModelCrash {
+    /// how it ended
+    pub reason: String,
+    /// the place, from 1, and the name of the step that ran
+    pub step: Option<(usize, String)>,
+}
+
+/// An error of another process of gpux, as that process describes it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReportedError {
+    /// [`GpuxError::kind`]
+    pub kind: String,
+    /// [`GpuxError::category`]
+    pub category: ErrorCategory,
+    /// the error with the lines of the file, for people
+    pub message: String,
+    /// [`GpuxError::to_json`]
+    pub json: Json,
+}
+
 /// Where an error comes from; decides exit code and HTTP status.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ErrorCategory {
     /// the request's
     Request,
@@ -71,6 +101,11 @@ impl GpuxError {
             Self::Provider(_) | Self::Library(_) | Self::NoEngine | Self::Sandbox(_) => "ProviderError",
             Self::Validation(_) => "ValidationError",
             Self::Step(_) => "StepError",
+            Self::Crash(_) => "ModelCrashError",
+            Self::Reported(error) => {
+                let known = ["ConfigurationError", "ProviderError", "ValidationError", "StepError", "ModelCrashError"];
+                known.into_iter().find(|kind| *kind == error.kind).unwrap_or("ModelLoadError")
+            }
             Self::WarmUp { error, .. } => error.kind(),
         }
     }
@@ -86,9 +121,19 @@ impl GpuxError {
             Self::Provider(_) | Self::Library(_) | Self::NoEngine => ErrorCategory::Environment,
             Self::Validation(_) => ErrorCategory::Request,
             Self::Step(error) if matches!(error.failure, StepFailure::InvalidInput(_)) => ErrorCategory::Request,
-            Self::Step(_) => ErrorCategory::Run,
+            Self::Step(_) | Self::Crash(_) => ErrorCategory::Run,
+            Self::Reported(error) => error.category,
             Self::WarmUp { .. } => ErrorCategory::Configuration,
         }
+    }
+
+    /// The error for another process, which shows it as its own.
+    pub fn to_reported(&self) -> ReportedError {
+        let message = match self {
+            Self::Configuration(LoadError::Invalid(error)) => error.render().trim_end().to_owned(),
+            other => other.to_string(),
+        };
+        ReportedError { kind: self.kind().to_owned(), category: self.category(), message, json: self.to_json() }
     }
 
     /// The error as the HTTP API and `--json` show it: `{error, message, details}`.
@@ -114,6 +159,13 @@ impl GpuxError {
                     details.insert("log".to_owned(), json!(error.log));
                 }
             }
+            Self::Crash(crash) => {
+                if let Some((number, name)) = &crash.step {
+                    details.insert("step".to_owned(), json!(number));
+                    details.insert("name".to_owned(), json!(name));
+                }
+            }
+            Self::Reported(error) => return error.json.clone(),
             Self::WarmUp { number, error } => {
                 let mut json = error.to_json();
                 json["message"] = json!(self.to_string());

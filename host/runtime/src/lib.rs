@@ -64,7 +64,7 @@ mod step_factory;
 mod warm_up;
 
 pub use engine::{SelectedEngine, engine_search, select_engine};
-pub use error::{ErrorCategory, GpuxError};
+pub use error::{ErrorCategory, GpuxError, ModelCrash, ReportedError};
 pub use file_content::FileContent;
 pub use load_options::{EngineChoice, EngineOptions, LoadOptions, MAX_THREADS, ProviderSelection};
 pub use pipeline::{Pipeline, is_model};

@@ -92,6 +92,14 @@ impl PipelineInfo {
         self.output_descriptions.get(output).map_or("", String::as_str)
     }
 
+    /// Whether this is the same pipeline from the same files.
+    pub fn is_same_as(&self, other: &Self) -> bool {
+        let models = |info: &Self| info.models.iter().map(|model| model.digest.clone()).collect::<Vec<_>>();
+        (&self.name, &self.version, &self.steps) == (&other.name, &other.version, &other.steps)
+            && models(self) == models(other)
+            && self.files == other.files
+    }
+
     /// Whether requests wait for each other, so that a model runs several together.
     pub fn is_batched(&self) -> bool {
         self.models.iter().any(|model| model.is_batched)

@@ -26,4 +26,6 @@ pub use engine::repository::{Repository, RepositoryError};
 pub use engine::request_options::{Priority, RequestOptions};
 pub use engine::scheduler::{Load, Rejection};
 pub use engine::server::Server;
+#[cfg(target_os = "linux")]
+pub use gpux_worker::{WorkerCommand, WorkerEvent};
 pub use settings::{Otlp, Settings, TlsFiles};

@@ -1,11 +1,34 @@
-//! Runs a pipeline for the server, in the server's process or in one of its own.
+//! Runs a pipeline for the server, in the server's process or, on Linux, in one of its own.
 
 #![forbid(unsafe_code)]
 
+#[cfg(target_os = "linux")]
+mod channel;
+#[cfg(target_os = "linux")]
+mod messages;
 mod model_statistics;
+#[cfg(target_os = "linux")]
+mod process;
+#[cfg(target_os = "linux")]
+mod supervisor;
 mod trace;
+#[cfg(target_os = "linux")]
+mod transfer;
 mod warm_up;
 
+#[cfg(target_os = "linux")]
+pub use channel::{CallOptions, Reply, StepTime};
 pub use model_statistics::ModelStatistics;
+#[cfg(target_os = "linux")]
+pub use process::run_worker;
+#[cfg(target_os = "linux")]
+pub use supervisor::{IsolatedPipeline, OnWorkerEvent, WorkerCommand, WorkerError, WorkerEvent};
 pub use trace::Trace;
 pub use warm_up::{WarmUpReport, synthetic_inputs, warm_up};
+
+/// The failure of a request before or between its steps.
+#[cfg(target_os = "linux")]
+fn step_failure(message: String) -> gpux_core::RunError {
+    let failure = gpux_core::StepFailure::Failed(message);
+    Box::new(gpux_core::StepError { number: 0, name: "pipeline".to_owned(), failure, log: Vec::new() }).into()
+}

@@ -104,8 +104,13 @@ impl Default for BatchSizes {
 
 impl BatchSizes {
     fn count(&self, rows: usize) {
+        self.add(rows, 1);
+    }
+
+    /// Counts this many runs.
+    pub fn add(&self, rows: usize, runs: u64) {
         if let Some(count) = self.0.get(rows).or(self.0.last()) {
-            count.fetch_add(1, Ordering::Relaxed);
+            count.fetch_add(runs, Ordering::Relaxed);
         }
     }
 

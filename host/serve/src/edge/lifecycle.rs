@@ -28,6 +28,8 @@ use crate::settings::Otlp;
 use gpux_config::LoadError;
 use gpux_core::catch_panic::catch_panic;
 use gpux_core::threads;
+#[cfg(target_os = "linux")]
+use gpux_worker::WorkerEvent;
 
 /// Keep-alive of the thread for blocking work: longer than any server runs.
 const FOR_EVER: Duration = Duration::from_hours(1_000_000);
@@ -99,6 +101,9 @@ pub enum Event {
         /// the error
         reason: String,
     },
+    /// the process of a pipeline has ended, or a new one answers
+    #[cfg(target_os = "linux")]
+    Worker(WorkerEvent),
     /// a setting could not be honored; the server continues
     Warning(String),
     /// readiness fails, then the server stops accepting connections; requests under way finish
@@ -141,6 +146,11 @@ pub fn serve(
     let settings = server.settings();
     let on_event: Arc<dyn Fn(Event) + Send + Sync> = Arc::new(on_event);
     warn(&*on_event, settings.warnings());
+    #[cfg(target_os = "linux")]
+    {
+        let on_event = on_event.clone();
+        server.repository().report_workers(Arc::new(move |event| on_event(Event::Worker(event))));
+    }
     let access = Arc::new(Authentication::new(server));
     warn(&*on_event, access.load()?);
     let tls = settings.tls.clone().map(Tls::load).transpose()?.map(|(tls, warnings)| {

@@ -17,10 +17,11 @@ use super::request_context::RequestContext;
 use super::request_options::RequestOptions;
 use super::scheduler::{Client, Lane, QueuePosition, Rejection};
 use super::tenant::ConcurrencySlots;
+use gpux::GpuxError;
 use gpux_core::MemoryPermit;
 use gpux_core::catch_panic::catch_panic;
 use gpux_core::encoded_size;
-use gpux_core::{Outputs, Request, RunError, RunOptions, StepError, StepFailure, Value, WaitObserver};
+use gpux_core::{Outputs, Request, RunOptions, StepError, StepFailure, Value, WaitObserver};
 use gpux_inference::SessionSet;
 use gpux_worker::Trace;
 
@@ -86,9 +87,9 @@ impl Execution {
         };
         let start = Instant::now();
         let result = self.loaded.runner().run(values, options, &mut clock, trace);
-        if let Err(RunError::Validation(error)) = result {
+        if result.as_ref().is_err_and(ServeError::is_invalid) {
             // Validation failed before the first step.
-            return Err(error.into());
+            return result;
         }
         let end = Instant::now();
         self.loaded.metrics().record_run_time(end - start);
@@ -96,12 +97,12 @@ impl Execution {
         if let (Some(spans), Some(steps)) = (spans, clock.traced) {
             spans.record(steps);
         }
-        if let Err(RunError::Step(error)) = &result
+        if let Err(ServeError::Gpux(GpuxError::Step(error))) = &result
             && let Some(step) = error.number.checked_sub(1).and_then(|index| self.loaded.steps().get(index))
         {
             step.failures.count(&error.failure);
         }
-        Ok(result?)
+        result
     }
 
     /// Reserves memory for a response. `size` is the peak while it is encoded, including these values. Small responses

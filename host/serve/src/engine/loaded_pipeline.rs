@@ -42,7 +42,7 @@ impl LoadedPipeline {
         let metrics = metrics.pipeline(&info.name);
         let steps = metrics.steps(&info.steps);
         let inferences = metrics.inferences(&version_number(&info.version));
-        inferences.add_batches(runner.batch_sizes());
+        inferences.add_batches(runner.batch_sizes().into_iter());
         Self { info, runner, lane, warm_up_report, metrics, steps, inferences, is_cheap, answers }
     }
 
@@ -79,6 +79,16 @@ impl LoadedPipeline {
     /// The current numbers of its models, in the order of the file.
     pub(crate) fn model_statistics(&self) -> Vec<ModelStatistics> {
         self.runner.model_statistics()
+    }
+
+    /// Why its process does not answer and is not started again at once; `None` while it answers.
+    pub fn crash(&self) -> Option<String> {
+        self.runner.failure()
+    }
+
+    /// How often its process has ended.
+    pub(crate) fn crashes(&self) -> u64 {
+        self.runner.crashes()
     }
 
     /// Waiting and running requests.
@@ -126,10 +136,14 @@ impl LoadedPipeline {
     }
 }
 
+/// The most requests of a pipeline that run at once: each takes a thread.
+const MAX_CONCURRENCY: usize = 512;
+
 /// Concurrency: one request per worker, plus the requests in the models' batches, plus as many that are prepared
 /// meanwhile.
 fn lane_options(settings: &Settings, info: &PipelineInfo) -> LaneOptions {
-    LaneOptions { concurrency: settings.workers + 2 * info.concurrency, queue: settings.max_queue }
+    let concurrency = settings.workers.saturating_add(info.concurrency.saturating_mul(2));
+    LaneOptions { concurrency: concurrency.min(MAX_CONCURRENCY.max(settings.workers)), queue: settings.max_queue }
 }
 
 /// The protocol's versions are whole numbers: the first number of a pipeline's version, else 1.

@@ -7,6 +7,7 @@ use tokio::sync::{Mutex, OwnedMutexGuard};
 
 use super::loaded_pipeline::LoadedPipeline;
 use super::pipeline_source::PipelineSource;
+use gpux_core::sanitize::redact_paths;
 
 /// State of a pipeline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,6 +16,8 @@ pub enum PipelineState {
     Loading,
     /// it serves requests
     Ready,
+    /// its process ended too often, or cannot be started again; requests are rejected until it is
+    Crashed,
     /// it was taken out of service
     Unloaded,
 }
@@ -65,6 +68,7 @@ impl PipelineSlot {
     /// Its state.
     pub fn state(&self) -> PipelineState {
         match &**self.status.load() {
+            PipelineStatus { loaded: Some(loaded), .. } if loaded.crash().is_some() => PipelineState::Crashed,
             PipelineStatus { loaded: Some(_), .. } => PipelineState::Ready,
             PipelineStatus { loading: true, .. } => PipelineState::Loading,
             PipelineStatus { .. } => PipelineState::Unloaded,
@@ -81,9 +85,11 @@ impl PipelineSlot {
         self.status.load().failure.as_ref().map(|failure| failure.details.clone())
     }
 
-    /// The failure of the last load without paths and lines: for clients.
+    /// The failure of the last load without paths and lines, or why it does not answer: for clients.
     pub fn public_failure(&self) -> Option<String> {
-        self.status.load().failure.as_ref().map(|failure| failure.public.clone())
+        let status = self.status.load();
+        let crash = status.loaded.as_ref().and_then(|loaded| loaded.crash());
+        crash.map(|reason| redact_paths(&reason)).or_else(|| Some(status.failure.as_ref()?.public.clone()))
     }
 
     /// Waits for the update lock, without blocking a thread.

@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::panic::resume_unwind;
 use std::sync::Arc;
+#[cfg(target_os = "linux")]
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use arc_swap::ArcSwap;
@@ -22,6 +24,8 @@ use gpux::{LoadOptions, Pipeline};
 use gpux_config::LoadError;
 use gpux_core::catch_panic::catch_panic;
 use gpux_inference::PendingDrop;
+#[cfg(target_os = "linux")]
+use gpux_worker::OnWorkerEvent;
 
 /// The reason that pipelines cannot be served together.
 #[derive(Debug, thiserror::Error)]
@@ -50,6 +54,8 @@ pub struct Repository {
     metrics: Arc<Metrics>,
     /// as much again as for bodies is for answers
     answers: BodyBudget,
+    #[cfg(target_os = "linux")]
+    on_worker_event: OnceLock<OnWorkerEvent>,
 }
 
 impl Repository {
@@ -61,7 +67,16 @@ impl Repository {
         metrics: Arc<Metrics>,
     ) -> Self {
         let answers = BodyBudget::new(&settings, &metrics);
-        Self { slots: ArcSwap::default(), load_options, scheduler, settings, metrics, answers }
+        Self {
+            slots: ArcSwap::default(),
+            load_options,
+            scheduler,
+            settings,
+            metrics,
+            answers,
+            #[cfg(target_os = "linux")]
+            on_worker_event: OnceLock::new(),
+        }
     }
 
     /// The room for answers.
@@ -114,17 +129,28 @@ impl Repository {
     }
 
     fn open(&self, source: &PipelineSource) -> Result<LoadedPipeline, GpuxError> {
-        self.warm(self.read(source)?)
+        Ok(self.add_lane(self.start(source)?))
     }
 
-    fn read(&self, source: &PipelineSource) -> Result<Pipeline, GpuxError> {
-        Pipeline::open(&source.0, &self.load_options)
+    /// Loads and warms up a pipeline, in this process or in one of its own.
+    fn start(&self, source: &PipelineSource) -> Result<StartedRunner, GpuxError> {
+        #[cfg(target_os = "linux")]
+        if let Some(command) = &self.settings.worker {
+            let on_event = self.on_worker_event.get().cloned();
+            return StartedRunner::isolated(&source.0, command, on_event.unwrap_or_else(|| Arc::new(|_| {})));
+        }
+        StartedRunner::local(Pipeline::open(&source.0, &self.load_options)?)
     }
 
-    fn warm(&self, pipeline: Pipeline) -> Result<LoadedPipeline, GpuxError> {
-        let started = StartedRunner::local(pipeline)?;
-        let answers = self.answers.clone();
-        Ok(LoadedPipeline::new(started, &self.scheduler, &self.settings, &self.metrics, answers))
+    fn add_lane(&self, started: StartedRunner) -> LoadedPipeline {
+        LoadedPipeline::new(started, &self.scheduler, &self.settings, &self.metrics, self.answers.clone())
+    }
+
+    /// Reports what happens to the processes of pipelines that are loaded from now on.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn report_workers(&self, on_event: OnWorkerEvent) {
+        // Only the first call counts; there is one for each server.
+        let _ = self.on_worker_event.set(on_event);
     }
 
     /// All pipelines, by name.
@@ -146,10 +172,11 @@ impl Repository {
         if self.permits(name) { Ok(()) } else { Err(refused()) }
     }
 
-    /// Whether the pipelines were added: they are added together, each of them warm. Later only an explicit unload
-    /// removes one from service.
+    /// Whether the pipelines were added, each of them warm, and not all of them have crashed. Later only an explicit
+    /// unload removes one from service.
     pub fn is_ready(&self) -> bool {
-        !self.slots.load().is_empty()
+        let slots = self.slots.load();
+        !slots.is_empty() && slots.values().any(|slot| slot.state() != PipelineState::Crashed)
     }
 
     /// The pipeline of this name, if the request may use it.
@@ -217,12 +244,12 @@ impl Repository {
 
     /// Opens a pipeline again from its files.
     fn open_again(&self, slot: &PipelineSlot) -> Result<LoadedPipeline, ServeError> {
-        let pipeline = self.read(slot.source())?;
-        let name = &pipeline.spec().name.value;
+        let started = self.start(slot.source())?;
+        let name = &started.info.name;
         if name != slot.name() {
             return Err(ServeError::NotFound(format!("`{}` is now called `{name}`", slot.source().0)));
         }
-        Ok(self.warm(pipeline)?)
+        Ok(self.add_lane(started))
     }
 
     fn slot(&self, name: &str) -> Result<Arc<PipelineSlot>, ServeError> {
@@ -254,7 +281,9 @@ fn not_loaded(slot: &PipelineSlot) -> ServeError {
     let name = slot.name();
     match slot.state() {
         PipelineState::Unloaded => ServeError::NotFound(format!("`{name}` was unloaded")),
-        PipelineState::Loading | PipelineState::Ready => ServeError::NotReady(format!("`{name}` is being loaded")),
+        PipelineState::Loading | PipelineState::Ready | PipelineState::Crashed => {
+            ServeError::NotReady(format!("`{name}` is being loaded"))
+        }
     }
 }
 

@@ -1,19 +1,39 @@
 //! Runs the requests of a loaded pipeline.
 
 use std::sync::Arc;
+#[cfg(target_os = "linux")]
+use std::time::{Duration, Instant};
 
 use super::background_drop::BackgroundDrop;
+use super::error::ServeError;
 use super::inline_execution;
 use super::metrics::StepTimer;
+#[cfg(target_os = "linux")]
+use super::scheduler::Rejection;
 use gpux::{GpuxError, Pipeline, PipelineInfo};
-use gpux_core::{Observers, Outputs, Request, RunError, RunOptions};
+use gpux_core::{Observers, Outputs, Request, RunOptions};
+#[cfg(target_os = "linux")]
+use gpux_core::{PlanOutput, RunError, StepError, StepFailure, Value};
 use gpux_inference::{BatchSizes, Batcher, SessionSet};
+#[cfg(target_os = "linux")]
+use gpux_worker::{CallOptions, IsolatedPipeline, OnWorkerEvent, Reply, WorkerCommand, WorkerError};
 use gpux_worker::{ModelStatistics, Trace, WarmUpReport};
 
 /// A pipeline that is loaded and warm.
 pub(crate) enum Runner {
     /// in this process
     Local(BackgroundDrop<Pipeline>),
+    /// in a process of its own
+    #[cfg(target_os = "linux")]
+    Isolated(IsolatedRunner),
+}
+
+/// A pipeline in a process of its own.
+#[cfg(target_os = "linux")]
+pub(crate) struct IsolatedRunner {
+    pipeline: IsolatedPipeline,
+    steps: Vec<String>,
+    outputs: Vec<PlanOutput>,
 }
 
 /// A runner before its first request.
@@ -33,44 +53,148 @@ impl StartedRunner {
         let info = pipeline.info();
         Ok(Self { runner: Runner::Local(BackgroundDrop::new(pipeline)), info, warm_up_report, is_cheap })
     }
+
+    /// Loads and warms up the pipeline in a process of its own.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn isolated(source: &str, command: &WorkerCommand, on_event: OnWorkerEvent) -> Result<Self, GpuxError> {
+        let (pipeline, info, warm_up_report) = IsolatedPipeline::start(source, command, on_event)?;
+        let (steps, outputs) = (info.steps.clone(), info.signature.outputs().to_vec());
+        let runner = Runner::Isolated(IsolatedRunner { pipeline, steps, outputs });
+        Ok(Self { runner, info, warm_up_report, is_cheap: false })
+    }
 }
 
 impl Runner {
-    /// Runs a request on the calling thread.
+    /// Runs a request, and waits for its end on the calling thread.
     pub(crate) fn run(
         &self,
         request: Request,
         options: RunOptions<'_>,
         timer: &mut StepTimer<'_>,
         trace: Option<&mut Trace>,
-    ) -> Result<Outputs, RunError> {
+    ) -> Result<Outputs, ServeError> {
         match self {
             Self::Local(pipeline) => match trace {
-                None => pipeline.plan().run(request, RunOptions { observer: Some(timer), ..options }),
+                None => Ok(pipeline.plan().run(request, RunOptions { observer: Some(timer), ..options })?),
                 Some(trace) => {
                     let mut observers = Observers(vec![trace, timer]);
-                    pipeline.plan().run(request, RunOptions { observer: Some(&mut observers), ..options })
+                    Ok(pipeline.plan().run(request, RunOptions { observer: Some(&mut observers), ..options })?)
                 }
             },
+            #[cfg(target_os = "linux")]
+            Self::Isolated(isolated) => isolated.run(&request, options, timer, trace),
+        }
+    }
+
+    /// The pipeline, if it is in this process.
+    const fn local(&self) -> Option<&BackgroundDrop<Pipeline>> {
+        match self {
+            Self::Local(pipeline) => Some(pipeline),
+            #[cfg(target_os = "linux")]
+            Self::Isolated(_) => None,
         }
     }
 
     /// The sessions of its models, if they are in this process. A cheap pipeline has at most one model.
     pub(crate) fn sessions(&self) -> impl Iterator<Item = &SessionSet> {
-        let Self::Local(pipeline) = self;
-        pipeline.models().map(|(_, model)| model.sessions())
+        self.local().into_iter().flat_map(|pipeline| pipeline.models().map(|(_, model)| model.sessions()))
     }
 
     /// The current numbers of its models, in the order of the file.
     pub(crate) fn model_statistics(&self) -> Vec<ModelStatistics> {
-        let Self::Local(pipeline) = self;
-        ModelStatistics::of(pipeline)
+        match self {
+            Self::Local(pipeline) => ModelStatistics::of(pipeline),
+            #[cfg(target_os = "linux")]
+            Self::Isolated(isolated) => isolated.pipeline.model_statistics(),
+        }
     }
 
     /// The counts of batches, by the names of the batched models.
-    pub(crate) fn batch_sizes(&self) -> impl Iterator<Item = (&str, Arc<BatchSizes>)> {
-        let Self::Local(pipeline) = self;
-        let batchers = pipeline.models().filter_map(|(name, model)| Some((name, model.batcher()?.ok()?)));
-        batchers.map(|(name, batcher): (_, &Batcher)| (name, batcher.sizes().clone()))
+    pub(crate) fn batch_sizes(&self) -> Vec<(&str, Arc<BatchSizes>)> {
+        match self {
+            Self::Local(pipeline) => {
+                let batchers = pipeline.models().filter_map(|(name, model)| Some((name, model.batcher()?.ok()?)));
+                batchers.map(|(name, batcher): (_, &Batcher)| (name, batcher.sizes().clone())).collect()
+            }
+            #[cfg(target_os = "linux")]
+            Self::Isolated(isolated) => {
+                isolated.pipeline.batch_sizes().map(|(name, sizes)| (name, sizes.clone())).collect()
+            }
+        }
+    }
+
+    /// Why it does not answer; `None` while it does, or will soon.
+    pub(crate) fn failure(&self) -> Option<String> {
+        match self {
+            Self::Local(_) => None,
+            #[cfg(target_os = "linux")]
+            Self::Isolated(isolated) => isolated.pipeline.failure(),
+        }
+    }
+
+    /// How often its process has ended.
+    pub(crate) fn crashes(&self) -> u64 {
+        match self {
+            Self::Local(_) => 0,
+            #[cfg(target_os = "linux")]
+            Self::Isolated(isolated) => isolated.pipeline.crashes(),
+        }
+    }
+}
+
+#[cfg(target_os = "linux")]
+impl IsolatedRunner {
+    fn run(
+        &self,
+        request: &Request,
+        options: RunOptions<'_>,
+        timer: &mut StepTimer<'_>,
+        trace: Option<&mut Trace>,
+    ) -> Result<Outputs, ServeError> {
+        let call = CallOptions {
+            deadline: options.deadline,
+            priority: options.priority,
+            waits: options.waits.as_deref(),
+            cancelled: options.cancelled,
+            is_traced: trace.is_some(),
+        };
+        let Reply { result, steps, trace: recorded } =
+            self.pipeline.run(request, &call).map_err(|error| match error {
+                WorkerError::Crash(crash) => GpuxError::from(crash).into(),
+                WorkerError::Unavailable(reason) => ServeError::NotReady(reason),
+                WorkerError::Timeout => Rejection::Expired.into(),
+                WorkerError::TooLarge(reason) => ServeError::invalid(reason),
+                WorkerError::Full => Rejection::Memory.into(),
+            })?;
+        let failure = match &result {
+            Err(RunError::Step(error)) => {
+                let StepError { failure, .. } = &**error;
+                Some(failure)
+            }
+            _ => None,
+        };
+        // As if each had begun when the one before ended, and the last had ended now.
+        let mut left = steps.iter().map(|step| step.time).sum();
+        let now = Instant::now();
+        for (step, name) in steps.iter().zip(&self.steps) {
+            left = Duration::saturating_sub(left, step.time);
+            let end = now.checked_sub(left).unwrap_or(now);
+            timer.record(name, end, step.time, failure.filter(|_| step.has_failed));
+        }
+        if let (Some(trace), Some(recorded)) = (trace, recorded) {
+            trace.set_steps(recorded);
+        }
+        let outputs = result?;
+        // The process may be hostile: its results are those that the pipeline promises.
+        let is_promised = |(name, value): &(String, Value)| {
+            let known = self.outputs.iter().find(|output| output.name == *name);
+            known.is_some_and(|output| output.kind.accepts(&value.kind()).is_ok())
+        };
+        if outputs.len() > self.outputs.len() || !outputs.iter().all(is_promised) {
+            let failure = StepFailure::Failed("its process gave other outputs than it promised".to_owned());
+            let name = "pipeline".to_owned();
+            return Err(RunError::from(Box::new(StepError { number: 0, name, failure, log: Vec::new() })).into());
+        }
+        Ok(outputs)
     }
 }

@@ -5,6 +5,9 @@ mod available_memory;
 use std::path::PathBuf;
 use std::time::Duration;
 
+#[cfg(target_os = "linux")]
+use gpux_worker::WorkerCommand;
+
 /// The collector of traces.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Otlp {
@@ -64,6 +67,9 @@ pub struct Settings {
     pub access_log: bool,
     /// the collector of traces (OTLP over gRPC)
     pub otlp: Option<Otlp>,
+    /// how the process of each pipeline is started; `None` for pipelines in the server's own process
+    #[cfg(target_os = "linux")]
+    pub worker: Option<WorkerCommand>,
     /// whether pipelines are reloaded when their files change
     pub reload: bool,
     /// how long the server keeps accepting requests after a shutdown begins, so that load balancers can see that it is
@@ -207,6 +213,8 @@ impl Settings {
             triton_metrics: false,
             access_log: false,
             otlp: None,
+            #[cfg(target_os = "linux")]
+            worker: None,
             reload: false,
             drain_delay: Duration::ZERO,
             drain: Duration::from_secs(30),

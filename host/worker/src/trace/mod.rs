@@ -60,6 +60,11 @@ impl Trace {
         Self { queued_ms: milliseconds(queued), read_ms: milliseconds(read), ..Self::default() }
     }
 
+    /// Takes the steps of a trace that another process recorded.
+    pub fn set_steps(&mut self, recorded: Self) {
+        (self.steps_ms, self.steps) = (recorded.steps_ms, recorded.steps);
+    }
+
     fn push(&mut self, step: &PlannedStep, time: Duration, context: &Context, failed: Option<String>) {
         self.steps_ms += milliseconds(time);
         let newest = context.log.len().saturating_sub(LOG_LINES);

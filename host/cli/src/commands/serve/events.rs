@@ -9,6 +9,8 @@ use crate::printer::{LogLevel, Printer};
 use crate::progress::ProgressLine;
 use crate::server_log::{Log, LogFormat};
 use gpux_core::sanitize::sanitize_for_terminal;
+#[cfg(target_os = "linux")]
+use gpux_serve::WorkerEvent;
 use gpux_serve::{Event, Server};
 
 /// Prints or logs events.
@@ -48,6 +50,8 @@ impl EventLogger {
             Event::NotReloaded { name, reason } => {
                 self.warning(&format!("{name} could not be loaded again; the one before answers: {reason}"));
             }
+            #[cfg(target_os = "linux")]
+            Event::Worker(event) => self.worker(event),
             Event::Warning(warning) => self.warning(warning),
             Event::Draining => self.note("ending: requests under way are finished"),
         }
@@ -77,6 +81,22 @@ impl EventLogger {
             }
         }
         self.note(&format!("ready on {}", self.url(address)));
+    }
+
+    #[cfg(target_os = "linux")]
+    fn worker(&self, event: &WorkerEvent) {
+        match event {
+            WorkerEvent::Ended { pipeline, reason } => {
+                self.warning(&format!("{pipeline}: its process ended: {reason}"));
+            }
+            WorkerEvent::Restarted { pipeline, time } => {
+                self.note(&format!("{pipeline} answers again after {} ms, in a new process", time.as_millis()));
+            }
+            WorkerEvent::NotRestarted { pipeline, reason, pause } => {
+                let seconds = pause.as_secs_f32();
+                self.warning(&format!("{pipeline} does not answer: {reason}; it is tried again in {seconds} s"));
+            }
+        }
     }
 
     pub(super) fn note(&self, text: &str) {

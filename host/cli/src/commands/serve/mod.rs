@@ -128,6 +128,15 @@ pub(crate) fn main(arguments: &Arguments) -> Exit {
         Ok(settings) => settings,
         Err(error) => return printer.error(&error),
     };
+    #[cfg(target_os = "linux")]
+    match arguments.server.worker(&arguments.load) {
+        Ok(worker) => settings.worker = worker,
+        Err(error) => return printer.fail("EnvironmentError", &format!("cannot start: {error}"), Exit::Environment),
+    }
+    #[cfg(not(target_os = "linux"))]
+    if arguments.server.wants_isolation() {
+        return printer.fail("EnvironmentError", "`--isolation pipeline` needs Linux", Exit::Environment);
+    }
     let traces = arguments.server.traces();
     settings.otlp = traces.clone().unwrap_or_default();
     let scheme = if settings.tls.is_some() { "https" } else { "http" };

@@ -3,11 +3,15 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 
+#[cfg(target_os = "linux")]
+use crate::load_arguments::LoadArguments;
 use crate::printer::LogLevel;
 use crate::server_log::LogFormat;
 use gpux_core::TimeSpan;
+#[cfg(target_os = "linux")]
+use gpux_serve::WorkerCommand;
 use gpux_serve::{Otlp, Settings, TlsFiles};
 
 fn time(text: &str) -> Result<Duration, String> {
@@ -35,10 +39,28 @@ fn host_name(text: &str) -> Result<String, String> {
     Err("write a name without scheme and port, for example `gpux.example.com`, or `*` for any".to_owned())
 }
 
+/// Where pipelines run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum Isolation {
+    /// in the server's process
+    None,
+    /// each in a process of its own
+    Pipeline,
+}
+
 /// What only the server has.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Server")]
 pub(super) struct ServerArguments {
+    /// Where pipelines run: `none` in the server's process, `pipeline` each in a process of its own, so that a crash
+    /// in native code costs the requests of one pipeline (Linux)
+    #[arg(long, value_enum, default_value_t = Isolation::None, value_name = "WHAT")]
+    isolation: Isolation,
+
+    /// With `--isolation pipeline`: how long after its deadline a step may run before its process is killed
+    #[arg(long, value_name = "TIME", value_parser = time, default_value = "1s")]
+    kill_after: Duration,
+
     /// Load pipelines again when their files change; a kill -HUP does so at any time
     #[arg(long)]
     reload: bool,
@@ -160,5 +182,21 @@ impl ServerArguments {
         settings.access_log = self.access_log;
         settings.triton_metrics = self.triton_metrics;
         settings.reload = self.reload;
+    }
+
+    /// How the process of each pipeline is started; `None` if they run in the server's own.
+    #[cfg(target_os = "linux")]
+    pub(super) fn worker(&self, load: &LoadArguments) -> std::io::Result<Option<WorkerCommand>> {
+        if self.isolation == Isolation::None {
+            return Ok(None);
+        }
+        let arguments = load.all_flags();
+        Ok(Some(WorkerCommand { program: std::env::current_exe()?, arguments, kill_after: self.kill_after }))
+    }
+
+    /// Whether pipelines are to run in processes of their own.
+    #[cfg(not(target_os = "linux"))]
+    pub(super) fn wants_isolation(&self) -> bool {
+        self.isolation != Isolation::None
     }
 }

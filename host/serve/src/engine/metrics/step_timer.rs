@@ -33,14 +33,15 @@ impl<'a> StepTimer<'a> {
         Self { steps, next: 0, traced: traced.then(Vec::new) }
     }
 
-    fn note(&mut self, step: &PlannedStep, time: Duration, failure: Option<&StepFailure>) {
+    /// Records a step that has run.
+    pub(crate) fn record(&mut self, name: &str, end: Instant, time: Duration, failure: Option<&StepFailure>) {
         if let Some(step) = self.steps.get(self.next) {
             step.time.observe(time);
         }
         self.next += 1;
         if let Some(traced) = &mut self.traced {
             let failure = failure.map(ToString::to_string);
-            traced.push(StepTime { name: step.name.clone(), end: Instant::now(), time, failure });
+            traced.push(StepTime { name: name.to_owned(), end, time, failure });
         }
     }
 }
@@ -51,10 +52,10 @@ impl Observer for StepTimer<'_> {
     }
 
     fn failed(&mut self, step: &PlannedStep, failure: &StepFailure, time: Duration, _: &Context) {
-        self.note(step, time, Some(failure));
+        self.record(&step.name, Instant::now(), time, Some(failure));
     }
 
     fn after(&mut self, step: &PlannedStep, time: Duration, _: &[Value], _: &Context) {
-        self.note(step, time, None);
+        self.record(&step.name, Instant::now(), time, None);
     }
 }

@@ -56,6 +56,7 @@ fn pipeline(loaded: &Arc<LoadedPipeline>) -> Json {
             "batch_sizes": model.is_batched.then(|| metrics.batch_sizes(&model.name)),
         })).collect::<Vec<_>>(),
         "reloads": reloads(metrics),
+        "crashes": loaded.crashes(),
     })
 }
 

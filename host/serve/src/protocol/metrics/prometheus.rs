@@ -217,6 +217,11 @@ fn write_pipelines(out: &mut Writer<'_, '_>, server: &Server, loaded: &[Arc<Load
         None,
         slots.iter().map(|slot| (vec![("pipeline", slot.name())], i64::from(slot.failure().is_some()))),
     )?;
+    out.counters(
+        "gpux_pipeline_crashes",
+        "Ends of the processes of pipelines that run in one of their own, since they were loaded",
+        loaded.iter().map(|loaded| (vec![("pipeline", loaded.name())], loaded.crashes())),
+    )?;
     let loads: Vec<_> = loaded.iter().map(|loaded| (loaded.name(), loaded.load())).collect();
     out.gauges(
         "gpux_requests_waiting",

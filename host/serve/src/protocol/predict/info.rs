@@ -45,7 +45,7 @@ struct Listed {
     name: String,
     /// `null` if it is not loaded
     version: Option<String>,
-    /// `loading`, `ready` or `unloaded`
+    /// `loading`, `ready`, `crashed` or `unloaded`
     state: String,
     /// why what its files hold now is not what answers
     reason: Option<String>,
@@ -58,6 +58,7 @@ pub(crate) async fn all(State(server): State<Arc<Server>>) -> Response {
         let state = match slot.state() {
             PipelineState::Loading => "loading",
             PipelineState::Ready => "ready",
+            PipelineState::Crashed => "crashed",
             PipelineState::Unloaded => "unloaded",
         };
         let version = slot.loaded().map(|loaded| loaded.version().to_owned());

@@ -72,7 +72,7 @@ impl GrpcInferenceService for Service {
     ) -> Result<Response<proto::ModelReadyResponse>, Status> {
         let proto::ModelReadyRequest { name, version } = request.into_inner();
         let ready = match lookup::of_message(&self.server, &name, &version) {
-            Ok(_) => Ok(true),
+            Ok(model) => Ok(model.loaded.crash().is_none()),
             // A missing model is not ready: clients poll before it is loaded.
             Err(ServeError::NotReady(_) | ServeError::NotFound(_)) => Ok(false),
             Err(error) => Err(error),

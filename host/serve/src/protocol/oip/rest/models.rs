@@ -9,13 +9,13 @@ use serde::Serialize;
 use serde_json::json;
 
 use super::{PathParameters, answered};
-use crate::Server;
 use crate::protocol::http::response;
 use crate::protocol::oip::config::ModelConfig;
 use crate::protocol::oip::lookup;
 use crate::protocol::oip::lookup::Model;
 use crate::protocol::oip::metadata::ModelMetadata;
 use crate::protocol::oip::statistics::Statistics;
+use crate::{ServeError, Server};
 
 /// The names of what is served.
 #[derive(Serialize, JsonSchema)]
@@ -48,7 +48,11 @@ pub(super) async fn metadata(State(server): State<Arc<Server>>, named: PathParam
 
 /// `GET /v2/models/NAME/ready`.
 pub(super) async fn ready(State(server): State<Arc<Server>>, named: PathParameters) -> Response {
-    described(&server, &named, |model| ModelReady { name: model.loaded.name().to_owned(), ready: true })
+    let model = lookup::model(&server, &named.model, &named.version).and_then(|model| match model.loaded.crash() {
+        None => Ok(ModelReady { name: model.loaded.name().to_owned(), ready: true }),
+        Some(reason) => Err(ServeError::NotReady(reason)),
+    });
+    answered(model.map(|ready| response::json(&json!(ready))))
 }
 
 /// `GET /v2/models/NAME/config`.

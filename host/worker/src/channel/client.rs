@@ -1,0 +1,251 @@
+//! The server's side of the shared memory.
+
+use std::io::{self, Write as _};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::{ChannelMemory, Header, SLOTS, monotonic_nanos, state};
+use crate::trace::Trace;
+use crate::transfer::{self, BoundedRead as _, read_bytes, read_u8, read_u32, read_u64, write_u32, write_u64};
+use gpux_core::{Outputs, Request, RunError, WaitObserver};
+use gpux_shared_memory::{OutOfBounds, wait, wake};
+
+/// How often a waiting call looks whether its client has gone.
+const POLL: Duration = Duration::from_millis(20);
+
+/// The most pauses of a request that are told to the scheduler: more is a worker that wants to keep it busy.
+const MAX_PAUSES: u32 = 1000;
+
+/// The most steps that a response reports.
+const MAX_STEPS: u32 = 1 << 16;
+
+/// Calls a worker.
+#[derive(Debug)]
+pub(crate) struct ChannelClient {
+    memory: ChannelMemory,
+    free: Mutex<Vec<usize>>,
+    ended: AtomicBool,
+}
+
+/// How a request is run.
+#[derive(Default)]
+pub struct CallOptions<'a> {
+    /// when it must be done; `None` for no limit
+    pub deadline: Option<Instant>,
+    /// where requests wait for each other, a greater one goes first
+    pub priority: i32,
+    /// notified when the request waits for others
+    pub waits: Option<&'a dyn WaitObserver>,
+    /// set when the client has gone
+    pub cancelled: Option<&'a AtomicBool>,
+    /// whether each step's values are described
+    pub is_traced: bool,
+}
+
+/// The time of one step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StepTime {
+    /// from its inputs to its outputs
+    pub time: Duration,
+    /// whether the request ended here
+    pub has_failed: bool,
+}
+
+/// What a worker answers.
+#[derive(Debug)]
+pub struct Reply {
+    /// the outputs, or the error of the pipeline
+    pub result: Result<Outputs, RunError>,
+    /// the steps that ran
+    pub steps: Vec<StepTime>,
+    /// if the request is traced
+    pub trace: Option<Trace>,
+}
+
+/// Why there is no answer.
+#[derive(Debug)]
+pub(crate) enum ChannelError {
+    /// the worker has ended, while this step ran (from 1; 0 before the first)
+    Ended {
+        /// the number of the step
+        step: u32,
+        /// whether the worker had taken the request
+        has_begun: bool,
+    },
+    /// the request is too large for the shared memory
+    TooLarge(String),
+    /// every slot is in use
+    Full,
+    /// the worker's answer cannot be read
+    Invalid(io::Error),
+}
+
+impl From<OutOfBounds> for ChannelError {
+    fn from(error: OutOfBounds) -> Self {
+        Self::Invalid(error.into())
+    }
+}
+
+impl From<io::Error> for ChannelError {
+    fn from(error: io::Error) -> Self {
+        Self::Invalid(error)
+    }
+}
+
+/// A slot in use, free again when it is dropped.
+struct UsedSlot<'a>(&'a ChannelClient, usize);
+
+impl Drop for UsedSlot<'_> {
+    fn drop(&mut self) {
+        self.0.free.lock().unwrap_or_else(PoisonError::into_inner).push(self.1);
+    }
+}
+
+impl ChannelClient {
+    pub(crate) fn new(memory: ChannelMemory) -> Self {
+        Self { memory, free: Mutex::new((0..SLOTS).rev().collect()), ended: AtomicBool::new(false) }
+    }
+
+    /// Ends every call: the worker has ended.
+    pub(crate) fn end(&self) {
+        self.ended.store(true, Ordering::SeqCst);
+        for slot in 0..SLOTS {
+            if let Ok(word) = self.memory.header(slot).state() {
+                word.store(state::ENDED, Ordering::SeqCst);
+                wake(word, 1);
+            }
+        }
+    }
+
+    fn has_ended(&self) -> bool {
+        self.ended.load(Ordering::SeqCst)
+    }
+
+    /// Runs a request in the worker and waits for its end. `overdue` is called, again and again, while the answer is
+    /// missing after the deadline.
+    pub(crate) fn call(
+        &self,
+        request: &Request,
+        options: &CallOptions<'_>,
+        overdue: impl Fn(Duration),
+    ) -> Result<Reply, ChannelError> {
+        let free = self.free.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let slot = free.ok_or(ChannelError::Full)?;
+        let slot = UsedSlot(self, slot);
+        let header = self.memory.header(slot.1);
+        self.send(slot.1, header, request, options)?;
+        let result = self.receive(slot.1, header, options, overdue);
+        if self.has_ended() && result.is_err() {
+            let has_begun = self.memory.queued(slot.1 / 32)?.load(Ordering::SeqCst) & (1 << (slot.1 % 32)) == 0;
+            return Err(ChannelError::Ended { step: header.step()?.load(Ordering::Relaxed), has_begun });
+        }
+        result
+    }
+
+    fn send(
+        &self,
+        slot: usize,
+        header: Header<'_>,
+        request: &Request,
+        options: &CallOptions<'_>,
+    ) -> Result<(), ChannelError> {
+        let mut area = self.memory.request(slot);
+        let deadline = options.deadline.map_or(u64::MAX, |deadline| {
+            let left = deadline.saturating_duration_since(Instant::now()).as_nanos();
+            monotonic_nanos().saturating_add(u64::try_from(left).unwrap_or(u64::MAX))
+        });
+        let written = write_u64(&mut area, deadline)
+            .and_then(|()| write_u32(&mut area, options.priority.cast_unsigned()))
+            .and_then(|()| area.write_all(&[options.is_traced.into(), options.waits.is_some().into()]))
+            .and_then(|()| transfer::write_values(&mut area, request));
+        if written.is_err() {
+            area.release();
+            let most = area.len >> 20;
+            return Err(ChannelError::TooLarge(format!("a request to an isolated pipeline takes at most {most} MiB")));
+        }
+        header.len()?.store(area.done as u64, Ordering::Relaxed);
+        header.cancelled()?.store(0, Ordering::Relaxed);
+        header.step()?.store(0, Ordering::Relaxed);
+        header.delegated_work()?.store(0, Ordering::Relaxed);
+        header.state()?.store(state::QUEUED, Ordering::SeqCst);
+        self.memory.queued(slot / 32)?.fetch_or(1 << (slot % 32), Ordering::SeqCst);
+        let doorbell = self.memory.doorbell()?;
+        doorbell.fetch_add(1, Ordering::SeqCst);
+        if self.memory.idle_threads()?.load(Ordering::SeqCst) > 0 {
+            wake(doorbell, 1);
+        }
+        Ok(())
+    }
+
+    fn receive(
+        &self,
+        slot: usize,
+        header: Header<'_>,
+        options: &CallOptions<'_>,
+        overdue: impl Fn(Duration),
+    ) -> Result<Reply, ChannelError> {
+        let word = header.state()?;
+        let (mut paused, mut pauses) = (None::<Instant>, 0);
+        let mut seen = state::QUEUED;
+        while !self.has_ended() {
+            wait(word, seen, Some(POLL));
+            seen = word.load(Ordering::Acquire);
+            if let Some(waits) = options.waits
+                && paused.is_some() != (seen == state::PAUSED)
+                && seen != state::ENDED
+            {
+                if let Some(since) = paused.take() {
+                    let delegated_work = Duration::from_nanos(header.delegated_work()?.swap(0, Ordering::Relaxed));
+                    waits.end(delegated_work.min(since.elapsed()));
+                } else if pauses < MAX_PAUSES {
+                    pauses += 1;
+                    paused = Some(Instant::now());
+                    waits.begin();
+                }
+            }
+            if seen == state::ANSWERED {
+                break;
+            }
+            if options.cancelled.is_some_and(|cancelled| cancelled.load(Ordering::Relaxed)) {
+                header.cancelled()?.store(1, Ordering::Relaxed);
+            }
+            if let Some(late) = options.deadline.and_then(|deadline| Instant::now().checked_duration_since(deadline)) {
+                overdue(late);
+            }
+        }
+        if paused.is_some()
+            && let Some(waits) = options.waits
+        {
+            waits.end(Duration::ZERO);
+        }
+        if self.has_ended() {
+            return Err(ChannelError::Ended { step: 0, has_begun: true });
+        }
+        let mut area = self.memory.response(slot).limited(header.len()?.load(Ordering::Acquire));
+        let reply = read_reply(&mut area);
+        area.done = area.len;
+        area.release();
+        Ok(reply?)
+    }
+}
+
+fn read_reply(area: &mut super::Area<'_>) -> io::Result<Reply> {
+    let is_error = read_u8(area)? != 0;
+    let count = read_u32(area)?;
+    if count > MAX_STEPS || count as usize * 8 > area.left() {
+        return Err(io::Error::new(io::ErrorKind::InvalidData, "too many steps"));
+    }
+    let mut steps = Vec::with_capacity(count as usize);
+    for _ in 0..count {
+        let nanos = read_u64(area)?;
+        // The highest bit says that the request ended here.
+        let time = Duration::from_nanos(nanos & (u64::MAX >> 1));
+        steps.push(StepTime { time, has_failed: nanos >> 63 == 1 });
+    }
+    let trace = read_bytes(area)?;
+    let trace = if trace.is_empty() { None } else { Some(serde_json::from_slice(&trace)?) };
+    let result =
+        if is_error { Err(serde_json::from_slice(&read_bytes(area)?)?) } else { Ok(transfer::read_values(area)?) };
+    Ok(Reply { result, steps, trace })
+}

@@ -1,0 +1,210 @@
+//! The shared memory between the server and a worker, in which requests and results lie.
+//!
+//! ```text
+//! control │ slot headers │ request of slot 0 │ response of slot 0 │ request of slot 1 │ …
+//! ```
+//!
+//! A slot is one request in flight. The server writes a request, marks the slot in the bitmap of queued slots, and rings
+//! the doorbell, on which idle threads of the worker wait. Then it waits on the slot's state. Both sides copy values in
+//! and out. The server keeps which slots are in use in its own memory: a hostile worker can spoil its own results only.
+
+mod client;
+mod service;
+
+use std::io::{self, Read, Write};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
+
+use crate::transfer::BoundedRead;
+use gpux_shared_memory::{OutOfBounds, SharedMemory};
+
+pub use client::{CallOptions, Reply, StepTime};
+pub(crate) use client::{ChannelClient, ChannelError};
+pub(crate) use service::{IncomingRequest, RequestService};
+
+/// The most requests in flight.
+pub(crate) const SLOTS: usize = 512;
+
+/// Requests and responses of at most this size keep their pages, so that the next of the slot needs no new ones.
+const KEPT: usize = 1 << 20;
+
+/// The size of a request, and of a response, at most. Only written pages take memory.
+const AREA: usize = 1 << 30;
+
+/// Areas are halved to this size where a process may not map that much.
+const LEAST_AREA: usize = 64 << 20;
+
+const DOORBELL: usize = 0;
+const IDLE_THREADS: usize = 4;
+/// a bit for each slot
+const QUEUED: usize = 64;
+const HEADERS: usize = 4096;
+const HEADER: usize = 128;
+const AREAS: usize = HEADERS + SLOTS * HEADER;
+
+/// The state of a slot.
+mod state {
+    /// the request is in the queue, or the slot is not used
+    pub(super) const QUEUED: u32 = 0;
+    /// a thread of the worker runs the request
+    pub(super) const RUNNING: u32 = 1;
+    /// it waits for other requests, or for a model that runs several together
+    pub(super) const PAUSED: u32 = 2;
+    /// the response is there
+    pub(super) const ANSWERED: u32 = 3;
+    /// the worker has ended; the server writes this
+    pub(super) const ENDED: u32 = 4;
+}
+
+/// The clock that both processes share, in nanoseconds.
+fn monotonic_nanos() -> u64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    now.tv_sec.cast_unsigned().saturating_mul(1_000_000_000).saturating_add(now.tv_nsec.cast_unsigned())
+}
+
+/// The shared memory, with its parts.
+#[derive(Debug)]
+pub(crate) struct ChannelMemory {
+    memory: SharedMemory,
+    area: usize,
+}
+
+impl ChannelMemory {
+    /// New memory, with areas as large as this process may map.
+    pub(crate) fn create() -> io::Result<Self> {
+        let mut area = AREA;
+        loop {
+            match SharedMemory::create(AREAS + 2 * SLOTS * area) {
+                Ok(memory) => return Ok(Self { memory, area }),
+                Err(error) if area <= LEAST_AREA => return Err(error),
+                Err(_) => area /= 2,
+            }
+        }
+    }
+
+    /// The memory that the server created.
+    pub(crate) fn open(file: std::os::fd::OwnedFd) -> io::Result<Self> {
+        let memory = SharedMemory::open(file)?;
+        let area = memory.len().saturating_sub(AREAS) / (2 * SLOTS);
+        Ok(Self { memory, area })
+    }
+
+    /// The memory itself, to send it to the worker.
+    pub(crate) const fn memory(&self) -> &SharedMemory {
+        &self.memory
+    }
+
+    fn doorbell(&self) -> Result<&AtomicU32, OutOfBounds> {
+        self.memory.word(DOORBELL)
+    }
+
+    fn idle_threads(&self) -> Result<&AtomicU32, OutOfBounds> {
+        self.memory.word(IDLE_THREADS)
+    }
+
+    /// The word of the bitmap that has the bits of these 32 slots.
+    fn queued(&self, index: usize) -> Result<&AtomicU32, OutOfBounds> {
+        self.memory.word(QUEUED + 4 * index)
+    }
+
+    const fn header(&self, slot: usize) -> Header<'_> {
+        Header { memory: &self.memory, at: HEADERS + slot * HEADER }
+    }
+
+    const fn request(&self, slot: usize) -> Area<'_> {
+        Area { memory: &self.memory, at: AREAS + 2 * slot * self.area, len: self.area, done: 0 }
+    }
+
+    const fn response(&self, slot: usize) -> Area<'_> {
+        Area { memory: &self.memory, at: AREAS + (2 * slot + 1) * self.area, len: self.area, done: 0 }
+    }
+}
+
+/// The header of a slot.
+#[derive(Clone, Copy)]
+struct Header<'a> {
+    memory: &'a SharedMemory,
+    at: usize,
+}
+
+impl<'a> Header<'a> {
+    fn state(self) -> Result<&'a AtomicU32, OutOfBounds> {
+        self.memory.word(self.at)
+    }
+
+    /// Whether the client has gone. The worker alone reads it as a flag.
+    fn cancelled(self) -> Result<&'a AtomicU32, OutOfBounds> {
+        self.memory.word(self.at + 4)
+    }
+
+    fn cancelled_flag(self) -> Result<&'a AtomicBool, OutOfBounds> {
+        self.memory.flag(self.at + 4)
+    }
+
+    /// The number of the step that runs, from 1.
+    fn step(self) -> Result<&'a AtomicU32, OutOfBounds> {
+        self.memory.word(self.at + 8)
+    }
+
+    /// The length of the request, then of the response.
+    fn len(self) -> Result<&'a AtomicU64, OutOfBounds> {
+        self.memory.long(self.at + 16)
+    }
+
+    /// Nanoseconds that others worked for the request while it waited.
+    fn delegated_work(self) -> Result<&'a AtomicU64, OutOfBounds> {
+        self.memory.long(self.at + 24)
+    }
+}
+
+/// The bytes of a request or a response, read or written from the start.
+struct Area<'a> {
+    memory: &'a SharedMemory,
+    at: usize,
+    len: usize,
+    done: usize,
+}
+
+impl Area<'_> {
+    /// The same, of `len` bytes at most.
+    fn limited(self, len: u64) -> Self {
+        Self { len: usize::try_from(len).unwrap_or(usize::MAX).min(self.len), ..self }
+    }
+
+    /// Gives back the pages beyond [`KEPT`] of which any is in use.
+    fn release(&self) {
+        if self.done > KEPT {
+            // A failure would only keep them until the worker ends.
+            let _ = self.memory.release(self.at + KEPT, self.done - KEPT);
+        }
+    }
+}
+
+impl Write for Area<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if bytes.len() > self.len - self.done {
+            return Err(io::ErrorKind::FileTooLarge.into());
+        }
+        self.memory.write(self.at + self.done, bytes)?;
+        self.done += bytes.len();
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Read for Area<'_> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let len = into.len().min(self.len - self.done);
+        self.memory.read(self.at + self.done, &mut into[..len])?;
+        self.done += len;
+        Ok(len)
+    }
+}
+
+impl BoundedRead for Area<'_> {
+    fn left(&self) -> usize {
+        self.len - self.done
+    }
+}

@@ -1,0 +1,183 @@
+//! The worker's side of the shared memory.
+
+use std::io;
+use std::io::Write as _;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use super::{Area, ChannelMemory, SLOTS, monotonic_nanos, state};
+use crate::trace::Trace;
+use crate::transfer::{self, read_u8, read_u32, read_u64, write_bytes, write_u32, write_u64};
+use gpux_core::{Outputs, Request, RunError, WaitObserver};
+use gpux_shared_memory::{wait, wake};
+
+use super::StepTime;
+
+/// Takes requests from the shared memory.
+#[derive(Clone, Debug)]
+pub(crate) struct RequestService(Arc<ChannelMemory>);
+
+/// A request that a thread of the worker has taken.
+pub(crate) struct IncomingRequest {
+    memory: Arc<ChannelMemory>,
+    slot: usize,
+    pub(crate) values: Request,
+    pub(crate) deadline: Option<Instant>,
+    pub(crate) priority: i32,
+    pub(crate) is_traced: bool,
+    has_waits: bool,
+}
+
+impl RequestService {
+    pub(crate) fn new(memory: ChannelMemory) -> Self {
+        Self(Arc::new(memory))
+    }
+
+    /// Waits for the next request; `None` if none came within `patience` and another thread waits as well.
+    pub(crate) fn next(&self, patience: Duration) -> io::Result<Option<IncomingRequest>> {
+        let memory = &self.0;
+        loop {
+            let doorbell = memory.doorbell()?;
+            let seen = doorbell.load(Ordering::SeqCst);
+            if let Some(slot) = self.take()? {
+                return IncomingRequest::read(memory, slot).map(Some);
+            }
+            let idle = memory.idle_threads()?;
+            // Counted before the word is compared, so that a request in between rings.
+            idle.fetch_add(1, Ordering::SeqCst);
+            let begun = Instant::now();
+            wait(doorbell, seen, Some(patience));
+            let others_wait = |idle: u32| (idle > 1).then(|| idle - 1);
+            let is_late = begun.elapsed() >= patience && doorbell.load(Ordering::SeqCst) == seen;
+            if is_late && idle.fetch_update(Ordering::SeqCst, Ordering::SeqCst, others_wait).is_ok() {
+                return Ok(None);
+            }
+            idle.fetch_sub(1, Ordering::SeqCst);
+        }
+    }
+
+    /// Whether no thread waits for requests.
+    pub(crate) fn is_busy(&self) -> io::Result<bool> {
+        Ok(self.0.idle_threads()?.load(Ordering::SeqCst) == 0)
+    }
+
+    fn take(&self) -> io::Result<Option<usize>> {
+        for index in 0..SLOTS / 32 {
+            let word = self.0.queued(index)?;
+            let mut bits = word.load(Ordering::SeqCst);
+            while bits != 0 {
+                let bit = bits.trailing_zeros();
+                if word.fetch_and(!(1 << bit), Ordering::SeqCst) & (1 << bit) != 0 {
+                    return Ok(Some(index * 32 + bit as usize));
+                }
+                bits = word.load(Ordering::SeqCst);
+            }
+        }
+        Ok(None)
+    }
+}
+
+impl IncomingRequest {
+    fn read(memory: &Arc<ChannelMemory>, slot: usize) -> io::Result<Self> {
+        let header = memory.header(slot);
+        header.state()?.store(state::RUNNING, Ordering::Release);
+        let mut area = memory.request(slot).limited(header.len()?.load(Ordering::Acquire));
+        let deadline = read_u64(&mut area)?;
+        let priority = read_u32(&mut area)?.cast_signed();
+        let (is_traced, has_waits) = (read_u8(&mut area)? != 0, read_u8(&mut area)? != 0);
+        let values = transfer::read_values(&mut area)?;
+        area.release();
+        let left = Duration::from_nanos(deadline.saturating_sub(monotonic_nanos()));
+        let deadline = if deadline == u64::MAX { None } else { Instant::now().checked_add(left) };
+        Ok(Self { memory: memory.clone(), slot, values, deadline, priority, is_traced, has_waits })
+    }
+
+    /// Set when the client has gone.
+    pub(crate) fn cancelled(&self) -> io::Result<&AtomicBool> {
+        Ok(self.memory.header(self.slot).cancelled_flag()?)
+    }
+
+    /// Tells the server when the request waits for others, if the server wants to know.
+    pub(crate) fn waits(&self) -> Option<Arc<dyn WaitObserver>> {
+        self.has_waits.then(|| Arc::new(SlotWaits { memory: self.memory.clone(), slot: self.slot }) as _)
+    }
+
+    /// Notes the step that begins, from 1: if it ends the process, the server knows which it was.
+    pub(crate) fn note_step(&self, number: u32) {
+        if let Ok(word) = self.memory.header(self.slot).step() {
+            word.store(number, Ordering::Relaxed);
+        }
+    }
+
+    /// Writes the response and wakes the server.
+    pub(crate) fn answer(
+        &self,
+        result: &Result<Outputs, RunError>,
+        steps: &[StepTime],
+        trace: Option<&Trace>,
+    ) -> io::Result<()> {
+        let mut area = self.memory.response(self.slot);
+        if let Err(error) = write_response(&mut area, result, steps, trace) {
+            area.release();
+            area = self.memory.response(self.slot);
+            let message = format!("the results of an isolated pipeline take at most {} MiB: {error}", area.len >> 20);
+            write_response(&mut area, &Err(crate::step_failure(message)), steps, None)?;
+        }
+        let header = self.memory.header(self.slot);
+        header.len()?.store(area.done as u64, Ordering::Release);
+        let word = header.state()?;
+        word.store(state::ANSWERED, Ordering::Release);
+        wake(word, 1);
+        Ok(())
+    }
+}
+
+fn write_response(
+    area: &mut Area<'_>,
+    result: &Result<Outputs, RunError>,
+    steps: &[StepTime],
+    trace: Option<&Trace>,
+) -> io::Result<()> {
+    area.write_all(&[result.is_err().into()])?;
+    write_u32(area, steps.len() as u32)?;
+    for step in steps {
+        let nanos = u64::try_from(step.time.as_nanos()).unwrap_or(u64::MAX) & (u64::MAX >> 1);
+        write_u64(area, nanos | u64::from(step.has_failed) << 63)?;
+    }
+    write_bytes(area, &trace.map(serde_json::to_vec).transpose()?.unwrap_or_default())?;
+    match result {
+        Ok(outputs) => transfer::write_values(area, outputs),
+        Err(error) => write_bytes(area, &serde_json::to_vec(error)?),
+    }
+}
+
+/// Tells the server that a request waits.
+struct SlotWaits {
+    memory: Arc<ChannelMemory>,
+    slot: usize,
+}
+
+impl SlotWaits {
+    fn set(&self, to: u32) -> io::Result<()> {
+        let word = self.memory.header(self.slot).state()?;
+        word.store(to, Ordering::Release);
+        wake(word, 1);
+        Ok(())
+    }
+}
+
+impl WaitObserver for SlotWaits {
+    fn begin(&self) {
+        // The slot is within the memory, so this does not fail.
+        let _ = self.set(state::PAUSED);
+    }
+
+    fn end(&self, delegated_work: Duration) {
+        let nanos = u64::try_from(delegated_work.as_nanos()).unwrap_or(u64::MAX);
+        if let Ok(word) = self.memory.header(self.slot).delegated_work() {
+            word.fetch_add(nanos, Ordering::Relaxed);
+        }
+        let _ = self.set(state::RUNNING);
+    }
+}

@@ -1,0 +1,72 @@
+//! What the server and a worker tell each other over the control socket: a line of JSON each.
+
+use std::io::{self, BufRead, IoSlice, IoSliceMut, Read as _, Write as _};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags,
+};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use crate::model_statistics::ModelStatistics;
+use crate::warm_up::WarmUpReport;
+use gpux::{PipelineInfo, ReportedError};
+
+/// The longest line.
+const LONGEST: u64 = 64 << 20;
+
+/// What a worker tells.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) enum WorkerMessage {
+    /// the pipeline is loaded and warm
+    Ready(Box<PipelineInfo>, WarmUpReport, Vec<ModelStatistics>),
+    /// the pipeline cannot be loaded
+    Failed(ReportedError),
+    /// the numbers of its models have changed
+    Statistics(Vec<ModelStatistics>),
+}
+
+/// Writes a line.
+pub(crate) fn send(mut to: &UnixStream, message: &impl Serialize) -> io::Result<()> {
+    let mut line = serde_json::to_vec(message)?;
+    line.push(b'\n');
+    to.write_all(&line)
+}
+
+/// Reads a line; `None` at the end.
+pub(crate) fn receive<T: DeserializeOwned>(from: &mut impl BufRead) -> io::Result<Option<T>> {
+    let mut line = Vec::new();
+    from.take(LONGEST).read_until(b'\n', &mut line)?;
+    if line.last() != Some(&b'\n') {
+        return Ok(None);
+    }
+    Ok(Some(serde_json::from_slice(&line)?))
+}
+
+/// Sends a file descriptor, with one byte.
+pub(crate) fn send_file(to: &UnixStream, file: impl AsFd) -> io::Result<()> {
+    let files = [file.as_fd()];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    if !control.push(SendAncillaryMessage::ScmRights(&files)) {
+        return Err(io::ErrorKind::OutOfMemory.into());
+    }
+    rustix::net::sendmsg(to, &[IoSlice::new(&[0])], &mut control, SendFlags::empty())?;
+    Ok(())
+}
+
+/// Receives what [`send_file`] sent.
+pub(crate) fn receive_file(from: &UnixStream) -> io::Result<OwnedFd> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    let mut byte = [0];
+    rustix::net::recvmsg(from, &mut [IoSliceMut::new(&mut byte)], &mut control, RecvFlags::CMSG_CLOEXEC)?;
+    let files = control.drain().filter_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(mut files) => files.next(),
+        _ => None,
+    });
+    files.last().ok_or_else(|| io::Error::new(io::ErrorKind::UnexpectedEof, "no file was sent"))
+}

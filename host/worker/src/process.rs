@@ -1,0 +1,168 @@
+//! The worker: a process that loads one pipeline and runs its requests.
+
+use std::io::{self, Read as _};
+use std::os::fd::AsFd as _;
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use signal_hook::consts::{SIGINT, SIGTERM};
+
+use crate::channel::{ChannelMemory, IncomingRequest, RequestService, SLOTS, StepTime};
+use crate::messages::{self, WorkerMessage};
+use crate::model_statistics::ModelStatistics;
+use crate::trace::Trace;
+use crate::{step_failure, warm_up};
+use gpux::{LoadOptions, Pipeline};
+use gpux_core::catch_panic::catch_panic;
+use gpux_core::{
+    Context, Observer, Observers, Outputs, PlannedStep, RunError, RunOptions, StepFailure, Value, threads,
+};
+
+/// How long a thread waits for requests before it ends, if another waits as well.
+const IDLE: Duration = Duration::from_secs(5);
+
+/// How often the numbers of models are sent, if they have changed.
+const STATISTICS: Duration = Duration::from_secs(1);
+
+/// Runs requests of the pipeline until the server closes the control socket, which is standard input; that ends the
+/// process.
+pub fn run_worker(pipeline: &str, load_options: &LoadOptions) -> io::Result<()> {
+    let control = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
+    // Programs that the worker starts must not keep the socket open.
+    rustix::stdio::dup2_stdin(std::fs::File::open("/dev/null")?)?;
+    let memory = ChannelMemory::open(messages::receive_file(&control)?)?;
+    // Whoever ends a group of processes means the server, which drains first and then closes the socket.
+    for signal in [SIGINT, SIGTERM] {
+        signal_hook::flag::register(signal, Arc::default())?;
+    }
+    let watched = control.try_clone()?;
+    threads::spawn("gpux-control", move || {
+        // The server sends nothing more: this waits for its end. Nothing here needs to be finished.
+        let _ = (&watched).read(&mut [0]);
+        let _ = rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::KILL);
+    })?;
+    let loaded =
+        Pipeline::open(pipeline, load_options).and_then(|pipeline| warm_up(&pipeline).map(|report| (pipeline, report)));
+    let (pipeline, report) = match loaded {
+        Ok(loaded) => loaded,
+        Err(error) => return messages::send(&control, &WorkerMessage::Failed(error.to_reported())),
+    };
+    let worker = Arc::new(Worker { pipeline, service: RequestService::new(memory), threads: AtomicUsize::new(0) });
+    worker.clone().start_thread()?;
+    let statistics = ModelStatistics::of(&worker.pipeline);
+    messages::send(&control, &WorkerMessage::Ready(Box::new(worker.pipeline.info()), report, statistics))?;
+    report_statistics(&worker.pipeline, &control)
+}
+
+/// Sends the numbers of models when they change.
+fn report_statistics(pipeline: &Pipeline, control: &UnixStream) -> io::Result<()> {
+    let mut sent = Vec::new();
+    loop {
+        std::thread::sleep(STATISTICS);
+        let now = ModelStatistics::of(pipeline);
+        if now != sent {
+            messages::send(control, &WorkerMessage::Statistics(now.clone()))?;
+            sent = now;
+        }
+    }
+}
+
+struct Worker {
+    pipeline: Pipeline,
+    service: RequestService,
+    threads: AtomicUsize,
+}
+
+impl Worker {
+    fn start_thread(self: Arc<Self>) -> io::Result<()> {
+        self.threads.fetch_add(1, Ordering::Relaxed);
+        let worker = self.clone();
+        threads::spawn("gpux-run", move || worker.work()).inspect_err(|_| {
+            self.threads.fetch_sub(1, Ordering::Relaxed);
+        })
+    }
+
+    fn work(self: Arc<Self>) {
+        loop {
+            match self.service.next(IDLE) {
+                Ok(Some(request)) => {
+                    let is_busy = self.service.is_busy().unwrap_or(true);
+                    if is_busy && self.threads.load(Ordering::Relaxed) < SLOTS {
+                        // Otherwise the threads that there are take the next request.
+                        let _ = self.clone().start_thread();
+                    }
+                    if self.answer(&request).is_err() {
+                        std::process::abort();
+                    }
+                }
+                Ok(None) => break,
+                // The memory is not what it was: the server starts another worker.
+                Err(_) => std::process::abort(),
+            }
+        }
+        self.threads.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    fn answer(&self, request: &IncomingRequest) -> io::Result<()> {
+        let mut recorder = StepRecorder { request, begun: 0, steps: Vec::new() };
+        let mut trace = request.is_traced.then(Trace::default);
+        let run = || {
+            let options = RunOptions {
+                deadline: request.deadline,
+                priority: request.priority,
+                waits: request.waits(),
+                observer: None,
+                cancelled: request.cancelled().ok(),
+            };
+            self.run(request, options, &mut recorder, trace.as_mut())
+        };
+        let result =
+            catch_panic(run).unwrap_or_else(|panic| Err(step_failure(format!("a fault within gpux: {panic}"))));
+        request.answer(&result, &recorder.steps, trace.as_ref())
+    }
+
+    fn run(
+        &self,
+        request: &IncomingRequest,
+        options: RunOptions<'_>,
+        recorder: &mut StepRecorder<'_>,
+        trace: Option<&mut Trace>,
+    ) -> Result<Outputs, RunError> {
+        let values = request.values.clone();
+        match trace {
+            None => self.pipeline.plan().run(values, RunOptions { observer: Some(recorder), ..options }),
+            Some(trace) => {
+                let mut observers = Observers(vec![trace, recorder]);
+                self.pipeline.plan().run(values, RunOptions { observer: Some(&mut observers), ..options })
+            }
+        }
+    }
+}
+
+/// Notes which step runs, and how long each took.
+struct StepRecorder<'a> {
+    request: &'a IncomingRequest,
+    begun: u32,
+    steps: Vec<StepTime>,
+}
+
+impl Observer for StepRecorder<'_> {
+    fn before(&mut self, _: &PlannedStep, _: &[Option<Value>]) {
+        self.begun += 1;
+        self.request.note_step(self.begun);
+    }
+
+    fn wants_values(&self) -> bool {
+        false
+    }
+
+    fn failed(&mut self, _: &PlannedStep, _: &StepFailure, time: Duration, _: &Context) {
+        self.steps.push(StepTime { time, has_failed: true });
+    }
+
+    fn after(&mut self, _: &PlannedStep, time: Duration, _: &[Value], _: &Context) {
+        self.steps.push(StepTime { time, has_failed: false });
+    }
+}

@@ -1,0 +1,582 @@
+//! A pipeline in a process of its own, which is started again when it ends.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::io::{self, BufReader, PipeReader, Read as _};
+use std::net::Shutdown;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt as _;
+use std::path::PathBuf;
+use std::process::{Child, Command};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, channel};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open, pidfd_send_signal};
+
+use crate::channel::{CallOptions, ChannelClient, ChannelError, ChannelMemory, Reply};
+use crate::messages::{self, WorkerMessage};
+use crate::model_statistics::ModelStatistics;
+use crate::warm_up::WarmUpReport;
+use gpux::{ErrorCategory, GpuxError, ModelCrash, PipelineInfo, ReportedError};
+use gpux_core::child_process::describe_exit;
+use gpux_core::{Request, threads};
+use gpux_inference::BatchSizes;
+
+/// How workers are started.
+#[derive(Clone, Debug)]
+pub struct WorkerCommand {
+    /// the `gpux` program
+    pub program: PathBuf,
+    /// the operator's flags for loading pipelines
+    pub arguments: Vec<OsString>,
+    /// how long after its deadline a request may run before its worker is killed
+    pub kill_after: Duration,
+}
+
+/// What happens to workers, for the log.
+#[derive(Clone, Debug)]
+pub enum WorkerEvent {
+    /// the worker of this pipeline has ended
+    Ended {
+        /// the pipeline
+        pipeline: String,
+        /// how it ended, with its last words
+        reason: String,
+    },
+    /// a new worker answers
+    Restarted {
+        /// the pipeline
+        pipeline: String,
+        /// from the end of the worker before
+        time: Duration,
+    },
+    /// no new worker can be started
+    NotRestarted {
+        /// the pipeline
+        pipeline: String,
+        /// why
+        reason: String,
+        /// until the next attempt
+        pause: Duration,
+    },
+}
+
+/// Receives what happens to workers.
+pub type OnWorkerEvent = Arc<dyn Fn(WorkerEvent) + Send + Sync>;
+
+/// Why a request got no reply.
+#[derive(Debug)]
+pub enum WorkerError {
+    /// the worker has ended while it ran the request
+    Crash(ModelCrash),
+    /// there is no worker, and there will be none soon
+    Unavailable(String),
+    /// the request's deadline passed while no worker was there
+    Timeout,
+    /// the request is too large for a worker
+    TooLarge(String),
+    /// too many requests are in flight
+    Full,
+}
+
+/// The most of a worker's last words that are kept, in bytes.
+const LAST_WORDS: usize = 4 << 10;
+
+/// Crashes in a row, each within [`STABLE`], after which a pipeline is quarantined.
+const MAX_CRASHES: u32 = 5;
+
+/// A worker that has lived so long has recovered from the crash before.
+const STABLE: Duration = Duration::from_mins(1);
+
+/// The pause before the second restart in a row; each further one is twice as long.
+const FIRST_PAUSE: Duration = Duration::from_millis(200);
+
+/// A worker that has closed its socket has this long to end by itself.
+const GRACE: Duration = Duration::from_millis(100);
+
+/// How long the end of a killed process is waited for.
+const UNKILLABLE: Duration = Duration::from_secs(5);
+
+/// The last lines that are told.
+const LAST_LINES: usize = 3;
+
+/// The longest pause, also of a quarantined pipeline.
+const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+
+/// A pipeline that runs in a process of its own.
+pub struct IsolatedPipeline(Arc<Shared>);
+
+struct Shared {
+    name: String,
+    /// the names of its steps
+    steps: Vec<String>,
+    source: String,
+    command: WorkerCommand,
+    state: Mutex<State>,
+    changed: Condvar,
+    statistics: Mutex<Vec<ModelStatistics>>,
+    /// for each model, the runs of all workers by rows, and its name if it is batched
+    batches: Vec<(Option<String>, Arc<BatchSizes>)>,
+    crashes: AtomicU64,
+}
+
+enum State {
+    Running(Arc<Worker>),
+    /// there is none, or it is being started
+    Restarting(Option<Arc<Worker>>),
+    /// it crashed too often, or cannot be loaded any more
+    Failed(String),
+    Closed,
+}
+
+/// A running worker.
+struct Worker {
+    channel: ChannelClient,
+    process: OwnedFd,
+    /// how it ended, or why the server killed it
+    reason: Mutex<Option<String>>,
+    /// whether it was killed
+    is_dying: AtomicBool,
+}
+
+/// A worker with the server's ends of its socket and pipe. The process ends when this is dropped.
+struct WorkerProcess {
+    worker: Arc<Worker>,
+    /// receives how it ended
+    end: Receiver<String>,
+    control: BufReader<UnixStream>,
+    last_words: Arc<Mutex<Vec<u8>>>,
+    /// disconnected once nothing more is printed
+    printed: Receiver<()>,
+}
+
+/// A worker whose pipeline is loaded and warm.
+struct StartedWorker {
+    process: WorkerProcess,
+    info: PipelineInfo,
+    warm_up_report: WarmUpReport,
+    /// after the warm-up
+    statistics: Vec<ModelStatistics>,
+}
+
+impl IsolatedPipeline {
+    /// Starts a process that loads the pipeline, and waits until it is warm.
+    pub fn start(
+        source: &str,
+        command: &WorkerCommand,
+        on_event: OnWorkerEvent,
+    ) -> Result<(Self, PipelineInfo, WarmUpReport), GpuxError> {
+        let started = StartedWorker::load(WorkerProcess::spawn(source, command).map_err(cannot_start)?)?;
+        let (info, report) = (started.info.clone(), started.warm_up_report.clone());
+        let shared = Arc::new(Shared {
+            name: info.name.clone(),
+            steps: info.steps.clone(),
+            source: source.to_owned(),
+            command: command.clone(),
+            state: Mutex::new(State::Running(started.process.worker.clone())),
+            changed: Condvar::new(),
+            statistics: Mutex::new(started.statistics.clone()),
+            batches: info
+                .models
+                .iter()
+                .map(|model| (model.is_batched.then(|| model.name.clone()), Arc::default()))
+                .collect(),
+            crashes: AtomicU64::new(0),
+        });
+        let supervised = shared.clone();
+        threads::spawn("gpux-supervisor", move || supervised.supervise(started, &on_event)).map_err(cannot_start)?;
+        Ok((Self(shared), info, report))
+    }
+
+    /// Runs a request in the worker; while there is none, waits for the next.
+    pub fn run(&self, request: &Request, options: &CallOptions<'_>) -> Result<Reply, WorkerError> {
+        loop {
+            let worker = self.0.worker(options)?;
+            match self.call(&worker, request, options) {
+                // The worker ended before it took the request, which waits for the next.
+                Err(ChannelError::Ended { has_begun: false, .. }) => {}
+                done => return done.map_err(|error| self.0.explain(error, &worker)),
+            }
+        }
+    }
+
+    fn call(&self, worker: &Worker, request: &Request, options: &CallOptions<'_>) -> Result<Reply, ChannelError> {
+        let kill_after = self.0.command.kill_after;
+        let overdue = |late: Duration| {
+            if late > kill_after {
+                worker.kill(format!("killed: a step ignored its deadline by more than {kill_after:?}"));
+            }
+        };
+        worker.channel.call(request, options, overdue)
+    }
+
+    /// The numbers of its models, at most a second old.
+    pub fn model_statistics(&self) -> Vec<ModelStatistics> {
+        lock(&self.0.statistics).clone()
+    }
+
+    /// The runs of its batched models by rows, by the models' names; at most a second old.
+    pub fn batch_sizes(&self) -> impl Iterator<Item = (&str, &Arc<BatchSizes>)> {
+        self.0.batches.iter().filter_map(|(name, sizes)| Some((name.as_deref()?, sizes)))
+    }
+
+    /// How often its worker has ended.
+    pub fn crashes(&self) -> u64 {
+        self.0.crashes.load(Ordering::Relaxed)
+    }
+
+    /// Why it does not answer; `None` while it does, or will soon.
+    pub fn failure(&self) -> Option<String> {
+        match &*lock(&self.0.state) {
+            State::Failed(reason) => Some(reason.clone()),
+            State::Running(_) | State::Restarting(_) | State::Closed => None,
+        }
+    }
+}
+
+impl Drop for IsolatedPipeline {
+    fn drop(&mut self) {
+        let before = std::mem::replace(&mut *lock(&self.0.state), State::Closed);
+        self.0.changed.notify_all();
+        if let State::Running(worker) | State::Restarting(Some(worker)) = before {
+            // Its requests are done: they would keep this.
+            worker.kill("closed".to_owned());
+        }
+    }
+}
+
+/// The machine's fault: no process, thread or memory.
+fn cannot_start(error: io::Error) -> GpuxError {
+    let message = format!("the process of the pipeline cannot be started: {error}");
+    let (kind, category) = ("ProviderError".to_owned(), ErrorCategory::Environment);
+    let json = serde_json::json!({ "error": kind, "message": message, "details": {} });
+    GpuxError::Reported(Box::new(ReportedError { kind, category, message, json }))
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Worker {
+    fn kill(&self, reason: String) {
+        lock(&self.reason).get_or_insert(reason);
+        self.is_dying.store(true, Ordering::SeqCst);
+        // It may have ended by itself.
+        let _ = pidfd_send_signal(&self.process, Signal::KILL);
+    }
+}
+
+impl Shared {
+    /// The crash of a request in this step, from 1; 0 is before the first.
+    fn crash(&self, reason: String, step: usize) -> ModelCrash {
+        let name = step.checked_sub(1).and_then(|index| self.steps.get(index));
+        ModelCrash { reason, step: name.map(|name| (step, name.clone())) }
+    }
+
+    /// What an error of a call means to its caller.
+    fn explain(&self, error: ChannelError, worker: &Worker) -> WorkerError {
+        match error {
+            ChannelError::Ended { step, .. } => {
+                let reason = lock(&worker.reason).clone().unwrap_or_default();
+                WorkerError::Crash(self.crash(reason, step as usize))
+            }
+            ChannelError::TooLarge(why) => WorkerError::TooLarge(why),
+            ChannelError::Full => WorkerError::Full,
+            ChannelError::Invalid(error) => {
+                let reason = format!("killed: its answer cannot be read: {error}");
+                worker.kill(reason.clone());
+                WorkerError::Crash(self.crash(reason, 0))
+            }
+        }
+    }
+
+    /// The worker; while there is none, others may use the place of the request that waits.
+    fn worker(&self, options: &CallOptions<'_>) -> Result<Arc<Worker>, WorkerError> {
+        if let State::Running(worker) = &*lock(&self.state)
+            && !worker.is_dying.load(Ordering::SeqCst)
+        {
+            return Ok(worker.clone());
+        }
+        if let Some(waits) = options.waits {
+            waits.begin();
+        }
+        let worker = self.wait_for_worker(options.deadline);
+        if let Some(waits) = options.waits {
+            waits.end(Duration::ZERO);
+        }
+        worker
+    }
+
+    fn wait_for_worker(&self, deadline: Option<Instant>) -> Result<Arc<Worker>, WorkerError> {
+        let mut state = lock(&self.state);
+        loop {
+            match &*state {
+                State::Running(worker) if !worker.is_dying.load(Ordering::SeqCst) => return Ok(worker.clone()),
+                State::Failed(reason) => return Err(WorkerError::Unavailable(reason.clone())),
+                State::Closed => return Err(WorkerError::Unavailable("the pipeline was unloaded".to_owned())),
+                State::Running(_) | State::Restarting(_) => {}
+            }
+            let left = deadline.map_or(LONGEST_PAUSE, |deadline| deadline.saturating_duration_since(Instant::now()));
+            if left.is_zero() {
+                return Err(WorkerError::Timeout);
+            }
+            state = self.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    fn is_closed(&self) -> bool {
+        matches!(*lock(&self.state), State::Closed)
+    }
+
+    /// Changes the state, unless the pipeline was closed.
+    fn set(&self, to: State) -> bool {
+        let mut state = lock(&self.state);
+        if matches!(*state, State::Closed) {
+            return false;
+        }
+        *state = to;
+        self.changed.notify_all();
+        true
+    }
+
+    /// Waits for the end of each worker and starts the next, until the pipeline is closed.
+    fn supervise(self: Arc<Self>, mut started: StartedWorker, on_event: &OnWorkerEvent) {
+        let mut crashes = 0;
+        loop {
+            let began = Instant::now();
+            let info = started.info.clone();
+            let (reason, last_words) = self.wait_for_end(started);
+            if self.is_closed() {
+                return;
+            }
+            let ended = Instant::now();
+            self.crashes.fetch_add(1, Ordering::Relaxed);
+            // What it printed is for the log, not for clients.
+            on_event(WorkerEvent::Ended { pipeline: self.name.clone(), reason: format!("{reason}{last_words}") });
+            crashes = if began.elapsed() > STABLE { 1 } else { crashes + 1 };
+            let quarantine = format!("its process ended {crashes} times in a row, at last: {reason}");
+            let Some(next) = self.restart(&info, crashes, quarantine, on_event) else { return };
+            started = next;
+            if !self.set(State::Running(started.process.worker.clone())) {
+                started.process.worker.kill("closed".to_owned());
+                return;
+            }
+            on_event(WorkerEvent::Restarted { pipeline: self.name.clone(), time: ended.elapsed() });
+        }
+    }
+
+    /// Reads what the worker tells until it ends; returns how it ended, and what it printed at last.
+    fn wait_for_end(&self, StartedWorker { mut process, statistics, .. }: StartedWorker) -> (String, String) {
+        // The counts of this worker that are in `batches`, or are those of its warm-up.
+        let mut sent: Vec<_> = statistics.into_iter().map(|model| model.batch_sizes).collect();
+        sent.resize_with(self.batches.len(), BTreeMap::new);
+        while let Ok(Some(message)) = messages::receive(&mut process.control) {
+            // A worker with other models than the first would not have been taken.
+            if let WorkerMessage::Statistics(statistics) = message
+                && statistics.len() == self.batches.len()
+            {
+                for (((_, sizes), model), sent) in self.batches.iter().zip(&statistics).zip(&mut sent) {
+                    for (rows, runs) in &model.batch_sizes {
+                        sizes.add(*rows, runs.saturating_sub(sent.get(rows).copied().unwrap_or_default()));
+                    }
+                    sent.clone_from(&model.batch_sizes);
+                }
+                *lock(&self.statistics) = statistics;
+            }
+        }
+        let status = process.wait();
+        // Before its calls return, so that nobody takes this worker again.
+        self.set(State::Restarting(None));
+        let reason = lock(&process.worker.reason).get_or_insert(status).clone();
+        process.worker.channel.end();
+        (reason, process.last_words())
+    }
+
+    /// Tries until a worker with the same pipeline has started; `None` if the pipeline was closed.
+    fn restart(
+        &self,
+        info: &PipelineInfo,
+        crashes: u32,
+        quarantine: String,
+        on_event: &OnWorkerEvent,
+    ) -> Option<StartedWorker> {
+        let mut pause = match crashes {
+            0 | 1 => Duration::ZERO,
+            _ => (FIRST_PAUSE * 2_u32.saturating_pow(crashes - 2)).min(LONGEST_PAUSE),
+        };
+        if crashes >= MAX_CRASHES {
+            pause = LONGEST_PAUSE;
+            self.set(State::Failed(quarantine.clone()));
+            on_event(WorkerEvent::NotRestarted { pipeline: self.name.clone(), reason: quarantine, pause });
+        }
+        loop {
+            if !self.pause(pause) {
+                return None;
+            }
+            let started = WorkerProcess::spawn(&self.source, &self.command).map_err(cannot_start);
+            // Requests wait while the first attempt goes on, and are rejected during later ones.
+            if let Ok(process) = &started
+                && !self.note_start(&process.worker)
+            {
+                return None;
+            }
+            let reason = match started.and_then(StartedWorker::load) {
+                Ok(started) if started.info.is_same_as(info) => return Some(started),
+                Ok(started) => {
+                    started.process.worker.kill("closed".to_owned());
+                    "its files have changed since they were loaded; reload it".to_owned()
+                }
+                Err(error) => error.to_string(),
+            };
+            pause = (pause * 2).clamp(FIRST_PAUSE, LONGEST_PAUSE);
+            self.set(State::Failed(reason.clone()));
+            on_event(WorkerEvent::NotRestarted { pipeline: self.name.clone(), reason, pause });
+        }
+    }
+
+    /// Remembers the worker that is being started, so that closing the pipeline ends it; `false` if that has happened.
+    fn note_start(&self, worker: &Arc<Worker>) -> bool {
+        let mut state = lock(&self.state);
+        match &mut *state {
+            State::Closed => return false,
+            State::Restarting(starting) => *starting = Some(worker.clone()),
+            State::Running(_) | State::Failed(_) => {}
+        }
+        true
+    }
+
+    /// Waits; `false` once the pipeline is closed.
+    fn pause(&self, pause: Duration) -> bool {
+        let end = Instant::now() + pause;
+        let mut state = lock(&self.state);
+        loop {
+            let left = end.saturating_duration_since(Instant::now());
+            if matches!(*state, State::Closed) {
+                return false;
+            }
+            if left.is_zero() {
+                return true;
+            }
+            state = self.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+}
+
+impl StartedWorker {
+    /// Waits until the pipeline of the process is warm.
+    fn load(mut process: WorkerProcess) -> Result<Self, GpuxError> {
+        match messages::receive(&mut process.control) {
+            Ok(Some(WorkerMessage::Ready(info, warm_up_report, statistics))) => {
+                Ok(Self { process, info: *info, warm_up_report, statistics })
+            }
+            Ok(Some(WorkerMessage::Failed(error))) => Err(GpuxError::Reported(Box::new(error))),
+            Ok(Some(WorkerMessage::Statistics(_)) | None) | Err(_) => {
+                let status = process.wait();
+                let reason = format!("{status}{}", process.last_words());
+                Err(ModelCrash { reason, step: None }.into())
+            }
+        }
+    }
+}
+
+impl WorkerProcess {
+    fn spawn(source: &str, command: &WorkerCommand) -> io::Result<Self> {
+        let (ours, theirs) = UnixStream::pair()?;
+        let (printed, prints) = io::pipe()?;
+        let memory = ChannelMemory::create()?;
+        let mut command = {
+            let WorkerCommand { program, arguments, .. } = command;
+            let mut started = Command::new(program);
+            started.arg("__worker").args(arguments).arg(source);
+            started
+        };
+        // Of a process group of its own: ctrl-C on a terminal is for the server, which drains first.
+        command.process_group(0).stdin(OwnedFd::from(theirs)).stdout(prints.try_clone()?).stderr(prints);
+        let mut child = UnwatchedChild(Some(command.spawn()?));
+        // With it, the worker's ends of socket and pipe are closed here.
+        drop(command);
+        let pid = child.0.as_ref().map(Pid::from_child).ok_or(io::ErrorKind::NotFound)?;
+        let process = pidfd_open(pid, PidfdFlags::empty())?;
+        let (ended, end) = channel();
+        let socket = ours.try_clone()?;
+        threads::spawn("gpux-worker-end", move || {
+            let status = child.0.take().map_or_else(|| Err(io::ErrorKind::NotFound.into()), |mut child| child.wait());
+            let status = status.map_or_else(|error| error.to_string(), describe_exit);
+            // What it has started, in its group.
+            let _ = kill_process_group(pid, Signal::KILL);
+            let _ = ended.send(status);
+            // What the worker has started may still hold the other end.
+            let _ = socket.shutdown(Shutdown::Both);
+        })?;
+        messages::send_file(&ours, memory.memory()).inspect_err(|_| {
+            let _ = pidfd_send_signal(&process, Signal::KILL);
+        })?;
+        let last_words = Arc::new(Mutex::new(Vec::new()));
+        let kept = last_words.clone();
+        let (printing, ended_printing) = channel::<()>();
+        threads::spawn("gpux-last-words", move || {
+            keep_end(printed, &kept);
+            drop(printing);
+        })?;
+        let worker = Worker {
+            channel: ChannelClient::new(memory),
+            process,
+            reason: Mutex::default(),
+            is_dying: AtomicBool::new(false),
+        };
+        Ok(Self { worker: Arc::new(worker), end, control: BufReader::new(ours), last_words, printed: ended_printing })
+    }
+
+    /// Waits for the end of the process, which it is made to come to; returns how it ended.
+    fn wait(&self) -> String {
+        // What has closed the socket ends, or is ended.
+        self.end.recv_timeout(GRACE).unwrap_or_else(|_| {
+            let _ = pidfd_send_signal(&self.worker.process, Signal::KILL);
+            // A process may sleep where no signal reaches it, in a driver: nobody waits for that.
+            self.end.recv_timeout(UNKILLABLE).unwrap_or_else(|_| "it was killed, and has not ended yet".to_owned())
+        })
+    }
+
+    /// The last lines that the process printed, behind a colon.
+    fn last_words(&self) -> String {
+        // They may still be on their way.
+        let _ = self.printed.recv_timeout(GRACE);
+        let words = lock(&self.last_words);
+        let text = String::from_utf8_lossy(&words);
+        let lines: Vec<_> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+        let last = &lines[lines.len().saturating_sub(LAST_LINES)..];
+        if last.is_empty() { String::new() } else { format!(": {}", last.join("; ")) }
+    }
+}
+
+impl Drop for WorkerProcess {
+    fn drop(&mut self) {
+        let _ = pidfd_send_signal(&self.worker.process, Signal::KILL);
+    }
+}
+
+/// A process that is ended with this, until a thread waits for it.
+struct UnwatchedChild(Option<Child>);
+
+impl Drop for UnwatchedChild {
+    fn drop(&mut self) {
+        if let Some(child) = &mut self.0 {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+/// Keeps the end of what the worker prints.
+fn keep_end(mut printed: PipeReader, kept: &Mutex<Vec<u8>>) {
+    let mut bytes = [0; 1024];
+    while let Ok(len @ 1..) = printed.read(&mut bytes) {
+        let mut kept = lock(kept);
+        kept.extend_from_slice(&bytes[..len]);
+        let beyond = kept.len().saturating_sub(LAST_WORDS);
+        kept.drain(..beyond);
+    }
+}

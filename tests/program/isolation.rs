@@ -1,0 +1,135 @@
+//! Pipelines in processes of their own: what native code does there costs nobody else anything.
+
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value as Json, json};
+
+use crate::digits::{onnxruntime_is_there, root};
+use crate::test_server::Server;
+
+/// `y = a / b` on int64, which ends the process by SIGFPE for the least number divided by -1.
+const DIVIDE: &str = "tests/models/divide.onnx";
+const GOOD: &str = r#"{"a": [6], "b": [3]}"#;
+const FATAL: &str = r#"{"a": [-9223372036854775808], "b": [-1]}"#;
+
+/// On ONNX Runtime, whose kernels crash, where it is there.
+fn start(more: &[&str]) -> Server {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_gpux"));
+    command.args(["serve", DIVIDE, "gpux.yml", "--host", "127.0.0.1", "--port", "0", "--isolation", "pipeline"]);
+    command.args(more).current_dir(root()).stdin(Stdio::null()).stdout(Stdio::null());
+    Server::of(command)
+}
+
+/// Status and body.
+fn ask(server: &Server, pipeline: &str, body: &str) -> (u16, Json) {
+    let path = format!("/pipelines/{pipeline}/predict");
+    let answer = server.ask("POST", &path, &["content-type: application/json"], body.as_bytes());
+    (answer.status, serde_json::from_slice(&answer.body).unwrap())
+}
+
+fn seven(server: &Server) -> u16 {
+    let photo = std::fs::read(root().join("models/samples/seven.png")).unwrap();
+    server.ask("POST", "/pipelines/digits/predict", &["content-type: image/png"], &photo).status
+}
+
+/// The processes of pipelines that this server started.
+fn workers(server: &Server) -> Vec<u32> {
+    let threads = std::fs::read_dir(format!("/proc/{}/task", server.child.id())).unwrap();
+    let children = threads.map(|thread| std::fs::read_to_string(thread.unwrap().path().join("children")).unwrap());
+    children.collect::<String>().split_whitespace().map(|id| id.parse().unwrap()).collect()
+}
+
+fn signal(signal: &str, processes: &[u32]) {
+    for id in processes {
+        assert!(Command::new("kill").args([signal, &id.to_string()]).status().unwrap().success());
+    }
+}
+
+#[test]
+fn a_crash_costs_one_request() {
+    if !onnxruntime_is_there() {
+        return;
+    }
+    let server = start(&[]);
+    assert_eq!(ask(&server, "divide", GOOD), (200, json!({ "y": [2] })));
+    let neighbour = std::thread::scope(|scope| {
+        let neighbour = scope.spawn(|| (0..40).map(|_| seven(&server)).collect::<Vec<_>>());
+        for _ in 0..3 {
+            let (status, error) = ask(&server, "divide", FATAL);
+            assert_eq!((status, &error["error"]), (500, &json!("ModelCrashError")), "{error}");
+            assert_eq!((&error["details"]["step"], &error["details"]["name"]), (&json!(1), &json!("model")));
+            assert!(error["message"].as_str().unwrap().contains("signal 8 (arithmetic error)"), "{error}");
+            // It waits for the new process.
+            assert_eq!(ask(&server, "divide", GOOD).0, 200);
+        }
+        neighbour.join().unwrap()
+    });
+    assert!(neighbour.iter().all(|status| *status == 200), "{neighbour:?}");
+    let metrics = server.ask("GET", "/metrics", &["accept: text/plain"], b"");
+    let metrics = String::from_utf8(metrics.body).unwrap();
+    assert!(metrics.contains("gpux_pipeline_crashes_total{pipeline=\"divide\"} 3"), "{metrics}");
+    assert!(server.line("answers again").contains("divide"));
+}
+
+#[test]
+fn a_pipeline_that_crashes_again_and_again_is_not_ready() {
+    if !onnxruntime_is_there() {
+        return;
+    }
+    let server = start(&[]);
+    let end = Instant::now() + Duration::from_secs(30);
+    while server.ask("GET", "/v2/models/divide/ready", &[], b"").status == 200 {
+        assert!(Instant::now() < end, "it is still ready");
+        ask(&server, "divide", FATAL);
+    }
+    let (status, error) = ask(&server, "divide", GOOD);
+    assert_eq!((status, &error["error"]), (503, &json!("NotReadyError")), "{error}");
+    let listed = server.ask("GET", "/pipelines", &[], b"");
+    let listed: Json = serde_json::from_slice(&listed.body).unwrap();
+    let divide = listed["pipelines"].as_array().unwrap().iter().find(|listed| listed["name"] == "divide").unwrap();
+    assert_eq!(divide["state"], "crashed");
+    assert!(divide["reason"].as_str().unwrap().contains("arithmetic error"), "{divide}");
+    // The server still is, for the other pipeline.
+    assert_eq!(server.ask("GET", "/health/ready", &[], b"").status, 200);
+    assert_eq!(seven(&server), 200);
+}
+
+#[test]
+fn processes_end_with_the_server() {
+    let mut server = start(&[]);
+    let workers = workers(&server);
+    assert!(workers.len() >= 2, "{workers:?}");
+    server.child.kill().unwrap();
+    server.child.wait().unwrap();
+    let end = Instant::now() + Duration::from_secs(30);
+    let runs = |id: &u32| {
+        let status = std::fs::read_to_string(format!("/proc/{id}/status")).unwrap_or_default();
+        status.contains("gpux") && !status.contains("State:\tZ")
+    };
+    while workers.iter().any(runs) {
+        assert!(Instant::now() < end, "{workers:?} still run");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn a_killed_process_is_started_again() {
+    let server = start(&[]);
+    signal("-KILL", &workers(&server));
+    server.line("answers again");
+    server.line("answers again");
+    assert_eq!(ask(&server, "divide", GOOD).0, 200);
+    assert_eq!(seven(&server), 200);
+}
+
+#[test]
+fn a_process_that_ignores_deadlines_is_killed() {
+    let server = start(&["--kill-after", "200ms"]);
+    signal("-STOP", &workers(&server));
+    let head = ["content-type: application/json"];
+    let answer = server.ask("POST", "/pipelines/divide/predict?timeout=0.3", &head, GOOD.as_bytes());
+    assert_eq!(answer.status, 504, "{}", String::from_utf8_lossy(&answer.body));
+    assert!(server.line("its process ended").contains("ignored its deadline"));
+    assert_eq!(ask(&server, "divide", GOOD).0, 200);
+}

@@ -23,7 +23,7 @@ pub use model_statistics::ModelStatistics;
 pub use process::run_worker;
 #[cfg(target_os = "linux")]
 pub use supervisor::{IsolatedPipeline, OnWorkerEvent, WorkerCommand, WorkerError, WorkerEvent};
-pub use trace::Trace;
+pub use trace::{Trace, run_observed};
 pub use warm_up::{WarmUpReport, synthetic_inputs, warm_up};
 
 /// The failure of a request before or between its steps.

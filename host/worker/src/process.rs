@@ -12,13 +12,11 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use crate::channel::{ChannelMemory, IncomingRequest, RequestService, SLOTS, StepTime};
 use crate::messages::{self, WorkerMessage};
 use crate::model_statistics::ModelStatistics;
-use crate::trace::Trace;
+use crate::trace::{Trace, run_observed};
 use crate::{step_failure, warm_up};
 use gpux::{LoadOptions, Pipeline};
 use gpux_core::catch_panic::catch_panic;
-use gpux_core::{
-    Context, Observer, Observers, Outputs, PlannedStep, RunError, RunOptions, StepFailure, Value, threads,
-};
+use gpux_core::{Context, Observer, PlannedStep, RunOptions, StepFailure, Value, threads};
 
 /// How long a thread waits for requests before it ends, if another waits as well.
 const IDLE: Duration = Duration::from_secs(5);
@@ -93,7 +91,7 @@ impl Worker {
                         // Otherwise the threads that there are take the next request.
                         let _ = self.clone().start_thread();
                     }
-                    if self.answer(&request).is_err() {
+                    if self.answer(request).is_err() {
                         std::process::abort();
                     }
                 }
@@ -105,7 +103,10 @@ impl Worker {
         self.threads.fetch_sub(1, Ordering::Relaxed);
     }
 
-    fn answer(&self, request: &IncomingRequest) -> io::Result<()> {
+    fn answer(&self, mut request: IncomingRequest) -> io::Result<()> {
+        // Not shared, so that steps may change them in place.
+        let values = std::mem::take(&mut request.values);
+        let request = &request;
         let mut recorder = StepRecorder { request, begun: 0, steps: Vec::new() };
         let mut trace = request.is_traced.then(Trace::default);
         let run = || {
@@ -116,28 +117,11 @@ impl Worker {
                 observer: None,
                 cancelled: request.cancelled().ok(),
             };
-            self.run(request, options, &mut recorder, trace.as_mut())
+            run_observed(self.pipeline.plan(), values, options, &mut recorder, trace.as_mut())
         };
         let result =
             catch_panic(run).unwrap_or_else(|panic| Err(step_failure(format!("a fault within gpux: {panic}"))));
         request.answer(&result, &recorder.steps, trace.as_ref())
-    }
-
-    fn run(
-        &self,
-        request: &IncomingRequest,
-        options: RunOptions<'_>,
-        recorder: &mut StepRecorder<'_>,
-        trace: Option<&mut Trace>,
-    ) -> Result<Outputs, RunError> {
-        let values = request.values.clone();
-        match trace {
-            None => self.pipeline.plan().run(values, RunOptions { observer: Some(recorder), ..options }),
-            Some(trace) => {
-                let mut observers = Observers(vec![trace, recorder]);
-                self.pipeline.plan().run(values, RunOptions { observer: Some(&mut observers), ..options })
-            }
-        }
     }
 }
 

@@ -86,7 +86,7 @@ impl Execution {
             cancelled: Some(&self.cancelled),
         };
         let start = Instant::now();
-        let result = self.loaded.runner().run(values, options, &mut clock, trace);
+        let result = self.loaded.runner().run(self.loaded.info(), values, options, &mut clock, trace);
         if result.as_ref().is_err_and(ServeError::is_invalid) {
             // Validation failed before the first step.
             return result;

@@ -11,9 +11,9 @@ use super::metrics::StepTimer;
 #[cfg(target_os = "linux")]
 use super::scheduler::Rejection;
 use gpux::{GpuxError, Pipeline, PipelineInfo};
-use gpux_core::{Observers, Outputs, Request, RunOptions};
+use gpux_core::{Outputs, Request, RunOptions};
 #[cfg(target_os = "linux")]
-use gpux_core::{PlanOutput, RunError, StepError, StepFailure, Value};
+use gpux_core::{RunError, StepError, StepFailure, Value};
 use gpux_inference::{BatchSizes, Batcher, SessionSet};
 #[cfg(target_os = "linux")]
 use gpux_worker::{CallOptions, IsolatedPipeline, OnWorkerEvent, Reply, WorkerCommand, WorkerError};
@@ -25,15 +25,7 @@ pub(crate) enum Runner {
     Local(BackgroundDrop<Pipeline>),
     /// in a process of its own
     #[cfg(target_os = "linux")]
-    Isolated(IsolatedRunner),
-}
-
-/// A pipeline in a process of its own.
-#[cfg(target_os = "linux")]
-pub(crate) struct IsolatedRunner {
-    pipeline: IsolatedPipeline,
-    steps: Vec<String>,
-    outputs: Vec<PlanOutput>,
+    Isolated(IsolatedPipeline),
 }
 
 /// A runner before its first request.
@@ -58,31 +50,24 @@ impl StartedRunner {
     #[cfg(target_os = "linux")]
     pub(crate) fn isolated(source: &str, command: &WorkerCommand, on_event: OnWorkerEvent) -> Result<Self, GpuxError> {
         let (pipeline, info, warm_up_report) = IsolatedPipeline::start(source, command, on_event)?;
-        let (steps, outputs) = (info.steps.clone(), info.signature.outputs().to_vec());
-        let runner = Runner::Isolated(IsolatedRunner { pipeline, steps, outputs });
-        Ok(Self { runner, info, warm_up_report, is_cheap: false })
+        Ok(Self { runner: Runner::Isolated(pipeline), info, warm_up_report, is_cheap: false })
     }
 }
 
 impl Runner {
-    /// Runs a request, and waits for its end on the calling thread.
+    /// Runs a request of the pipeline that `info` describes, and waits for its end on the calling thread.
     pub(crate) fn run(
         &self,
+        info: &PipelineInfo,
         request: Request,
         options: RunOptions<'_>,
         timer: &mut StepTimer<'_>,
         trace: Option<&mut Trace>,
     ) -> Result<Outputs, ServeError> {
         match self {
-            Self::Local(pipeline) => match trace {
-                None => Ok(pipeline.plan().run(request, RunOptions { observer: Some(timer), ..options })?),
-                Some(trace) => {
-                    let mut observers = Observers(vec![trace, timer]);
-                    Ok(pipeline.plan().run(request, RunOptions { observer: Some(&mut observers), ..options })?)
-                }
-            },
+            Self::Local(pipeline) => Ok(gpux_worker::run_observed(pipeline.plan(), request, options, timer, trace)?),
             #[cfg(target_os = "linux")]
-            Self::Isolated(isolated) => isolated.run(&request, options, timer, trace),
+            Self::Isolated(pipeline) => run_isolated(pipeline, info, &request, options, timer, trace),
         }
     }
 
@@ -105,7 +90,7 @@ impl Runner {
         match self {
             Self::Local(pipeline) => ModelStatistics::of(pipeline),
             #[cfg(target_os = "linux")]
-            Self::Isolated(isolated) => isolated.pipeline.model_statistics(),
+            Self::Isolated(pipeline) => pipeline.model_statistics(),
         }
     }
 
@@ -117,9 +102,7 @@ impl Runner {
                 batchers.map(|(name, batcher): (_, &Batcher)| (name, batcher.sizes().clone())).collect()
             }
             #[cfg(target_os = "linux")]
-            Self::Isolated(isolated) => {
-                isolated.pipeline.batch_sizes().map(|(name, sizes)| (name, sizes.clone())).collect()
-            }
+            Self::Isolated(pipeline) => pipeline.batch_sizes().map(|(name, sizes)| (name, sizes.clone())).collect(),
         }
     }
 
@@ -128,7 +111,7 @@ impl Runner {
         match self {
             Self::Local(_) => None,
             #[cfg(target_os = "linux")]
-            Self::Isolated(isolated) => isolated.pipeline.failure(),
+            Self::Isolated(pipeline) => pipeline.failure(),
         }
     }
 
@@ -137,64 +120,63 @@ impl Runner {
         match self {
             Self::Local(_) => 0,
             #[cfg(target_os = "linux")]
-            Self::Isolated(isolated) => isolated.pipeline.crashes(),
+            Self::Isolated(pipeline) => pipeline.crashes(),
         }
     }
 }
 
 #[cfg(target_os = "linux")]
-impl IsolatedRunner {
-    fn run(
-        &self,
-        request: &Request,
-        options: RunOptions<'_>,
-        timer: &mut StepTimer<'_>,
-        trace: Option<&mut Trace>,
-    ) -> Result<Outputs, ServeError> {
-        let call = CallOptions {
-            deadline: options.deadline,
-            priority: options.priority,
-            waits: options.waits.as_deref(),
-            cancelled: options.cancelled,
-            is_traced: trace.is_some(),
-        };
-        let Reply { result, steps, trace: recorded } =
-            self.pipeline.run(request, &call).map_err(|error| match error {
-                WorkerError::Crash(crash) => GpuxError::from(crash).into(),
-                WorkerError::Unavailable(reason) => ServeError::NotReady(reason),
-                WorkerError::Timeout => Rejection::Expired.into(),
-                WorkerError::TooLarge(reason) => ServeError::invalid(reason),
-                WorkerError::Full => Rejection::Memory.into(),
-            })?;
-        let failure = match &result {
-            Err(RunError::Step(error)) => {
-                let StepError { failure, .. } = &**error;
-                Some(failure)
-            }
-            _ => None,
-        };
-        // As if each had begun when the one before ended, and the last had ended now.
-        let mut left = steps.iter().map(|step| step.time).sum();
-        let now = Instant::now();
-        for (step, name) in steps.iter().zip(&self.steps) {
-            left = Duration::saturating_sub(left, step.time);
-            let end = now.checked_sub(left).unwrap_or(now);
-            timer.record(name, end, step.time, failure.filter(|_| step.has_failed));
+fn run_isolated(
+    pipeline: &IsolatedPipeline,
+    info: &PipelineInfo,
+    request: &Request,
+    options: RunOptions<'_>,
+    timer: &mut StepTimer<'_>,
+    trace: Option<&mut Trace>,
+) -> Result<Outputs, ServeError> {
+    let call = CallOptions {
+        deadline: options.deadline,
+        priority: options.priority,
+        waits: options.waits.as_deref(),
+        cancelled: options.cancelled,
+        is_traced: trace.is_some(),
+    };
+    let Reply { result, steps, trace: recorded } = pipeline.run(request, &call).map_err(|error| match error {
+        WorkerError::Crash(crash) => GpuxError::from(crash).into(),
+        WorkerError::Unavailable(reason) => ServeError::NotReady(reason),
+        WorkerError::Timeout => Rejection::Expired.into(),
+        WorkerError::TooLarge(reason) => ServeError::invalid(reason),
+        WorkerError::Full => Rejection::Memory.into(),
+    })?;
+    let failure = match &result {
+        Err(RunError::Step(error)) => {
+            let StepError { failure, .. } = &**error;
+            Some(failure)
         }
-        if let (Some(trace), Some(recorded)) = (trace, recorded) {
-            trace.set_steps(recorded);
-        }
-        let outputs = result?;
-        // The process may be hostile: its results are those that the pipeline promises.
-        let is_promised = |(name, value): &(String, Value)| {
-            let known = self.outputs.iter().find(|output| output.name == *name);
-            known.is_some_and(|output| output.kind.accepts(&value.kind()).is_ok())
-        };
-        if outputs.len() > self.outputs.len() || !outputs.iter().all(is_promised) {
-            let failure = StepFailure::Failed("its process gave other outputs than it promised".to_owned());
-            let name = "pipeline".to_owned();
-            return Err(RunError::from(Box::new(StepError { number: 0, name, failure, log: Vec::new() })).into());
-        }
-        Ok(outputs)
+        _ => None,
+    };
+    // As if each had begun when the one before ended, and the last had ended now.
+    let mut left = steps.iter().map(|step| step.time).sum();
+    let now = Instant::now();
+    for (step, name) in steps.iter().zip(&info.steps) {
+        left = Duration::saturating_sub(left, step.time);
+        let end = now.checked_sub(left).unwrap_or(now);
+        timer.record(name, end, step.time, failure.filter(|_| step.has_failed));
     }
+    if let (Some(trace), Some(recorded)) = (trace, recorded) {
+        trace.set_steps(recorded);
+    }
+    let outputs = result?;
+    let promised = info.signature.outputs();
+    // The process may be hostile: its results are those that the pipeline promises.
+    let is_promised = |(name, value): &(String, Value)| {
+        let known = promised.iter().find(|output| output.name == *name);
+        known.is_some_and(|output| output.kind.accepts(&value.kind()).is_ok())
+    };
+    if outputs.len() > promised.len() || !outputs.iter().all(is_promised) {
+        let failure = StepFailure::Failed("its process gave other outputs than it promised".to_owned());
+        let name = "pipeline".to_owned();
+        return Err(RunError::from(Box::new(StepError { number: 0, name, failure, log: Vec::new() })).into());
+    }
+    Ok(outputs)
 }

@@ -11,7 +11,9 @@ use serde::{Deserialize, Serialize};
 use preview::{Preview, PreviewBudget};
 
 use gpux_core::sanitize::redact_paths;
-use gpux_core::{Context, Observer, PlannedStep, StepFailure, Value};
+use gpux_core::{
+    Context, Observer, Observers, Outputs, Plan, PlannedStep, Request, RunError, RunOptions, StepFailure, Value,
+};
 
 /// What a request went through.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
@@ -95,6 +97,23 @@ impl Observer for Trace {
         let gave = gave.collect();
         if let Some(last) = self.steps.last_mut() {
             last.gave = gave;
+        }
+    }
+}
+
+/// Runs a request, watched by `observer` and, if there is one, by `trace`.
+pub fn run_observed(
+    plan: &Plan,
+    request: Request,
+    options: RunOptions<'_>,
+    observer: &mut dyn Observer,
+    trace: Option<&mut Trace>,
+) -> Result<Outputs, RunError> {
+    match trace {
+        None => plan.run(request, RunOptions { observer: Some(observer), ..options }),
+        Some(trace) => {
+            let mut observers = Observers(vec![trace, observer]);
+            plan.run(request, RunOptions { observer: Some(&mut observers), ..options })
         }
     }
 }

@@ -17,7 +17,7 @@ const FATAL: &str = r#"{"a": [-9223372036854775808], "b": [-1]}"#;
 fn start(more: &[&str]) -> Server {
     let mut command = Command::new(env!("CARGO_BIN_EXE_gpux"));
     command.args(["serve", DIVIDE, "gpux.yml", "--host", "127.0.0.1", "--port", "0", "--isolation", "pipeline"]);
-    command.args(more).current_dir(root()).stdin(Stdio::null()).stdout(Stdio::null());
+    command.args(more).current_dir(root()).stdin(Stdio::null()).stdout(Stdio::null()).env("NOT_FOR_MODELS", "secret");
     Server::of(command)
 }
 
@@ -132,4 +132,56 @@ fn a_process_that_ignores_deadlines_is_killed() {
     assert_eq!(answer.status, 504, "{}", String::from_utf8_lossy(&answer.body));
     assert!(server.line("its process ended").contains("ignored its deadline"));
     assert_eq!(ask(&server, "divide", GOOD).0, 200);
+}
+
+#[test]
+fn a_process_is_confined() {
+    let server = start(&["--env", "NAMED", "--isolation-strict"]);
+    for id in workers(&server) {
+        let read = |file: &str| std::fs::read_to_string(format!("/proc/{id}/{file}")).unwrap();
+        let status = read("status");
+        assert!(status.contains("NoNewPrivs:\t1") && status.contains("Seccomp:\t2"), "{status}");
+        let environment = read("environ");
+        assert!(environment.contains("GPUX_PIPELINE_CACHE=") && !environment.contains("NOT_FOR_MODELS"));
+    }
+}
+
+#[test]
+fn memory_is_bounded() {
+    if !onnxruntime_is_there() {
+        return;
+    }
+    let server = start(&["tests/models/fill.onnx", "--worker-memory", "300MiB"]);
+    assert_eq!(ask(&server, "fill", r#"{"shape": [2, 2]}"#).0, 200);
+    let (status, error) = ask(&server, "fill", r#"{"shape": [15000, 15000]}"#);
+    assert_eq!((status, &error["error"]), (500, &json!("ModelCrashError")), "{error}");
+    assert!(error["message"].as_str().unwrap().contains("more than 300 MiB of memory"), "{error}");
+    assert_eq!(ask(&server, "fill", r#"{"shape": [2, 2]}"#).0, 200);
+    assert_eq!((ask(&server, "divide", GOOD).0, seven(&server)), (200, 200));
+}
+
+#[test]
+fn a_pipeline_can_ask_for_isolation() {
+    let folder = tempfile::tempdir().unwrap();
+    let model = root().join(DIVIDE);
+    std::fs::copy(model, folder.path().join("divide.onnx")).unwrap();
+    let file = "name: alone\nversion: 1\nmodel: { source: divide.onnx }\nserving: { isolation: pipeline }\n";
+    std::fs::write(folder.path().join("gpux.yml"), file).unwrap();
+    let server = Server::start(&[folder.path().to_str().unwrap(), DIVIDE]);
+    assert_eq!(workers(&server).len(), 1);
+    assert_eq!((ask(&server, "alone", GOOD).0, ask(&server, "divide", GOOD).0), (200, 200));
+}
+
+#[test]
+fn temporary_files_are_removed() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_gpux"));
+    command.args(["serve", "gpux.yml", "--host", "127.0.0.1", "--port", "0", "--isolation", "pipeline"]);
+    command.current_dir(root()).stdin(Stdio::null()).stdout(Stdio::null()).env("TMPDIR", folder.path());
+    let mut server = Server::of(command);
+    let entries = || std::fs::read_dir(folder.path()).unwrap().count();
+    assert_eq!(entries(), 1);
+    signal("-TERM", &[server.child.id()]);
+    server.child.wait().unwrap();
+    assert_eq!(entries(), 0);
 }

@@ -8,6 +8,8 @@ use super::exit::Exit;
 #[cfg(target_os = "linux")]
 use super::load_arguments::LoadArguments;
 use super::{measure, precision};
+#[cfg(target_os = "linux")]
+use gpux_worker::WorkerOptions;
 
 /// Called by gpux itself; each prints one line of JSON.
 #[derive(Debug, Subcommand)]
@@ -36,6 +38,9 @@ pub(super) enum Command {
     Worker {
         #[command(flatten)]
         load: Box<LoadArguments>,
+        /// Fail where the kernel cannot confine this process in everything
+        #[arg(long)]
+        isolation_strict: bool,
         pipeline: String,
     },
     /// Measure what `precision: auto` comes to
@@ -45,8 +50,11 @@ pub(super) enum Command {
 
 pub(super) fn main(command: Command) -> Exit {
     #[cfg(target_os = "linux")]
-    if let Command::Worker { load, pipeline } = &command {
-        return worker(load, pipeline);
+    match &command {
+        Command::Worker { load, isolation_strict, pipeline } => return worker(load, *isolation_strict, pipeline),
+        // While this is the only thread.
+        Command::ChoosePrecision(arguments) => arguments.confine(),
+        _ => {}
     }
     // What is told comes before the silence that lasts as long as the parent does.
     let told = matches!(command, Command::PrepareComponent { .. }).then(gpux_core::child_process::read_parent_input);
@@ -73,13 +81,13 @@ pub(super) fn main(command: Command) -> Exit {
 
 /// Ends without its destructors: the server is gone, or kills the process anyway.
 #[cfg(target_os = "linux")]
-fn worker(load: &LoadArguments, pipeline: &str) -> Exit {
+fn worker(load: &LoadArguments, must_be_confined: bool, pipeline: &str) -> Exit {
     let printer = crate::printer(false, false);
     let load_options = match load.options() {
         Ok(load_options) => gpux::LoadOptions { serving: true, ..load_options },
         Err(error) => return printer.error(&error),
     };
-    match gpux_worker::run_worker(pipeline, &load_options) {
+    match gpux_worker::run_worker(pipeline, WorkerOptions { load_options, must_be_confined }) {
         Ok(()) => Exit::Done,
         Err(error) => printer.fail("EnvironmentError", &error.to_string(), Exit::Environment),
     }

@@ -272,6 +272,12 @@ impl LoadArguments {
         words
     }
 
+    /// Whether the operator lets gpux.yml read this variable, or grant it.
+    #[cfg(target_os = "linux")]
+    pub(super) fn names_variable(&self, name: &str) -> bool {
+        self.env.iter().chain(self.allow.iter().flat_map(|allow| &allow.env)).any(|named| named == name)
+    }
+
     /// All of them on another command line.
     #[cfg(target_os = "linux")]
     pub(super) fn all_flags(&self) -> Vec<OsString> {

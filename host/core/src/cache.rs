@@ -18,6 +18,8 @@ pub enum CacheFolder {
     Engines,
     /// models as the engine optimized them
     Optimized,
+    /// caches of pipelines that run in processes of their own
+    Pipelines,
     /// chosen precisions of models
     Precisions,
     /// what execution providers compile
@@ -36,11 +38,12 @@ pub enum CacheFolder {
 
 impl CacheFolder {
     /// All of them.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::Builds,
         Self::Downloads,
         Self::Engines,
         Self::Optimized,
+        Self::Pipelines,
         Self::Precisions,
         Self::Providers,
         Self::Rankings,
@@ -57,6 +60,7 @@ impl CacheFolder {
             Self::Downloads => "downloads",
             Self::Engines => "engines",
             Self::Optimized => "optimized",
+            Self::Pipelines => "pipelines",
             Self::Precisions => "precision",
             Self::Providers => "providers",
             Self::Rankings => "fastest",
@@ -74,6 +78,7 @@ impl CacheFolder {
             Self::Downloads => "packages of engines",
             Self::Engines => "engines of `gpux engine install`",
             Self::Optimized => "optimized models",
+            Self::Pipelines => "caches of isolated pipelines",
             Self::Precisions => "chosen precisions",
             Self::Providers => "what execution providers compiled",
             Self::Rankings => "measured times of execution providers",
@@ -88,7 +93,7 @@ impl CacheFolder {
     pub const fn limit(self) -> Option<u64> {
         match self {
             Self::Steps => Some(1 << 30),
-            Self::Optimized | Self::Providers => Some(16 << 30),
+            Self::Optimized | Self::Pipelines | Self::Providers => Some(16 << 30),
             Self::Builds | Self::Precisions | Self::Rankings | Self::Verified => Some(16 << 20),
             Self::Downloads | Self::Engines | Self::Tools | Self::Work => None,
         }
@@ -104,6 +109,8 @@ impl CacheFolder {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CacheDir {
     root: PathBuf,
+    /// the folder of engines, if it lies elsewhere
+    engines: Option<PathBuf>,
 }
 
 /// The first line is the standard's.
@@ -118,11 +125,19 @@ impl CacheDir {
     /// The variable that moves the cache.
     pub const VARIABLE: &str = "GPUX_CACHE_DIR";
 
-    /// `$GPUX_CACHE_DIR`, else `gpux` in the platform's cache folder (`~/.cache` on Linux).
-    /// `None` on a machine without a home.
+    /// The variable that gives the process of one pipeline a cache of its own: nobody else uses what it writes there.
+    /// Engines are those of the operator's cache. gpux sets it for the processes that it starts.
+    pub const PIPELINE_VARIABLE: &str = "GPUX_PIPELINE_CACHE";
+
+    /// The folder of [`Self::PIPELINE_VARIABLE`]; else `$GPUX_CACHE_DIR`, else `gpux` in the platform's cache folder
+    /// (`~/.cache` on Linux). `None` on a machine without a home.
     pub fn from_environment() -> Option<Self> {
-        let named = std::env::var_os(Self::VARIABLE).filter(|value| !value.is_empty()).map(PathBuf::from);
-        named.or_else(Self::default_root).map(Self::at)
+        let named = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+        let cache = named(Self::VARIABLE).or_else(Self::default_root).map(Self::at)?;
+        Some(match named(Self::PIPELINE_VARIABLE) {
+            Some(root) => Self { root, engines: Some(cache.path(CacheFolder::Engines)) },
+            None => cache,
+        })
     }
 
     fn default_root() -> Option<PathBuf> {
@@ -131,7 +146,16 @@ impl CacheDir {
 
     /// A cache at this path, which need not exist.
     pub fn at(root: impl Into<PathBuf>) -> Self {
-        Self { root: root.into() }
+        Self { root: root.into(), engines: None }
+    }
+
+    /// The folder for the own cache of the pipeline at `path`. Evicts those that were not used for longest.
+    pub fn of_pipeline(&self, path: &Path) -> PathBuf {
+        let digest = ring::digest::digest(&ring::digest::SHA256, path.as_os_str().as_encoded_bytes());
+        let start = digest.as_ref().first_chunk().copied().unwrap_or_default();
+        let name = format!("{:032x}", u128::from_be_bytes(start));
+        self.touch_and_evict(CacheFolder::Pipelines, &name);
+        self.path(CacheFolder::Pipelines).join(name)
     }
 
     /// The folder itself.
@@ -151,7 +175,10 @@ impl CacheDir {
 
     /// The path of a folder, which may not be there.
     pub fn path(&self, folder: CacheFolder) -> PathBuf {
-        self.root.join(folder.name())
+        match &self.engines {
+            Some(engines) if folder == CacheFolder::Engines => engines.clone(),
+            _ => self.root.join(folder.name()),
+        }
     }
 
     /// A folder of the cache, made (with its parents, mode 0700) if it is not there.

@@ -1,7 +1,7 @@
 //! Asking a child process, within bounds: for whatever may bring a process down, or take more of
 //! the machine than it is worth (engine libraries, unknown models, strangers' components).
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{BufRead as _, Read as _, Seek as _, SeekFrom, Write as _};
 use std::path::{Path, PathBuf};
@@ -141,6 +141,18 @@ pub fn run_json<T: serde::de::DeserializeOwned>(
     run_json_with_stdin(program, arguments, Vec::new(), timeout)
 }
 
+/// The same with these variables of the environment alone.
+pub fn run_json_in<T: serde::de::DeserializeOwned>(
+    environment: &[(OsString, OsString)],
+    program: &Path,
+    arguments: &[&OsStr],
+    timeout: Duration,
+) -> Result<T, ChildError> {
+    let mut command = Command::new(program);
+    command.args(arguments).env_clear().envs(environment.iter().cloned());
+    answer_of(command, Vec::new(), timeout)
+}
+
 /// The same, and gives the child a line to read ([`read_parent_input`]): for what no other process may see, as
 /// it would an argument, and what may lie on no disk.
 pub fn run_json_with_stdin<T: serde::de::DeserializeOwned>(
@@ -149,9 +161,19 @@ pub fn run_json_with_stdin<T: serde::de::DeserializeOwned>(
     line: Vec<u8>,
     timeout: Duration,
 ) -> Result<T, ChildError> {
+    let mut command = Command::new(program);
+    command.args(arguments);
+    answer_of(command, line, timeout)
+}
+
+fn answer_of<T: serde::de::DeserializeOwned>(
+    command: Command,
+    line: Vec<u8>,
+    timeout: Duration,
+) -> Result<T, ChildError> {
     // Files, not pipes: a child that writes more than anyone reads must not hang.
     let (mut stdout, mut stderr) = (temporary()?, temporary()?);
-    let status = run(program, arguments, line, timeout, &stdout, &stderr)?;
+    let status = run(command, line, timeout, &stdout, &stderr)?;
     let output = read_tail(&mut stdout).map_err(ChildError::Start)?;
     let answer = output.text.lines().last().and_then(|line| serde_json::from_str(line).ok());
     match answer {
@@ -182,16 +204,14 @@ fn temporary_folder_error(error: std::io::Error) -> ChildError {
 }
 
 fn run(
-    program: &Path,
-    arguments: &[&OsStr],
+    mut command: Command,
     line: Vec<u8>,
     timeout: Duration,
     stdout: &File,
     stderr: &File,
 ) -> Result<ExitStatus, ChildError> {
     let copy = |file: &File| file.try_clone().map(Stdio::from).map_err(ChildError::Start);
-    let mut command = Command::new(program);
-    command.args(arguments).stdin(Stdio::piped()).stdout(copy(stdout)?).stderr(copy(stderr)?);
+    command.stdin(Stdio::piped()).stdout(copy(stdout)?).stderr(copy(stderr)?);
     // Its last words say what happened; a trace of the stack would bury them.
     command.env("RUST_BACKTRACE", "0");
     let mut child = command.spawn().map_err(ChildError::Start)?;

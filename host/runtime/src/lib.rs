@@ -43,6 +43,7 @@
 
 #![forbid(unsafe_code)]
 
+mod access;
 mod description;
 mod engine;
 mod error;
@@ -63,6 +64,7 @@ mod runtime;
 mod step_factory;
 mod warm_up;
 
+pub use access::{PipelineAccess, pipeline_file};
 pub use engine::{SelectedEngine, engine_search, select_engine};
 pub use error::{ErrorCategory, GpuxError, ModelCrash, ReportedError};
 pub use file_content::FileContent;
@@ -76,7 +78,7 @@ pub use precision::{
 };
 pub use runtime::{Runtime, RuntimeBuilder};
 
-pub use gpux_config::{ConfigParser, ConfigurationError, LoadError, PrecisionChoice, WasmLimits};
+pub use gpux_config::{ConfigParser, ConfigurationError, Isolation, LoadError, PrecisionChoice, WasmLimits};
 pub use gpux_core::files::{FileVersion, FileVersions};
 pub use gpux_core::{
     CacheDir, Dim, ElementType, Elements, Kind, LatencyStatistics, Outputs, Plan, Port, RunError, RunOptions, Size,

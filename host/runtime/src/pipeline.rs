@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::access::is_one_file;
 use super::file_content::FileContent;
 use super::labels;
 use super::lineage::Lineage;
@@ -17,8 +18,8 @@ use super::step_factory::{self, StepBuildError, StepFactory};
 use super::warm_up;
 use crate::GpuxError;
 use gpux_config::{
-    Action, ConfigurationError, Diagnostic, Document, Node, PortType, RuntimeSpec, SourceFile, Spanned, Spec, StepSpec,
-    Variables,
+    Action, ConfigurationError, Diagnostic, Document, Isolation, Node, PortType, RuntimeSpec, SourceFile, Spanned,
+    Spec, StepSpec, Variables,
 };
 use gpux_core::files::{FileVersion, FileVersions};
 use gpux_core::{Kind, Plan, PlanBuilder, PlannedStep, Port, PortSide, ProjectFiles, Request, WiringError};
@@ -63,6 +64,14 @@ impl Pipeline {
     /// Reads the pipeline's file without opening the files that it names.
     pub fn read_spec(wanted: &str, load_options: &LoadOptions) -> Result<Spec, GpuxError> {
         read(&gpux_config::find(wanted, Path::new("."))?, load_options).map(|(_, spec)| spec)
+    }
+
+    /// The isolation that the pipeline's file asks for. Opening it reports what is wrong with the file.
+    pub fn isolation(wanted: &str, load_options: &LoadOptions) -> Isolation {
+        if is_one_file(wanted) {
+            return Isolation::default();
+        }
+        Self::read_spec(wanted, load_options).map(|spec| spec.serving.isolation).unwrap_or_default()
     }
 
     /// A pipeline whose only step is the model at `path`.

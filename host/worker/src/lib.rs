@@ -5,6 +5,10 @@
 #[cfg(target_os = "linux")]
 mod channel;
 #[cfg(target_os = "linux")]
+mod confine;
+#[cfg(target_os = "linux")]
+mod memory_watch;
+#[cfg(target_os = "linux")]
 mod messages;
 mod model_statistics;
 #[cfg(target_os = "linux")]
@@ -18,13 +22,26 @@ mod warm_up;
 
 #[cfg(target_os = "linux")]
 pub use channel::{CallOptions, Reply, StepTime};
+#[cfg(target_os = "linux")]
+pub use confine::confine;
+#[cfg(target_os = "linux")]
+pub use memory_watch::{MemoryLimits, MemoryWatch};
 pub use model_statistics::ModelStatistics;
 #[cfg(target_os = "linux")]
-pub use process::run_worker;
+pub use process::{WorkerOptions, run_worker};
 #[cfg(target_os = "linux")]
-pub use supervisor::{IsolatedPipeline, OnWorkerEvent, WorkerCommand, WorkerError, WorkerEvent};
+pub use supervisor::{
+    IsolatedPipeline, OnWorkerEvent, PipelineEnvironment, TemporaryFiles, WorkerCommand, WorkerError, WorkerEvent,
+};
 pub use trace::{Trace, run_observed};
 pub use warm_up::{WarmUpReport, synthetic_inputs, warm_up};
+
+/// The machine's fault.
+pub fn environment_error(message: String) -> gpux::GpuxError {
+    let (kind, category) = ("ProviderError".to_owned(), gpux::ErrorCategory::Environment);
+    let json = serde_json::json!({ "error": kind, "message": message, "details": {} });
+    gpux::GpuxError::Reported(Box::new(gpux::ReportedError { kind, category, message, json }))
+}
 
 /// The failure of a request before or between its steps.
 #[cfg(target_os = "linux")]

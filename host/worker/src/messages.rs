@@ -22,11 +22,20 @@ const LONGEST: u64 = 64 << 20;
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum WorkerMessage {
     /// the pipeline is loaded and warm
-    Ready(Box<PipelineInfo>, WarmUpReport, Vec<ModelStatistics>),
+    Ready(Box<ReadyMessage>),
     /// the pipeline cannot be loaded
     Failed(ReportedError),
     /// the numbers of its models have changed
     Statistics(Vec<ModelStatistics>),
+}
+
+/// A pipeline that is loaded and warm.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct ReadyMessage {
+    pub(crate) info: PipelineInfo,
+    pub(crate) warm_up_report: WarmUpReport,
+    /// after the warm-up
+    pub(crate) statistics: Vec<ModelStatistics>,
 }
 
 /// Writes a line.

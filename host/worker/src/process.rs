@@ -10,11 +10,13 @@ use std::time::Duration;
 use signal_hook::consts::{SIGINT, SIGTERM};
 
 use crate::channel::{ChannelMemory, IncomingRequest, RequestService, SLOTS, StepTime};
-use crate::messages::{self, WorkerMessage};
+use crate::confine::confine;
+use crate::messages::{self, ReadyMessage, WorkerMessage};
 use crate::model_statistics::ModelStatistics;
 use crate::trace::{Trace, run_observed};
-use crate::{step_failure, warm_up};
-use gpux::{LoadOptions, Pipeline};
+use crate::{environment_error, step_failure, warm_up};
+use gpux::{GpuxError, LoadOptions, Pipeline};
+use gpux_confinement::forbid_new_processes;
 use gpux_core::catch_panic::catch_panic;
 use gpux_core::{Context, Observer, PlannedStep, RunOptions, StepFailure, Value, threads};
 
@@ -24,9 +26,18 @@ const IDLE: Duration = Duration::from_secs(5);
 /// How often the numbers of models are sent, if they have changed.
 const STATISTICS: Duration = Duration::from_secs(1);
 
+/// How a worker is run.
+#[derive(Debug)]
+pub struct WorkerOptions {
+    /// how its pipeline is loaded
+    pub load_options: LoadOptions,
+    /// whether it ends where the system cannot confine it
+    pub must_be_confined: bool,
+}
+
 /// Runs requests of the pipeline until the server closes the control socket, which is standard input; that ends the
-/// process.
-pub fn run_worker(pipeline: &str, load_options: &LoadOptions) -> io::Result<()> {
+/// process. The process must have no other threads yet.
+pub fn run_worker(pipeline: &str, options: WorkerOptions) -> io::Result<()> {
     let control = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
     // Programs that the worker starts must not keep the socket open.
     rustix::stdio::dup2_stdin(std::fs::File::open("/dev/null")?)?;
@@ -35,23 +46,43 @@ pub fn run_worker(pipeline: &str, load_options: &LoadOptions) -> io::Result<()> 
     for signal in [SIGINT, SIGTERM] {
         signal_hook::flag::register(signal, Arc::default())?;
     }
+    // While this is the only thread.
+    let confined = confine_for(pipeline, &options);
     let watched = control.try_clone()?;
     threads::spawn("gpux-control", move || {
         // The server sends nothing more: this waits for its end. Nothing here needs to be finished.
         let _ = (&watched).read(&mut [0]);
         let _ = rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::KILL);
     })?;
-    let loaded =
-        Pipeline::open(pipeline, load_options).and_then(|pipeline| warm_up(&pipeline).map(|report| (pipeline, report)));
-    let (pipeline, report) = match loaded {
+    let loaded = confined.and_then(|lacks| {
+        let pipeline = Pipeline::open(pipeline, &options.load_options)?;
+        let report = warm_up(&pipeline)?;
+        Ok((pipeline, report, lacks))
+    });
+    let (pipeline, report, lacks) = match loaded {
         Ok(loaded) => loaded,
         Err(error) => return messages::send(&control, &WorkerMessage::Failed(error.to_reported())),
     };
+    // Loading is what compiles and measures in child processes. Without seccomp, `lacks` says so.
+    let _ = forbid_new_processes();
     let worker = Arc::new(Worker { pipeline, service: RequestService::new(memory), threads: AtomicUsize::new(0) });
     worker.clone().start_thread()?;
     let statistics = ModelStatistics::of(&worker.pipeline);
-    messages::send(&control, &WorkerMessage::Ready(Box::new(worker.pipeline.info()), report, statistics))?;
+    let mut info = worker.pipeline.info();
+    info.warnings.extend(lacks);
+    let ready = ReadyMessage { info, warm_up_report: report, statistics };
+    messages::send(&control, &WorkerMessage::Ready(Box::new(ready)))?;
     report_statistics(&worker.pipeline, &control)
+}
+
+/// Confines this process; returns what the system lacks for it, in words.
+fn confine_for(pipeline: &str, options: &WorkerOptions) -> Result<Vec<String>, GpuxError> {
+    let lacks = confine(pipeline, &options.load_options)?;
+    if options.must_be_confined && !lacks.is_empty() {
+        let message = format!("`--isolation-strict`: the process cannot be confined: {}", lacks.join("; "));
+        return Err(environment_error(message));
+    }
+    Ok(lacks.iter().map(|lack| format!("its process is not wholly confined: {lack}")).collect())
 }
 
 /// Sends the numbers of models when they change.

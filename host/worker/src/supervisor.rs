@@ -11,18 +11,21 @@ use std::path::PathBuf;
 use std::process::{Child, Command};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, channel};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open, pidfd_send_signal};
+use tempfile::TempDir;
 
 use crate::channel::{CallOptions, ChannelClient, ChannelError, ChannelMemory, Reply};
-use crate::messages::{self, WorkerMessage};
+use crate::environment_error;
+use crate::memory_watch::{MemoryWatch, Watched};
+use crate::messages::{self, ReadyMessage, WorkerMessage};
 use crate::model_statistics::ModelStatistics;
 use crate::warm_up::WarmUpReport;
-use gpux::{ErrorCategory, GpuxError, ModelCrash, PipelineInfo, ReportedError};
+use gpux::{GpuxError, ModelCrash, PipelineInfo};
 use gpux_core::child_process::describe_exit;
-use gpux_core::{Request, threads};
+use gpux_core::{CacheDir, Request, threads};
 use gpux_inference::BatchSizes;
 
 /// How workers are started.
@@ -32,8 +35,61 @@ pub struct WorkerCommand {
     pub program: PathBuf,
     /// the operator's flags for loading pipelines
     pub arguments: Vec<OsString>,
+    /// the variables of this process that they get
+    pub environment: Vec<(OsString, OsString)>,
     /// how long after its deadline a request may run before its worker is killed
     pub kill_after: Duration,
+    /// bounds the memory of all of them
+    pub memory: Arc<MemoryWatch>,
+    /// where they write their temporary files, each in a folder of its own
+    pub temporary: Arc<TemporaryFiles>,
+}
+
+/// The folder of temporary files of all workers, made for the first.
+#[derive(Debug, Default)]
+pub struct TemporaryFiles(Mutex<Option<TempDir>>);
+
+impl TemporaryFiles {
+    fn make_folder(&self) -> io::Result<TempDir> {
+        let mut root = lock(&self.0);
+        let root = match &mut *root {
+            Some(root) => root,
+            none => none.insert(tempfile::Builder::new().prefix("gpux-workers-").tempdir()?),
+        };
+        tempfile::tempdir_in(root.path())
+    }
+
+    /// Removes all of them, which the end of the process does not.
+    pub fn remove(&self) {
+        lock(&self.0).take();
+    }
+}
+
+/// What the environment of such a process is, and where it writes temporary files. Dropped, that folder is removed.
+#[derive(Debug)]
+pub struct PipelineEnvironment {
+    /// every variable
+    pub variables: Vec<(OsString, OsString)>,
+    temporary: TempDir,
+}
+
+impl WorkerCommand {
+    /// The environment of a process that runs the pipeline: a cache and a folder for temporary files that nobody else
+    /// uses, and nothing that it does not need.
+    ///
+    /// # Errors
+    ///
+    /// There is no such pipeline, or the folder cannot be made.
+    pub fn environment_of(&self, pipeline: &str) -> Result<PipelineEnvironment, GpuxError> {
+        let temporary = self.temporary.make_folder().map_err(cannot_start)?;
+        let mut variables = self.environment.clone();
+        variables.push(("TMPDIR".into(), temporary.path().into()));
+        if let Some(cache) = CacheDir::from_environment() {
+            let own = cache.of_pipeline(&gpux::pipeline_file(pipeline)?);
+            variables.push((CacheDir::PIPELINE_VARIABLE.into(), own.into()));
+        }
+        Ok(PipelineEnvironment { variables, temporary })
+    }
 }
 
 /// What happens to workers, for the log.
@@ -140,6 +196,9 @@ struct Worker {
     reason: Mutex<Option<String>>,
     /// whether it was killed
     is_dying: AtomicBool,
+    id: u32,
+    /// where it writes its temporary files
+    _temporary: TempDir,
 }
 
 /// A worker with the server's ends of its socket and pipe. The process ends when this is dropped.
@@ -169,7 +228,7 @@ impl IsolatedPipeline {
         command: &WorkerCommand,
         on_event: OnWorkerEvent,
     ) -> Result<(Self, PipelineInfo, WarmUpReport), GpuxError> {
-        let started = StartedWorker::load(WorkerProcess::spawn(source, command).map_err(cannot_start)?)?;
+        let started = StartedWorker::load(WorkerProcess::spawn(source, command)?)?;
         let (info, report) = (started.info.clone(), started.warm_up_report.clone());
         let shared = Arc::new(Shared {
             name: info.name.clone(),
@@ -248,19 +307,20 @@ impl Drop for IsolatedPipeline {
     }
 }
 
-/// The machine's fault: no process, thread or memory.
+/// The machine has no process, thread or memory for it.
 fn cannot_start(error: io::Error) -> GpuxError {
-    let message = format!("the process of the pipeline cannot be started: {error}");
-    let (kind, category) = ("ProviderError".to_owned(), ErrorCategory::Environment);
-    let json = serde_json::json!({ "error": kind, "message": message, "details": {} });
-    GpuxError::Reported(Box::new(ReportedError { kind, category, message, json }))
+    environment_error(format!("the process of the pipeline cannot be started: {error}"))
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Worker {
+impl Watched for Worker {
+    fn id(&self) -> u32 {
+        self.id
+    }
+
     fn kill(&self, reason: String) {
         lock(&self.reason).get_or_insert(reason);
         self.is_dying.store(true, Ordering::SeqCst);
@@ -416,7 +476,7 @@ impl Shared {
             if !self.pause(pause) {
                 return None;
             }
-            let started = WorkerProcess::spawn(&self.source, &self.command).map_err(cannot_start);
+            let started = WorkerProcess::spawn(&self.source, &self.command);
             // Requests wait while the first attempt goes on, and are rejected during later ones.
             if let Ok(process) = &started
                 && !self.note_start(&process.worker)
@@ -469,8 +529,9 @@ impl StartedWorker {
     /// Waits until the pipeline of the process is warm.
     fn load(mut process: WorkerProcess) -> Result<Self, GpuxError> {
         match messages::receive(&mut process.control) {
-            Ok(Some(WorkerMessage::Ready(info, warm_up_report, statistics))) => {
-                Ok(Self { process, info: *info, warm_up_report, statistics })
+            Ok(Some(WorkerMessage::Ready(ready))) => {
+                let ReadyMessage { info, warm_up_report, statistics } = *ready;
+                Ok(Self { process, info, warm_up_report, statistics })
             }
             Ok(Some(WorkerMessage::Failed(error))) => Err(GpuxError::Reported(Box::new(error))),
             Ok(Some(WorkerMessage::Statistics(_)) | None) | Err(_) => {
@@ -483,14 +544,22 @@ impl StartedWorker {
 }
 
 impl WorkerProcess {
-    fn spawn(source: &str, command: &WorkerCommand) -> io::Result<Self> {
+    fn spawn(source: &str, command: &WorkerCommand) -> Result<Self, GpuxError> {
+        let environment = command.environment_of(source)?;
+        Self::spawn_in(environment, source, command).map_err(cannot_start)
+    }
+
+    fn spawn_in(environment: PipelineEnvironment, source: &str, command: &WorkerCommand) -> io::Result<Self> {
         let (ours, theirs) = UnixStream::pair()?;
         let (printed, prints) = io::pipe()?;
         let memory = ChannelMemory::create()?;
+        let PipelineEnvironment { variables, temporary } = environment;
+        let watch = &command.memory;
         let mut command = {
             let WorkerCommand { program, arguments, .. } = command;
             let mut started = Command::new(program);
             started.arg("__worker").args(arguments).arg(source);
+            started.env_clear().envs(variables);
             started
         };
         // Of a process group of its own: ctrl-C on a terminal is for the server, which drains first.
@@ -526,8 +595,13 @@ impl WorkerProcess {
             process,
             reason: Mutex::default(),
             is_dying: AtomicBool::new(false),
+            id: pid.as_raw_nonzero().get().cast_unsigned(),
+            _temporary: temporary,
         };
-        Ok(Self { worker: Arc::new(worker), end, control: BufReader::new(ours), last_words, printed: ended_printing })
+        let worker = Arc::new(worker);
+        let watched: Weak<Worker> = Arc::downgrade(&worker);
+        watch.add(watched)?;
+        Ok(Self { worker, end, control: BufReader::new(ours), last_words, printed: ended_printing })
     }
 
     /// Waits for the end of the process, which it is made to come to; returns how it ended.

@@ -26,7 +26,7 @@ pub use file::{StepSchema, json_schema};
 use gpux_core::sanitize::is_unsafe_for_terminal;
 pub use model::{BatchingSpec, DEFAULT_MODEL_NAME, ModelFormat, ModelSpec};
 pub use ports::{Dimension, InputSpec, Labels, OutputSpec, PortType, UnknownPortType};
-pub use runtime::{Backend, GpuSpec, PrecisionChoice, RuntimeSpec, ServingSpec};
+pub use runtime::{Backend, GpuSpec, Isolation, PrecisionChoice, RuntimeSpec, ServingSpec};
 pub use steps::{Action, ModelCall, StepSpec, Wiring};
 pub use wasm::{DirGrant, Instances, Wasi, WasmGrant, WasmLimits, WasmSpec};
 

@@ -150,6 +150,24 @@ pub struct GpuSpec {
     pub options: serde_json::Map<String, serde_json::Value>,
 }
 
+/// Where a server runs a pipeline.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Isolation {
+    /// in its own process
+    #[default]
+    None,
+    /// in a process of the pipeline's own
+    Pipeline,
+}
+
+impl Isolation {
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+    fn is_none(&self) -> bool {
+        *self == Self::None
+    }
+}
+
 /// The server.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
@@ -164,6 +182,9 @@ pub struct ServingSpec {
     pub batch_size: NonZeroU32,
     /// How long one request may take
     pub timeout: TimeSpan,
+    /// `pipeline` asks for a process of its own (Linux); the operator's `--isolation` can only add to this
+    #[serde(skip_serializing_if = "Isolation::is_none")]
+    pub isolation: Isolation,
     /// Requests that are run before the pipeline is ready: each a mapping from inputs to a value,
     /// or to `{file: PATH}`
     #[schemars(length(max = 100))]
@@ -178,6 +199,7 @@ impl Default for ServingSpec {
             host: "0.0.0.0".to_owned(),
             batch_size: NonZeroU32::MIN,
             timeout: TimeSpan(Duration::from_secs(5)),
+            isolation: Isolation::None,
             warmup: Vec::new(),
         }
     }

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use super::hardware::Hardware;
 use super::providers::{ExecutionProvider, ProviderLibrary};
-use gpux_core::CacheDir;
+use gpux_core::{CacheDir, CacheFolder};
 
 pub use build::LibraryBuild;
 pub(super) use candidates::engine_folders;
@@ -283,6 +283,14 @@ impl LibrarySearch {
                 || libraries.iter().any(|library| library.has_built_in(*provider))
         };
         ExecutionProvider::ALL.into_iter().filter(is_offered).collect()
+    }
+
+    /// The folders from which libraries may be loaded.
+    pub fn folders(&self) -> Vec<PathBuf> {
+        let named = self.named().map(|(path, _)| path).chain(self.plugins.iter().map(|plugin| plugin.path.as_path()));
+        let named = named.filter_map(|path| if path.is_dir() { Some(path) } else { path.parent() }.map(Path::to_owned));
+        let installed = self.cache.iter().map(|cache| cache.path(CacheFolder::Engines));
+        named.chain(installed).chain(self.python.iter().cloned()).chain(self.system.iter().cloned()).collect()
     }
 
     /// Every plug-in that is found, those first that come first.

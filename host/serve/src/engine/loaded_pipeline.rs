@@ -76,6 +76,11 @@ impl LoadedPipeline {
         &self.runner
     }
 
+    /// Whether it runs in a process of its own.
+    pub const fn is_isolated(&self) -> bool {
+        self.runner.is_isolated()
+    }
+
     /// The current numbers of its models, in the order of the file.
     pub(crate) fn model_statistics(&self) -> Vec<ModelStatistics> {
         self.runner.model_statistics()

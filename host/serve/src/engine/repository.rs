@@ -19,8 +19,7 @@ use super::request_context::RequestContext;
 use super::runner::StartedRunner;
 use super::scheduler::Scheduler;
 use crate::settings::Settings;
-use gpux::GpuxError;
-use gpux::{LoadOptions, Pipeline};
+use gpux::{GpuxError, Isolation, LoadOptions, Pipeline};
 use gpux_config::LoadError;
 use gpux_core::catch_panic::catch_panic;
 use gpux_inference::PendingDrop;
@@ -134,10 +133,16 @@ impl Repository {
 
     /// Loads and warms up a pipeline, in this process or in one of its own.
     fn start(&self, source: &PipelineSource) -> Result<StartedRunner, GpuxError> {
-        #[cfg(target_os = "linux")]
-        if let Some(command) = &self.settings.worker {
-            let on_event = self.on_worker_event.get().cloned();
-            return StartedRunner::isolated(&source.0, command, on_event.unwrap_or_else(|| Arc::new(|_| {})));
+        if self.settings.isolation.max(Pipeline::isolation(&source.0, &self.load_options)) == Isolation::Pipeline {
+            #[cfg(target_os = "linux")]
+            if let Some(command) = &self.settings.worker {
+                let on_event = self.on_worker_event.get().cloned();
+                return StartedRunner::isolated(&source.0, command, on_event.unwrap_or_else(|| Arc::new(|_| {})));
+            }
+            return Err(gpux_worker::environment_error(format!(
+                "`{}` asks for a process of its own (`serving.isolation`), which `gpux serve` on Linux can give",
+                source.0
+            )));
         }
         StartedRunner::local(Pipeline::open(&source.0, &self.load_options)?)
     }

@@ -71,6 +71,11 @@ impl Runner {
         }
     }
 
+    /// Whether it runs in a process of its own.
+    pub(crate) const fn is_isolated(&self) -> bool {
+        self.local().is_none()
+    }
+
     /// The pipeline, if it is in this process.
     const fn local(&self) -> Option<&BackgroundDrop<Pipeline>> {
         match self {

@@ -5,6 +5,7 @@ mod available_memory;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use gpux_config::Isolation;
 #[cfg(target_os = "linux")]
 use gpux_worker::WorkerCommand;
 
@@ -67,7 +68,9 @@ pub struct Settings {
     pub access_log: bool,
     /// the collector of traces (OTLP over gRPC)
     pub otlp: Option<Otlp>,
-    /// how the process of each pipeline is started; `None` for pipelines in the server's own process
+    /// where pipelines run that do not ask for more isolation
+    pub isolation: Isolation,
+    /// how the process of a pipeline is started; `None` where none can be
     #[cfg(target_os = "linux")]
     pub worker: Option<WorkerCommand>,
     /// whether pipelines are reloaded when their files change
@@ -213,6 +216,7 @@ impl Settings {
             triton_metrics: false,
             access_log: false,
             otlp: None,
+            isolation: Isolation::None,
             #[cfg(target_os = "linux")]
             worker: None,
             reload: false,

@@ -129,14 +129,16 @@ pub(crate) fn main(arguments: &Arguments) -> Exit {
         Err(error) => return printer.error(&error),
     };
     #[cfg(target_os = "linux")]
-    match arguments.server.worker(&arguments.load) {
-        Ok(worker) => settings.worker = worker,
+    match arguments.server.worker(&arguments.load, settings.memory.unwrap_or(usize::MAX) as u64) {
+        Ok(worker) => settings.worker = Some(worker),
         Err(error) => return printer.fail("EnvironmentError", &format!("cannot start: {error}"), Exit::Environment),
     }
     #[cfg(not(target_os = "linux"))]
-    if arguments.server.wants_isolation() {
+    if settings.isolation != gpux::Isolation::None {
         return printer.fail("EnvironmentError", "`--isolation pipeline` needs Linux", Exit::Environment);
     }
+    #[cfg(target_os = "linux")]
+    let temporary = settings.worker.as_ref().map(|worker| worker.temporary.clone()).unwrap_or_default();
     let traces = arguments.server.traces();
     settings.otlp = traces.clone().unwrap_or_default();
     let scheme = if settings.tls.is_some() { "https" } else { "http" };
@@ -164,6 +166,8 @@ pub(crate) fn main(arguments: &Arguments) -> Exit {
     if let Some(erased) = shown.erase_progress() {
         let _ = erased.recv_timeout(ERASE_LIMIT);
     }
+    #[cfg(target_os = "linux")]
+    temporary.remove();
     if matches!(result, Ok(ShutdownOutcome::TimedOut)) {
         let message = "requests under way took longer than `--drain` and were left behind";
         log.line(&printer.failure("TimeoutError", message));

@@ -1,6 +1,10 @@
 //! The flags of the server itself.
 
+#[cfg(target_os = "linux")]
+use std::ffi::OsStr;
 use std::path::PathBuf;
+#[cfg(target_os = "linux")]
+use std::sync::Arc;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
@@ -9,9 +13,10 @@ use clap::{Args, ValueEnum};
 use crate::load_arguments::LoadArguments;
 use crate::printer::LogLevel;
 use crate::server_log::LogFormat;
-use gpux_core::TimeSpan;
+use gpux_config::Isolation;
+use gpux_core::{Size, TimeSpan};
 #[cfg(target_os = "linux")]
-use gpux_serve::WorkerCommand;
+use gpux_serve::{MemoryLimits, MemoryWatch, WorkerCommand};
 use gpux_serve::{Otlp, Settings, TlsFiles};
 
 fn time(text: &str) -> Result<Duration, String> {
@@ -41,7 +46,7 @@ fn host_name(text: &str) -> Result<String, String> {
 
 /// Where pipelines run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(super) enum Isolation {
+enum IsolationName {
     /// in the server's process
     None,
     /// each in a process of its own
@@ -51,15 +56,25 @@ pub(super) enum Isolation {
 /// What only the server has.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Server")]
+#[expect(clippy::struct_excessive_bools, reason = "each is a switch of the operator's")]
 pub(super) struct ServerArguments {
-    /// Where pipelines run: `none` in the server's process, `pipeline` each in a process of its own, so that a crash
-    /// in native code costs the requests of one pipeline (Linux)
-    #[arg(long, value_enum, default_value_t = Isolation::None, value_name = "WHAT")]
-    isolation: Isolation,
+    /// Where pipelines run: `none` in the server's process, `pipeline` each in a confined process of its own, so that
+    /// native code costs the requests of one pipeline at most (Linux)
+    #[arg(long, value_enum, default_value_t = IsolationName::None, value_name = "WHAT")]
+    isolation: IsolationName,
 
-    /// With `--isolation pipeline`: how long after its deadline a step may run before its process is killed
+    /// Refuse isolated pipelines where the kernel cannot confine their processes in everything
+    #[arg(long)]
+    isolation_strict: bool,
+
+    /// How long after its deadline a step of an isolated pipeline may run before its process is killed
     #[arg(long, value_name = "TIME", value_parser = time, default_value = "1s")]
     kill_after: Duration,
+
+    /// Memory that the process of an isolated pipeline may take before it is killed [default: half of `--memory`; all
+    /// of them together three quarters]
+    #[arg(long, value_name = "SIZE")]
+    worker_memory: Option<Size>,
 
     /// Load pipelines again when their files change; a kill -HUP does so at any time
     #[arg(long)]
@@ -182,21 +197,68 @@ impl ServerArguments {
         settings.access_log = self.access_log;
         settings.triton_metrics = self.triton_metrics;
         settings.reload = self.reload;
+        settings.isolation = match self.isolation {
+            IsolationName::None => Isolation::None,
+            IsolationName::Pipeline => Isolation::Pipeline,
+        };
     }
 
-    /// How the process of each pipeline is started; `None` if they run in the server's own.
+    /// How the processes of isolated pipelines are started, on a machine with this much memory.
     #[cfg(target_os = "linux")]
-    pub(super) fn worker(&self, load: &LoadArguments) -> std::io::Result<Option<WorkerCommand>> {
-        if self.isolation == Isolation::None {
-            return Ok(None);
-        }
-        let arguments = load.all_flags();
-        Ok(Some(WorkerCommand { program: std::env::current_exe()?, arguments, kill_after: self.kill_after }))
+    pub(super) fn worker(&self, load: &LoadArguments, memory: u64) -> std::io::Result<WorkerCommand> {
+        let mut arguments = load.all_flags();
+        arguments.extend(self.isolation_strict.then(|| "--isolation-strict".into()));
+        let limits = MemoryLimits { each: self.worker_memory.map_or(memory / 2, |size| size.0), all: memory / 4 * 3 };
+        Ok(WorkerCommand {
+            program: std::env::current_exe()?,
+            arguments,
+            environment: std::env::vars_os().filter(|(name, _)| is_needed(name, load)).collect(),
+            kill_after: self.kill_after,
+            memory: Arc::new(MemoryWatch::new(limits)),
+            temporary: Arc::default(),
+        })
     }
+}
 
-    /// Whether pipelines are to run in processes of their own.
-    #[cfg(not(target_os = "linux"))]
-    pub(super) fn wants_isolation(&self) -> bool {
-        self.isolation != Isolation::None
-    }
+/// Variables of the environment that the process of a pipeline needs: what finds and tunes libraries, and what the
+/// operator lets it read. Others may be secrets.
+#[cfg(target_os = "linux")]
+fn is_needed(name: &OsStr, load: &LoadArguments) -> bool {
+    const NAMES: &[&str] = &[
+        "CONDA_PREFIX",
+        "HOME",
+        "LANG",
+        "LD_LIBRARY_PATH",
+        "PATH",
+        "RUST_BACKTRACE",
+        "TZ",
+        "VIRTUAL_ENV",
+        "XDG_CACHE_HOME",
+    ];
+    const PREFIXES: &[&str] = &[
+        "CUDA_",
+        "CUDNN_",
+        "GOMP_",
+        "GPUX_",
+        "HIP_",
+        "HSA_",
+        "KMP_",
+        "LC_",
+        "MALLOC_",
+        "MESA_",
+        "MIGRAPHX_",
+        "NVIDIA_",
+        "OMP_",
+        "ONEAPI_",
+        "OPENVINO_",
+        "ORT_",
+        "OV_",
+        "ROCM_",
+        "ROCR_",
+        "TBB_",
+        "VK_",
+        "ZE_",
+    ];
+    let name = name.to_string_lossy();
+    NAMES.contains(&&*name) || PREFIXES.iter().any(|prefix| name.starts_with(prefix)) || load.names_variable(&name)
 }

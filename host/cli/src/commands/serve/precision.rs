@@ -53,7 +53,7 @@ impl PrecisionChooser {
     fn choose(&self, slot: &Arc<PipelineSlot>) {
         let name = slot.name();
         self.events.note(&format!("{name}: measuring for `precision: auto`; `exact` answers meanwhile"));
-        match self.measure(&slot.source().0) {
+        match self.measure(slot) {
             // The files have changed since.
             Ok(None) => return,
             Ok(Some(choice)) => choice.warning.iter().for_each(|warning| {
@@ -81,11 +81,21 @@ impl PrecisionChooser {
         }
     }
 
-    fn measure(&self, pipeline: &str) -> Result<Option<Choice>, String> {
+    fn measure(&self, slot: &PipelineSlot) -> Result<Option<Choice>, String> {
+        let pipeline = &slot.source().0;
         let program = std::env::current_exe().map_err(|error| error.to_string())?;
         let mut words: Vec<&OsStr> = vec![OsStr::new("__choose-precision")];
         words.extend(self.flags.iter().map(OsString::as_os_str));
         words.push(OsStr::new(pipeline));
+        #[cfg(target_os = "linux")]
+        if let Some(command) = &self.server.settings().worker
+            && slot.loaded().is_some_and(|loaded| loaded.is_isolated())
+        {
+            let environment = command.environment_of(pipeline).map_err(|error| error.to_string())?;
+            let answer: Result<Result<_, MeasureError>, _> =
+                child_process::run_json_in(&environment.variables, &program, &words, TIMEOUT);
+            return answer.map_err(|error| error.to_string())?.map_err(|error| error.message);
+        }
         let answer: Result<Result<_, MeasureError>, _> = child_process::run_json(&program, &words, TIMEOUT);
         answer.map_err(|error| error.to_string())?.map_err(|error| error.message)
     }

@@ -1,0 +1,84 @@
+//! What a process that runs one pipeline must be able to reach.
+
+use std::path::{Path, PathBuf};
+
+use super::engine::engine_search;
+use super::file_content::FileContent;
+use super::load_options::{EngineChoice, LoadOptions};
+use super::pipeline::is_model;
+use crate::GpuxError;
+use gpux_inference::ModelFile;
+
+/// What a process that runs one pipeline must be able to reach, beside the system's libraries.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PipelineAccess {
+    /// files, and folders with what is in them, to read
+    pub read: Vec<PathBuf>,
+    /// folders to read and write
+    pub write: Vec<PathBuf>,
+    /// whether its models may run on something other than the CPU
+    pub accelerators: bool,
+}
+
+/// The file of the pipeline `wanted`, links followed: its gpux.yml, or the model or component that it is.
+///
+/// # Errors
+///
+/// There is none.
+pub fn pipeline_file(wanted: &str) -> Result<PathBuf, GpuxError> {
+    let path = if is_one_file(wanted) { wanted.into() } else { gpux_config::find(wanted, Path::new("."))? };
+    Ok(path.canonicalize().unwrap_or(path))
+}
+
+/// Whether the pipeline is a model or a component alone.
+pub(super) fn is_one_file(wanted: &str) -> bool {
+    is_model(wanted) || FileContent::detect(Path::new(wanted)) == Some(FileContent::Component)
+}
+
+impl LoadOptions {
+    /// What the process of the pipeline `wanted` must reach: its files, libraries of engines, folders that the operator
+    /// lets it grant, and the cache, which must be its own.
+    ///
+    /// # Errors
+    ///
+    /// There is no such pipeline.
+    pub fn access(&self, wanted: &str) -> Result<PipelineAccess, GpuxError> {
+        let path = pipeline_file(wanted)?;
+        let folder = path.parent().unwrap_or(Path::new("/")).to_owned();
+        let mut access = PipelineAccess { read: engine_search(self, &[]).folders(), ..PipelineAccess::default() };
+        access.accelerators =
+            self.engine.choice != EngineChoice::Embedded && self.providers.names.as_deref() != Some("cpu");
+        if is_one_file(wanted) {
+            access.read.extend(files_of_model(Path::new(wanted), &path));
+        } else if self.policy.outside_files {
+            access.read.push("/".into());
+        } else {
+            access.read.push(folder.clone());
+        }
+        for granted in &self.policy.grants.dirs {
+            let list = if granted.writable { &mut access.write } else { &mut access.read };
+            list.push(folder.join(&granted.path));
+        }
+        // Made now, so that the process may be given it. Without it, loading warns.
+        access.write.extend(self.cache.as_ref().and_then(|cache| cache.make_root().ok()));
+        Ok(access)
+    }
+}
+
+/// The files of a model, or a component, that the operator named: it, those beside it that begin with its name (made
+/// by `gpux build --precision`), and its weights.
+fn files_of_model(named: &Path, path: &Path) -> Vec<PathBuf> {
+    let (Some(folder), Some(stem)) = (path.parent(), path.file_stem()) else { return vec![path.to_owned()] };
+    let is_its = |name: &std::ffi::OsStr| name.as_encoded_bytes().starts_with(stem.as_encoded_bytes());
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let mut files: Vec<_> = entries
+        .filter(|entry| is_its(&entry.file_name()))
+        .map(|entry| entry.path())
+        .filter(|path| path.is_file())
+        .collect();
+    files.push(path.to_owned());
+    // Opening the model reports what is wrong with it.
+    let model = ModelFile::open(named).ok();
+    files.extend(model.iter().flat_map(|model| model.external_data().iter().map(|(path, _)| path.clone())));
+    files
+}

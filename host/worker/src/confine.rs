@@ -1,0 +1,35 @@
+//! Confines a process to what one pipeline needs.
+
+use gpux::{GpuxError, LoadOptions, PipelineAccess};
+use gpux_confinement::{Confinement, ResourceLimits};
+
+/// Files open at a time: models have few, shared memory and folders of grants some.
+const OPEN_FILES: u64 = 4096;
+
+/// A worker is what the kernel should end first for lack of memory.
+const OOM_SCORE: &str = "500";
+
+/// Confines this process, which must have no other threads, to what the pipeline needs; returns what the system lacks
+/// for it, in words. Its cache and its folder for temporary files must be its own.
+///
+/// # Errors
+///
+/// There is no such pipeline.
+pub fn confine(pipeline: &str, load_options: &LoadOptions) -> Result<Vec<String>, GpuxError> {
+    let PipelineAccess { read, mut write, accelerators } = load_options.access(pipeline)?;
+    let mut lacks = Vec::new();
+    if let Err(error) = (ResourceLimits { open_files: OPEN_FILES, processes: None }).apply() {
+        lacks.push(format!("open files are not limited: {error}"));
+    }
+    // Without it, the kernel chooses by size.
+    let _ = std::fs::write("/proc/self/oom_score_adj", OOM_SCORE);
+    write.push(std::env::temp_dir());
+    let execute = load_options.program.iter().cloned().collect();
+    let enforcement = Confinement { read, write, execute, accelerators }.apply();
+    let missing = enforcement.protections().into_iter().filter_map(|(name, protection)| match protection {
+        gpux_confinement::Protection::Full => None,
+        lack => Some(format!("{name}: {lack}")),
+    });
+    lacks.extend(missing);
+    Ok(lacks)
+}

@@ -3,6 +3,8 @@
 mod build_log;
 mod child_commands;
 mod commands;
+#[cfg(unix)]
+mod crash_guard;
 mod exit;
 mod input;
 mod interrupt;
@@ -78,6 +80,20 @@ enum Command {
     Child(child_commands::Command),
 }
 
+#[cfg(unix)]
+impl Command {
+    /// For commands that run models and built-in steps in their own process: whether errors are JSON.
+    const fn runs_native_code(&self) -> Option<bool> {
+        match self {
+            Self::Run(arguments) => Some(arguments.json),
+            Self::Build(arguments) => Some(arguments.json),
+            Self::Test(arguments) => Some(arguments.json),
+            Self::Verify(arguments) => Some(arguments.json),
+            _ => None,
+        }
+    }
+}
+
 /// Parses the command line, runs the command, and ends the process.
 fn run() -> ! {
     let parsed = program()
@@ -92,6 +108,12 @@ fn run() -> ! {
             exit(status.code());
         }
     };
+    #[cfg(unix)]
+    if let Some(json) = arguments.command.runs_native_code()
+        && let Some(code) = crash_guard::run_in_child(json)
+    {
+        exit(code);
+    }
     keep_freed_memory();
     let command = AssertUnwindSafe(|| run_command(arguments.command));
     let code = catch_unwind(command).map_or(PANICKED, Exit::code);

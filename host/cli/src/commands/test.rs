@@ -59,7 +59,7 @@ pub(crate) struct Arguments {
 
     /// The result as JSON
     #[arg(long)]
-    json: bool,
+    pub(crate) json: bool,
 
     #[command(flatten)]
     load: LoadArguments,

@@ -50,7 +50,7 @@ pub(crate) struct Arguments {
 
     /// As JSON
     #[arg(long)]
-    json: bool,
+    pub(crate) json: bool,
 
     #[command(flatten)]
     load: LoadArguments,

@@ -70,7 +70,7 @@ pub(crate) struct Arguments {
 
     /// The result as JSON
     #[arg(long)]
-    json: bool,
+    pub(crate) json: bool,
 
     #[command(flatten)]
     change: model_change::ChangeArguments,

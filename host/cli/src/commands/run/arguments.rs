@@ -44,7 +44,7 @@ pub(crate) struct Arguments {
 
     /// Results, errors and traces as JSON
     #[arg(long)]
-    pub(super) json: bool,
+    pub(crate) json: bool,
 
     /// Seconds that one request may take [default: the pipeline's `runtime.timeout`]
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]

@@ -1,49 +1,74 @@
 //! Authenticated files of the cache: only this user's gpux can have written them.
 //!
 //! What lies in the cache is run as native code, or believed instead of tried again. Its folder keeps other users
-//! out ([`CacheDir::folder`]); the seal keeps out whatever comes to write there as this user. It is an HMAC-SHA256 of
-//! the content under the file's own name, so that no file passes for another, with a key that lies beside the cache,
-//! not in it: `~/.cache/gpux.key` for `~/.cache/gpux`.
+//! out ([`CacheDir::folder`]); the seal keeps out whatever comes to write there as this user. It is an Ed25519 signature
+//! of the content under the file's own name, so that no file passes for another, with a key that lies beside the cache,
+//! not in it: `~/.cache/gpux.key` for `~/.cache/gpux`. The process of one pipeline gets the public key alone: it can read
+//! what the operator's cache has, and write nothing that others take for theirs.
 
 use std::fs::File;
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
-use ring::hmac::{self, HMAC_SHA256};
+use ring::digest::{SHA256, digest};
 use ring::rand::{SecureRandom as _, SystemRandom};
+use ring::signature::{ED25519, Ed25519KeyPair, KeyPair as _, UnparsedPublicKey};
 
+use crate::cache::PublicKey;
 use crate::files::{ReadAccess, write_parts};
 use crate::{CacheDir, CacheFolder};
 
-/// Bytes of a key, and of a seal.
+/// Bytes of a key.
 const SIZE: usize = 32;
 
-/// What [`write`](fn@write) wrote under this name, whole and unchanged; `None` of everything else.
+/// Bytes of a seal.
+const SEAL_SIZE: usize = 64;
+
+/// What [`write`](fn@write) wrote under this name in this cache, or else in the operator's, whole and unchanged; `None`
+/// of everything else.
 pub fn read(cache: &CacheDir, folder: CacheFolder, name: &str) -> Option<Vec<u8>> {
-    let path = cache.folder(folder).ok()?.join(name);
-    let mut file = crate::files::open_file(&path, "it").ok()?;
-    let mut seal = [0; SIZE];
+    let own = public_key(cache).ok().and_then(|key| read_sealed(&cache.folder(folder).ok()?, &key, folder, name));
+    if own.is_some() {
+        cache.touch(folder, name);
+        return own;
+    }
+    let shared = cache.shared()?;
+    read_sealed(&shared.path(folder), &shared.public_key?, folder, name)
+}
+
+fn read_sealed(path: &Path, key: &PublicKey, folder: CacheFolder, name: &str) -> Option<Vec<u8>> {
+    let mut file = crate::files::open_file(&path.join(name), "it").ok()?;
+    let mut seal = [0; SEAL_SIZE];
     file.read_exact(&mut seal).ok()?;
     let mut bytes = Vec::new();
     file.read_to_end(&mut bytes).ok()?;
-    hmac::verify(&key_of(cache, folder, name).ok()?, &bytes, &seal).ok()?;
-    cache.touch(folder, name);
+    UnparsedPublicKey::new(&ED25519, key).verify(&sealed_text(folder, name, &bytes), &seal).ok()?;
     Some(bytes)
 }
 
 /// Writes a file of the cache whole or not at all, sealed.
 pub fn write(cache: &CacheDir, folder: CacheFolder, name: &str, bytes: &[u8]) -> io::Result<()> {
     let path = cache.folder(folder)?.join(name);
-    let seal = hmac::sign(&key_of(cache, folder, name)?, bytes);
+    let seal = key_pair(cache)?.sign(&sealed_text(folder, name, bytes));
     write_parts(&path, &[seal.as_ref(), bytes], ReadAccess::Owner)?;
     cache.touch_and_evict(folder, name);
     Ok(())
 }
 
-/// The key of one file.
-fn key_of(cache: &CacheDir, folder: CacheFolder, name: &str) -> io::Result<hmac::Key> {
-    let key = hmac::Key::new(HMAC_SHA256, &key(cache)?);
-    Ok(hmac::Key::new(HMAC_SHA256, hmac::sign(&key, format!("{}\0{name}", folder.name()).as_bytes()).as_ref()))
+/// What is signed: which file it is, and a digest of its content.
+fn sealed_text(folder: CacheFolder, name: &str, bytes: &[u8]) -> Vec<u8> {
+    let mut text = format!("{}\0{name}\0", folder.name()).into_bytes();
+    text.extend(digest(&SHA256, bytes).as_ref());
+    text
+}
+
+fn key_pair(cache: &CacheDir) -> io::Result<Ed25519KeyPair> {
+    Ed25519KeyPair::from_seed_unchecked(&key(cache)?).map_err(|error| io::Error::other(error.to_string()))
+}
+
+/// The key that verifies what this user's gpux writes in the cache.
+pub fn public_key(cache: &CacheDir) -> io::Result<PublicKey> {
+    PublicKey::try_from(key_pair(cache)?.public_key().as_ref()).map_err(io::Error::other)
 }
 
 /// The user's key: beside the cache, or in it where nothing can be written beside it.
@@ -145,6 +170,26 @@ mod tests {
         }
         std::fs::write(&path, &whole).unwrap();
         assert!(read(&cache, CacheFolder::Steps, "one").is_some());
+    }
+
+    #[test]
+    fn reads_the_shared_cache_with_its_public_key() {
+        let (folder, cache) = cache();
+        write(&cache, CacheFolder::Steps, "one", b"native code").unwrap();
+        let own = folder.path().join("own");
+        let with_key = |key| CacheDir::within(&cache, own.clone(), key);
+        let nested = with_key(public_key(&cache).ok());
+        assert_eq!(read(&nested, CacheFolder::Steps, "one").unwrap(), b"native code");
+        write(&nested, CacheFolder::Steps, "one", b"own code").unwrap();
+        assert_eq!(read(&nested, CacheFolder::Steps, "one").unwrap(), b"own code");
+        assert_eq!(read(&cache, CacheFolder::Steps, "one").unwrap(), b"native code");
+        // What was sealed with its own key is nothing to others.
+        let path = cache.path(CacheFolder::Steps).join("one");
+        std::fs::copy(nested.path(CacheFolder::Steps).join("one"), path).unwrap();
+        assert_eq!(read(&cache, CacheFolder::Steps, "one"), None);
+        std::fs::remove_file(nested.path(CacheFolder::Steps).join("one")).unwrap();
+        assert_eq!(read(&nested, CacheFolder::Steps, "one"), None);
+        assert_eq!(read(&with_key(None), CacheFolder::Steps, "one"), None);
     }
 
     #[cfg(unix)]

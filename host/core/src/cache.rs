@@ -105,12 +105,35 @@ impl CacheFolder {
     }
 }
 
+/// What verifies the seals of a cache: the public half of an Ed25519 key.
+pub type PublicKey = [u8; 32];
+
 /// The operator's cache folder. Only its owner may enter it: what lies there is trusted as code.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CacheDir {
     root: PathBuf,
-    /// the folder of engines, if it lies elsewhere
-    engines: Option<PathBuf>,
+    /// the operator's cache, if this is that of one pipeline
+    shared: Option<SharedCache>,
+}
+
+/// The operator's cache, as the process of one pipeline sees it: it can be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SharedCache {
+    root: PathBuf,
+    pub(crate) public_key: Option<PublicKey>,
+}
+
+impl SharedCache {
+    /// The path of a folder, which may not be there.
+    pub fn path(&self, folder: CacheFolder) -> PathBuf {
+        self.root.join(folder.name())
+    }
+
+    /// The folders that can be read.
+    pub fn folders(&self) -> impl Iterator<Item = PathBuf> {
+        use CacheFolder::{Engines, Optimized, Precisions, Rankings, Steps, Verified};
+        [Engines, Optimized, Precisions, Rankings, Steps, Verified].into_iter().map(|folder| self.path(folder))
+    }
 }
 
 /// The first line is the standard's.
@@ -126,8 +149,11 @@ impl CacheDir {
     pub const VARIABLE: &str = "GPUX_CACHE_DIR";
 
     /// The variable that gives the process of one pipeline a cache of its own: nobody else uses what it writes there.
-    /// Engines are those of the operator's cache. gpux sets it for the processes that it starts.
+    /// gpux sets it for the processes that it starts.
     pub const PIPELINE_VARIABLE: &str = "GPUX_PIPELINE_CACHE";
+
+    /// The variable with the public key of the operator's cache, in hexadecimal digits, for such a process.
+    pub const KEY_VARIABLE: &str = "GPUX_CACHE_PUBLIC_KEY";
 
     /// The folder of [`Self::PIPELINE_VARIABLE`]; else `$GPUX_CACHE_DIR`, else `gpux` in the platform's cache folder
     /// (`~/.cache` on Linux). `None` on a machine without a home.
@@ -135,7 +161,9 @@ impl CacheDir {
         let named = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
         let cache = named(Self::VARIABLE).or_else(Self::default_root).map(Self::at)?;
         Some(match named(Self::PIPELINE_VARIABLE) {
-            Some(root) => Self { root, engines: Some(cache.path(CacheFolder::Engines)) },
+            Some(root) => {
+                Self::within(&cache, root, std::env::var(Self::KEY_VARIABLE).ok().and_then(|key| parse(&key)))
+            }
             None => cache,
         })
     }
@@ -146,7 +174,17 @@ impl CacheDir {
 
     /// A cache at this path, which need not exist.
     pub fn at(root: impl Into<PathBuf>) -> Self {
-        Self { root: root.into(), engines: None }
+        Self { root: root.into(), shared: None }
+    }
+
+    /// A cache at `root` that reads in `shared` what it lacks, if it knows that cache's key; and has its engines.
+    pub fn within(shared: &Self, root: PathBuf, public_key: Option<PublicKey>) -> Self {
+        Self { root, shared: Some(SharedCache { root: shared.root.clone(), public_key }) }
+    }
+
+    /// The operator's cache, if this is that of one pipeline.
+    pub const fn shared(&self) -> Option<&SharedCache> {
+        self.shared.as_ref()
     }
 
     /// The folder for the own cache of the pipeline at `path`. Evicts those that were not used for longest.
@@ -175,8 +213,8 @@ impl CacheDir {
 
     /// The path of a folder, which may not be there.
     pub fn path(&self, folder: CacheFolder) -> PathBuf {
-        match &self.engines {
-            Some(engines) if folder == CacheFolder::Engines => engines.clone(),
+        match &self.shared {
+            Some(shared) if folder == CacheFolder::Engines => shared.path(folder),
             _ => self.root.join(folder.name()),
         }
     }
@@ -269,6 +307,17 @@ impl CacheDir {
         entries.sort_by(|a, b| b.used.cmp(&a.used).then_with(|| a.path.cmp(&b.path)));
         entries
     }
+}
+
+/// The key that these hexadecimal digits are.
+fn parse(digits: &str) -> Option<PublicKey> {
+    let mut key = PublicKey::default();
+    let digits = digits.as_bytes();
+    for (index, byte) in key.iter_mut().enumerate() {
+        let digits = std::str::from_utf8(digits.get(2 * index..2 * index + 2)?).ok()?;
+        *byte = u8::from_str_radix(digits, 16).ok()?;
+    }
+    Some(key)
 }
 
 /// A file or a folder in a folder of the cache.

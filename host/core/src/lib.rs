@@ -47,7 +47,7 @@ mod value;
 
 pub use benchmark::{Benchmark, BenchmarkOptions, LatencyStatistics};
 pub use bounded_json_tree::{BoundedJsonTree, JsonTreeError};
-pub use cache::{CacheDir, CacheEntry, CacheFolder};
+pub use cache::{CacheDir, CacheEntry, CacheFolder, PublicKey, SharedCache};
 pub use cancellation::CancelCheck;
 pub use deadline::{Deadline, DeadlineExceeded};
 pub use device_tensor::{DeviceTensor, HostOrDevice, Memory};

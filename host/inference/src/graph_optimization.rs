@@ -88,8 +88,15 @@ struct Request {
 /// The optimized graph of the model, if it was made before.
 pub fn cached_graph(trial: &Trial<'_>) -> Option<PathBuf> {
     // Most machines have none, and need not look closely at their processor.
-    let cache = trial.cache.filter(|cache| cache.path(CacheFolder::Optimized).is_dir())?;
+    let cache = trial.cache?;
+    let shared = cache.shared().map(|shared| shared.path(CacheFolder::Optimized)).filter(|folder| folder.is_dir());
+    if shared.is_none() && !cache.path(CacheFolder::Optimized).is_dir() {
+        return None;
+    }
     let key = key(trial)?;
+    if let Some(graph) = shared.map(|folder| folder.join(&key).join(GRAPH)).filter(|graph| graph.is_file()) {
+        return Some(graph);
+    }
     // Not where others may write: blocks of packed weights are believed.
     let graph = cache.folder(CacheFolder::Optimized).ok()?.join(&key).join(GRAPH);
     graph.is_file().then(|| {

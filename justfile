@@ -161,6 +161,14 @@ reloads:
 isolation:
     GPUX_TEST_ISOLATION=pipeline cargo test -p gpux-cli --test program -- http_api server_resilience --skip full_disk --skip thread_limit --skip batch_counters
 
+# native code that does harm in workers, beside neighbours under load: crashes, memory, files, network, processes; then
+# memory in a control group of 1 GiB. PYTHON needs the packages onnx and numpy; `--lacking files,network` says what this
+# system's confinement lacks
+misdeeds PYTHON="python3" *ARGUMENTS:
+    cargo build
+    {{PYTHON}} tests/isolation/misdeeds.py {{ARGUMENTS}}
+    {{PYTHON}} tests/isolation/misdeeds.py --container {{ARGUMENTS}}
+
 # what is in deploy/, held against what checks such files
 deploy-check:
     deploy/check.sh

@@ -1,0 +1,130 @@
+// Noise and lies in what the server reads from a worker: shared memory, control socket, standard error.
+#define _GNU_SOURCE
+#include <errno.h>
+#include <linux/futex.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <time.h>
+
+#include "misdeeds.h"
+
+static char *channel;
+static long channel_size;
+
+static long find_channel(void) {
+    FILE *maps = fopen("/proc/self/maps", "r");
+    char line[512];
+    unsigned long from, to;
+    while (maps && fgets(line, sizeof line, maps))
+        if (strstr(line, "memfd:") && sscanf(line, "%lx-%lx", &from, &to) == 2 && (long)(to - from) > 1L << 30)
+            channel = (char *)from, channel_size = to - from;
+    return maps ? fclose(maps), channel ? 0 : ENOENT : errno;
+}
+
+enum { HEADERS = 4096, HEADER = 128, SLOTS = 512, AREAS = HEADERS + SLOTS * HEADER, RUNNING = 1, ANSWERED = 3 };
+
+long fill_channel(long byte) {
+    long lack = find_channel();
+    if (lack) return lack;
+    memset(channel, byte, AREAS);
+    return 0;
+}
+
+// Noise in everything that the server reads, while it reads.
+long scribble_on_channel(long milliseconds) {
+    long lack = find_channel();
+    if (lack) return lack;
+    uint64_t noise = 88172645463325252ULL;
+    for (long n = 0; n < milliseconds; n++, pause_for(1)) {
+        for (long at = HEADERS; at < AREAS; at += 8) {
+            noise ^= noise << 13, noise ^= noise >> 7, noise ^= noise << 17;
+            *(volatile uint64_t *)(channel + at) = at % HEADER == 0 ? noise % 5 : noise;
+        }
+        memcpy(channel + AREAS + (channel_size - AREAS) / (2 * SLOTS), &noise, 8);
+    }
+    return 0;
+}
+
+// Answers each running request with what `write_answer` writes; it returns the end.
+static long forge(char *(*write_answer)(char *at, long size), long size) {
+    long lack = find_channel();
+    if (lack) return lack;
+    long area = (channel_size - AREAS) / (2 * SLOTS);
+    for (int slot = 0; slot < SLOTS; slot++) {
+        char *header = channel + HEADERS + slot * HEADER, *begin = channel + AREAS + (2 * slot + 1) * area;
+        if (*(volatile uint32_t *)header != RUNNING) continue;
+        *(volatile uint64_t *)(header + 16) = write_answer(begin, size) - begin;
+        *(volatile uint32_t *)header = ANSWERED;
+        syscall(SYS_futex, header, FUTEX_WAKE, 1, NULL, NULL, 0);
+    }
+    pause_for(5000);
+    return 0;
+}
+
+static char *put(char *at, uint64_t number, int bytes) { return (char *)memcpy(at, &number, bytes) + bytes; }
+
+// A text of zeros, each six characters of JSON; its pages take no memory here.
+static char *zeros(char *at, long size) {
+    at = put(put(put(at, 0, 1), 0, 4), 0, 8);    // no error, no steps, no trace
+    at = put(at, 1, 4);                          // one value
+    at = memcpy(put(at, 6, 8), "result", 6) + 6;
+    return put(put(at, 1, 1), size, 8) + size;   // a text
+}
+
+// An error with control characters and as many empty lines of a log as fit: three bytes become a `String` each.
+static char *error(char *at, long size) {
+    at = put(put(put(at, 1, 1), 0, 4), 0, 8);
+    char *begin = at;
+    at += 8;
+    at += sprintf(at, "{\"Step\":{\"number\":1,\"name\":\"model\",\"failure\":"
+                      "{\"Failed\":\"\\u001b[2J\\u0007\\n\"},\"log\":[\"\"");
+    for (char *end = begin + size; at < end; at += 3) memcpy(at, ",\"\"", 3);
+    at += sprintf(at, "]}}");
+    put(begin, at - begin - 8, 8);
+    return at;
+}
+
+long forge_answer(long mebibytes) { return forge(zeros, mebibytes * MEBIBYTE); }
+long forge_error(long mebibytes) { return forge(error, mebibytes * MEBIBYTE); }
+
+static int control_socket(void) {
+    struct stat found;
+    for (int file = 0; file < 64; file++) if (!fstat(file, &found) && S_ISSOCK(found.st_mode)) return file;
+    return -1;
+}
+
+long garbage_to_control(long amount) { write(control_socket(), "}{\n", 3); pause_for(500); return 0; }
+
+// Numbers of models as fast as the server reads them, each with sizes of batches that never occurred.
+long flood_control(long milliseconds) {
+    static char line[1 << 20];
+    struct timespec now, begun;
+    clock_gettime(CLOCK_MONOTONIC, &begun);
+    long size = 1;
+    do {
+        char *at = line + sprintf(line, "{\"Statistics\":[{\"sessions\":1,\"retired_sessions\":0,\"waiting\":0,"
+                                        "\"unrounded_runs\":0,\"batch_sizes\":{\"0\":1");
+        for (int n = 0; n < 20000; n++) at += sprintf(at, ",\"%ld\":9", size++);
+        at += sprintf(at, "}}]}\n");
+        for (char *from = line; from < at;) {
+            long sent = write(control_socket(), from, at - from);
+            if (sent < 0) return errno;
+            from += sent;
+        }
+        clock_gettime(CLOCK_MONOTONIC, &now);
+    } while ((now.tv_sec - begun.tv_sec) * 1000 + (now.tv_nsec - begun.tv_nsec) / 1000000 < milliseconds);
+    return 0;
+}
+
+long flood_log(long mebibytes) {
+    static char block[MEBIBYTE];
+    memset(block, '\a', sizeof block);
+    for (long n = 0; n < mebibytes; n++) write(2, block, sizeof block);
+    return 0;
+}
+
+long escape_sequences(long amount) { dprintf(2, "\n\033]0;misdeed\a\033[2J spoiled \r\n"); abort(); }

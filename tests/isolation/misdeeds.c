@@ -1,0 +1,304 @@
+// Faults of native code, and attempts to reach what belongs to others.
+// The build defines FOLDER and other paths, and PORT: a confined process has no environment.
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <netinet/in.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/ptrace.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "misdeeds.h"
+
+// The error number of a call that failed, 0 of one that did not.
+static long refusal(long result) { return result < 0 ? errno : 0; }
+
+// ---- faults
+
+long segfault(long amount) { return *(volatile long *)8; }
+long aborted(long amount) { abort(); }
+long illegal_instruction(long amount) { __builtin_trap(); }
+long arithmetic_error(long amount) { volatile int least = INT_MIN, minus_one = -1; return least / minus_one; }
+long exit_with(long status) { exit(status); }
+long kill_itself(long signal) { raise(signal); pause_for(300); return 0; }
+long endless_loop(long amount) { for (volatile long n = 0;; n++) { } }
+
+long deaf_endless_loop(long amount) {
+    sigset_t all;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, NULL);
+    for (int signal = 1; signal < NSIG; signal++) sigaction(signal, &(struct sigaction){.sa_handler = SIG_IGN}, NULL);
+    return endless_loop(0);
+}
+
+long truncated_mapping(long amount) {
+    char path[4096];
+    snprintf(path, sizeof path, "%s/weights", getenv("TMPDIR"));
+    int file = open(path, O_CREAT | O_RDWR, 0600);
+    ftruncate(file, 1 << 16);
+    volatile char *bytes = mmap(NULL, 1 << 16, PROT_READ, MAP_SHARED, file, 0);
+    ftruncate(file, 0);
+    return bytes[1 << 15];
+}
+
+long stack_overflow(long depth) {
+    volatile char frame[4096];
+    frame[depth % 4096] = 1;
+    return stack_overflow(depth + 1) + frame[0];
+}
+
+long cpp_exception(long amount) {
+    void *library = dlopen("libstdc++.so.6", RTLD_NOW | RTLD_GLOBAL);
+    void *(*allocate)(size_t) = library ? dlsym(library, "__cxa_allocate_exception") : NULL;
+    void (*throw)(void *, void *, void *) = library ? dlsym(library, "__cxa_throw") : NULL;
+    if (!allocate || !throw) abort();
+    throw(allocate(4), dlsym(library, "_ZTIi"), NULL);
+    return 0;
+}
+
+long double_free(long amount) {
+    char *volatile bytes = malloc(100000);
+    free(bytes);
+    free(bytes);
+    return 0;
+}
+
+long heap_overflow(long amount) {
+    char *volatile blocks[64];
+    for (int n = 0; n < 64; n++) blocks[n] = malloc(2000);
+    for (int n = 0; n < 64; n++) for (volatile char *at = blocks[n]; at < blocks[n] + 2400; at++) *at = 0x41;
+    for (int n = 0; n < 64; n++) free(blocks[n]);
+    free(malloc(100000));
+    return 0;
+}
+
+static void *crash_soon(void *nothing) { pause_for(200); return (void *)segfault(0); }
+
+long crash_after_answer(long amount) {
+    pthread_t thread;
+    return pthread_create(&thread, NULL, crash_soon, NULL);
+}
+
+long close_descriptors(long amount) { for (int file = 0; file < 1024; file++) close(file); pause_for(500); return 0; }
+
+// ---- memory
+
+static long touch(char *bytes, long size) {
+    if (bytes == MAP_FAILED) return errno;
+    for (long at = 0; at < size; at += 4096) ((volatile char *)bytes)[at] = 1;
+    return 0;
+}
+
+static long take(long size) {
+    return touch(mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0), size);
+}
+
+long take_at_once(long mebibytes) { long result = take(mebibytes * MEBIBYTE); pause_for(1000); return result; }
+
+long take_slowly(long mebibytes) {
+    long result = 0;
+    for (long taken = 0; taken < mebibytes && !result; taken += 32) { result = take(32 * MEBIBYTE); pause_for(20); }
+    return result;
+}
+
+// A file in memory that is not mapped: no process's own memory.
+long take_in_file(long mebibytes) {
+    static char block[MEBIBYTE];
+    int file = memfd_create("weights", 0);
+    if (file < 0) return errno;
+    for (long n = 0; n < mebibytes; n++) if (write(file, block, MEBIBYTE) < 0) return errno;
+    pause_for(1000);
+    return 0;
+}
+
+// In eight processes, of which none has much.
+long take_in_children(long mebibytes) {
+    int status, killed = 0;
+    for (int n = 0; n < 8; n++) {
+        pid_t child = fork();
+        if (child < 0) return errno;
+        if (child == 0) { take(mebibytes / 8 * MEBIBYTE); pause_for(2500); _exit(0); }
+    }
+    while (wait(&status) > 0) killed += WIFSIGNALED(status);
+    return killed ? ENOMEM : 0;
+}
+
+// ---- files
+
+static long opens(const char *path, int flags) {
+    int file = open(path, flags, 0600);
+    if (file < 0) return errno;
+    close(file);
+    return 0;
+}
+
+long write_outside(long amount) { return opens(FOLDER "/written", O_CREAT | O_WRONLY); }
+long read_secret(long amount) { return opens(SECRET, O_RDONLY); }
+long delete_secret(long amount) { return refusal(unlink(FOLDER "/deletable")); }
+long change_mode(long amount) { return refusal(chmod(SECRET, 0666)); }
+long read_other_model(long amount) { return opens(OTHER_MODEL, O_RDONLY); }
+long overwrite_own_model(long amount) { return opens(OWN_MODEL, O_RDWR); }
+long read_cache_key(long amount) { return opens(CACHE_KEY, O_RDONLY); }
+
+long write_cache(long amount) {
+    long result = opens(CACHE "/misdeed", O_CREAT | O_WRONLY);
+    unlink(CACHE "/misdeed");
+    return result;
+}
+
+static long of_server(const char *name, int flags) {
+    char path[64];
+    snprintf(path, sizeof path, "/proc/%d/%s", getppid(), name);
+    return opens(path, flags);
+}
+
+long read_server_environment(long amount) { return of_server("environ", O_RDONLY); }
+long open_server_memory(long amount) { return of_server("mem", O_RDWR); }
+
+long fill_disk(long mebibytes) {
+    static char block[MEBIBYTE];
+    int file = open(FOLDER "/fill", O_CREAT | O_WRONLY, 0600);
+    if (file < 0) return errno;
+    long result = 0;
+    for (long n = 0; n < mebibytes && !result; n++) result = refusal(write(file, block, MEBIBYTE));
+    unlink(FOLDER "/fill");
+    close(file);
+    return result;
+}
+
+long open_many_files(long count) {
+    long result = 0;
+    int first = open("/dev/null", O_RDONLY), last = first;
+    for (long n = 1; n < count && !result; n++) {
+        int file = open("/dev/null", O_RDONLY);
+        if (file < 0) result = errno;
+        else last = file;
+    }
+    close_range(first, last, 0);
+    return result;
+}
+
+// ---- network
+
+static struct sockaddr_in listener(void) {
+    struct in_addr host = {htonl(INADDR_LOOPBACK)};
+    return (struct sockaddr_in){.sin_family = AF_INET, .sin_port = htons(PORT), .sin_addr = host};
+}
+
+long connect_tcp(long amount) {
+    struct sockaddr_in address = listener();
+    int file = socket(AF_INET, SOCK_STREAM, 0);
+    return file < 0 ? errno : refusal(connect(file, (void *)&address, sizeof address));
+}
+
+long send_udp(long amount) {
+    struct sockaddr_in address = listener();
+    int file = socket(AF_INET, SOCK_DGRAM, 0);
+    return file < 0 ? errno : refusal(sendto(file, "x", 1, 0, (void *)&address, sizeof address));
+}
+
+long listen_tcp(long amount) {
+    int file = socket(AF_INET, SOCK_STREAM, 0);
+    return file < 0 ? errno : refusal(listen(file, 1));
+}
+
+long connect_unix(long amount) {
+    struct sockaddr_un address = {.sun_family = AF_UNIX, .sun_path = FOLDER "/listener"};
+    int file = socket(AF_UNIX, SOCK_STREAM, 0);
+    return file < 0 ? errno : refusal(connect(file, (void *)&address, sizeof address));
+}
+
+// ---- other processes, and the system
+
+long run_shell(long amount) {
+    extern char **environ;
+    char *arguments[] = {"sh", "-c", "exit 7", NULL};
+    pid_t child;
+    int status = 0, error = posix_spawn(&child, "/bin/sh", NULL, NULL, arguments, environ);
+    if (!error) waitpid(child, &status, 0);
+    return error ? error : WEXITSTATUS(status) == 7 ? 0 : EPERM;
+}
+
+long kill_server(long amount) { return refusal(kill(getppid(), SIGKILL)); }
+long kill_neighbour(long process) { return refusal(kill(process, SIGKILL)); }
+long trace_server(long amount) { return refusal(ptrace(PTRACE_SEIZE, getppid(), NULL, NULL)); }
+
+long read_server_memory(long amount) {
+    char byte;
+    struct iovec ours = {&byte, 1}, theirs = {(void *)8, 1};
+    process_vm_readv(getppid(), &ours, 1, &theirs, 1, 0);
+    // The address is bad: only a refusal comes before that is noticed.
+    return errno == EFAULT ? 0 : errno;
+}
+
+long read_server_limits(long amount) {
+    struct rlimit limit;
+    return refusal(prlimit(getppid(), RLIMIT_NOFILE, NULL, &limit));
+}
+
+long raise_limits(long amount) {
+    struct rlimit limit, higher;
+    getrlimit(RLIMIT_NOFILE, &limit);
+    higher = (struct rlimit){limit.rlim_max + 1, limit.rlim_max + 1};
+    long result = refusal(setrlimit(RLIMIT_NOFILE, &higher));
+    if (!result) setrlimit(RLIMIT_NOFILE, &limit);
+    return result;
+}
+
+long real_time_priority(long amount) {
+    struct sched_param first = {.sched_priority = 1}, none = {0};
+    long result = refusal(sched_setscheduler(0, SCHED_FIFO, &first));
+    sched_setscheduler(0, SCHED_OTHER, &none);
+    return result;
+}
+
+// In a child, since it would be this process's otherwise.
+long new_namespace(long amount) {
+    return refusal(unshare(CLONE_NEWNS));
+}
+
+long fork_bomb(long count) {
+    long result = 0;
+    for (long n = 0; n < count && !result; n++) {
+        pid_t child = fork();
+        if (child == 0) { prctl(PR_SET_NAME, "misdeed-fork"); pause_for(20000); _exit(0); }
+        result = refusal(child);
+    }
+    return result;
+}
+
+// A process of a session of its own, which the end of the worker's group does not end.
+long leave_daemon(long amount) {
+    pid_t child = fork();
+    if (child == 0) { setsid(); prctl(PR_SET_NAME, "misdeed-daemon"); if (fork() == 0) pause_for(20000); _exit(0); }
+    return refusal(child);
+}
+
+static void *idle(void *nothing) { pause_for(3000); return NULL; }
+
+long many_threads(long count) {
+    long result = 0;
+    pthread_attr_t small;
+    pthread_attr_init(&small);
+    pthread_attr_setstacksize(&small, 1 << 16);
+    pthread_t thread;
+    for (long n = 0; n < count && !result; n++) result = pthread_create(&thread, &small, idle, NULL);
+    return result;
+}

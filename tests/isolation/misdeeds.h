@@ -1,0 +1,22 @@
+// The misdeeds: each takes an amount and returns 0 for done, else the error number of its refusal.
+#pragma once
+#include <unistd.h>
+
+#define ALL_MISDEEDS(M) \
+    M(segfault) M(aborted) M(illegal_instruction) M(arithmetic_error) M(exit_with) M(kill_itself) \
+    M(endless_loop) M(deaf_endless_loop) M(truncated_mapping) M(stack_overflow) M(cpp_exception) M(double_free) \
+    M(heap_overflow) M(crash_after_answer) M(close_descriptors) M(take_at_once) M(take_slowly) M(take_in_file) \
+    M(take_in_children) M(write_outside) M(read_secret) M(delete_secret) M(change_mode) M(read_other_model) \
+    M(overwrite_own_model) M(read_cache_key) M(write_cache) M(read_server_environment) M(open_server_memory) \
+    M(fill_disk) M(open_many_files) M(connect_tcp) M(send_udp) M(listen_tcp) M(connect_unix) M(run_shell) \
+    M(kill_server) M(kill_neighbour) M(trace_server) M(read_server_memory) M(read_server_limits) M(raise_limits) \
+    M(real_time_priority) M(new_namespace) M(fork_bomb) M(leave_daemon) M(many_threads) M(fill_channel) \
+    M(scribble_on_channel) M(forge_answer) M(forge_error) M(garbage_to_control) M(flood_control) M(flood_log) \
+    M(escape_sequences)
+
+#define DECLARE(name) long name(long amount);
+ALL_MISDEEDS(DECLARE)
+
+#define MEBIBYTE (1L << 20)
+
+static inline void pause_for(long milliseconds) { usleep(milliseconds * 1000); }

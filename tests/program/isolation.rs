@@ -185,3 +185,24 @@ fn temporary_files_are_removed() {
     server.child.wait().unwrap();
     assert_eq!(entries(), 0);
 }
+
+#[test]
+fn commands_say_how_native_code_ended() {
+    if !onnxruntime_is_there() {
+        return;
+    }
+    let run = |command: &str, more: &[&str]| {
+        let mut gpux = Command::new(env!("CARGO_BIN_EXE_gpux"));
+        gpux.args([command, DIVIDE, "--input", FATAL]).args(more).current_dir(root());
+        let output = gpux.output().unwrap();
+        (output.status.code(), String::from_utf8(output.stderr).unwrap())
+    };
+    let (code, error) = run("run", &[]);
+    assert_eq!(code, Some(1), "{error}");
+    assert!(error.contains("the process of the pipeline ended: it was ended by signal 8"), "{error}");
+    let (code, error) = run("run", &["--json"]);
+    assert_eq!(serde_json::from_str::<Json>(&error).unwrap()["error"], "ModelCrashError");
+    assert_eq!(code, Some(1));
+    let (code, error) = run("verify", &["--on", "cpu", "--on", "embedded"]);
+    assert!(code == Some(1) && error.contains("signal 8"), "{code:?} {error}");
+}

@@ -33,10 +33,10 @@ impl Arguments {
     /// Confines this process if the pipeline is isolated, which the variable says.
     pub(super) fn confine(&self) {
         if std::env::var_os(CacheDir::PIPELINE_VARIABLE).is_some()
-            && let Ok(load_options) = self.load.options()
+            && let Ok(mut load_options) = self.load.options()
         {
             // Opening the pipeline reports errors; what the system lacks, its worker reports.
-            let _ = gpux_worker::confine(&self.pipeline.path(), &load_options);
+            let _ = gpux_worker::confine(&self.pipeline.path(), &mut load_options);
         }
     }
 }

@@ -153,8 +153,8 @@ impl fmt::Display for Protection {
     }
 }
 
-/// Forbids every thread of this process to start a process or a program: `fork` and `execve` fail with `EPERM`. Threads
-/// still work. To be called after native libraries are loaded, as some start a compiler then.
+/// Forbids every thread of this process to start a process or a program, and to make files in memory: `fork`, `execve`
+/// and `memfd_create` fail with `EPERM`. Threads still work. To be called after native libraries are loaded, as some start a compiler then.
 ///
 /// # Errors
 ///

@@ -184,6 +184,8 @@ pub(crate) fn restrict(forbid_programs: bool) -> Result<(), String> {
 pub(crate) fn forbid_new_processes() -> io::Result<()> {
     let apply = || {
         let mut denied = rules(PROGRAMS);
+        // Memory of such a file, unless it is mapped, belongs to no process that could be killed for it.
+        denied.extend(rules(&[SYS_memfd_create, SYS_memfd_secret]));
         // On x86-64 alone.
         #[cfg(target_arch = "x86_64")]
         denied.extend(rules(&[SYS_fork, SYS_vfork]));

@@ -5,8 +5,11 @@ use std::path::{Path, PathBuf};
 use super::engine::engine_search;
 use super::file_content::FileContent;
 use super::load_options::{EngineChoice, LoadOptions};
-use super::pipeline::is_model;
+use super::models::provider_choice;
+use super::pipeline::{Pipeline, is_model};
 use crate::GpuxError;
+use gpux_config::Spec;
+use gpux_core::{CacheDir, SharedCache};
 use gpux_inference::ModelFile;
 
 /// What a process that runs one pipeline must be able to reach, beside the system's libraries.
@@ -37,15 +40,22 @@ pub(super) fn is_one_file(wanted: &str) -> bool {
 
 impl LoadOptions {
     /// What the process of the pipeline `wanted` must reach: its files, libraries of engines, folders that the operator
-    /// lets it grant, and the cache, which must be its own.
+    /// lets it grant, and the cache, which must be its own. These options then name the packages of a Python that had to
+    /// be asked for them.
     ///
     /// # Errors
     ///
     /// There is no such pipeline.
-    pub fn access(&self, wanted: &str) -> Result<PipelineAccess, GpuxError> {
+    pub fn access(&mut self, wanted: &str) -> Result<PipelineAccess, GpuxError> {
         let path = pipeline_file(wanted)?;
         let folder = path.parent().unwrap_or(Path::new("/")).to_owned();
-        let mut access = PipelineAccess { read: engine_search(self, &[]).folders(), ..PipelineAccess::default() };
+        let spec =
+            if is_one_file(wanted) { Spec::for_model(String::new()) } else { Pipeline::read_spec(wanted, self)? };
+        // Loading reports what is wrong with a choice.
+        let choices: Vec<_> = spec.models.iter().filter_map(|model| provider_choice(model, self).ok()).collect();
+        let search = engine_search(self, &choices);
+        let mut access = PipelineAccess { read: search.folders(), ..PipelineAccess::default() };
+        self.engine.python_packages = search.python;
         access.accelerators =
             self.engine.choice != EngineChoice::Embedded && self.providers.names.as_deref() != Some("cpu");
         if is_one_file(wanted) {
@@ -55,6 +65,7 @@ impl LoadOptions {
         } else {
             access.read.push(folder.clone());
         }
+        access.read.extend(self.cache.iter().filter_map(CacheDir::shared).flat_map(SharedCache::folders));
         for granted in &self.policy.grants.dirs {
             let list = if granted.writable { &mut access.write } else { &mut access.read };
             list.push(folder.join(&granted.path));

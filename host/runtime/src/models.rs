@@ -189,7 +189,7 @@ fn on_providers(engine: &str, providers: impl Iterator<Item = ExecutionProvider>
 }
 
 /// The providers to try: the operator's, else those of gpux.yml.
-fn provider_choice(model: &ModelSpec, load_options: &LoadOptions) -> Result<ProviderChoice, ProviderError> {
+pub(super) fn provider_choice(model: &ModelSpec, load_options: &LoadOptions) -> Result<ProviderChoice, ProviderError> {
     match &load_options.providers.names {
         _ if load_options.providers.measure => Ok(ProviderChoice::Fastest),
         Some(provider) => provider.parse(),

@@ -15,7 +15,7 @@ const OOM_SCORE: &str = "500";
 /// # Errors
 ///
 /// There is no such pipeline.
-pub fn confine(pipeline: &str, load_options: &LoadOptions) -> Result<Vec<String>, GpuxError> {
+pub fn confine(pipeline: &str, load_options: &mut LoadOptions) -> Result<Vec<String>, GpuxError> {
     let PipelineAccess { read, mut write, accelerators } = load_options.access(pipeline)?;
     let mut lacks = Vec::new();
     if let Err(error) = (ResourceLimits { open_files: OPEN_FILES, processes: None }).apply() {

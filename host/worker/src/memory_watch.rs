@@ -102,3 +102,46 @@ impl MemoryWatch {
         Duration::from_millis(millis).clamp(SHORTEST_PAUSE, LONGEST_PAUSE)
     }
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use super::*;
+
+    /// This process, under several names.
+    #[derive(Default)]
+    struct Own(Mutex<Option<String>>);
+
+    impl Watched for Own {
+        fn id(&self) -> u32 {
+            std::process::id()
+        }
+
+        fn kill(&self, reason: String) {
+            self.0.lock().unwrap().get_or_insert(reason);
+        }
+    }
+
+    /// What becomes of two processes that each have as much as this one.
+    fn killed(each: u64, all: u64) -> Vec<Option<String>> {
+        let watch = Arc::new(MemoryWatch::new(MemoryLimits { each, all }));
+        let processes = [Arc::new(Own::default()), Arc::new(Own::default())];
+        watch.processes.lock().unwrap().is_watching = true;
+        for process in &processes {
+            let process: Arc<dyn Watched> = process.clone();
+            watch.add(Arc::downgrade(&process)).unwrap();
+        }
+        watch.look();
+        processes.iter().map(|process| process.0.lock().unwrap().clone()).collect()
+    }
+
+    #[test]
+    fn kills_those_with_too_much_else_the_largest() {
+        let own = memory_bytes(std::process::id()).unwrap();
+        assert_eq!(killed(own * 10, own * 10), [None, None]);
+        let each = killed(1, own * 10);
+        assert!(each.iter().all(|reason| reason.as_ref().unwrap().contains("--worker-memory")), "{each:?}");
+        let all = killed(own * 10, own);
+        assert_eq!(all.iter().flatten().count(), 1, "{all:?}");
+    }
+}

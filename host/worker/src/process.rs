@@ -37,7 +37,7 @@ pub struct WorkerOptions {
 
 /// Runs requests of the pipeline until the server closes the control socket, which is standard input; that ends the
 /// process. The process must have no other threads yet.
-pub fn run_worker(pipeline: &str, options: WorkerOptions) -> io::Result<()> {
+pub fn run_worker(pipeline: &str, mut options: WorkerOptions) -> io::Result<()> {
     let control = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
     // Programs that the worker starts must not keep the socket open.
     rustix::stdio::dup2_stdin(std::fs::File::open("/dev/null")?)?;
@@ -47,7 +47,7 @@ pub fn run_worker(pipeline: &str, options: WorkerOptions) -> io::Result<()> {
         signal_hook::flag::register(signal, Arc::default())?;
     }
     // While this is the only thread.
-    let confined = confine_for(pipeline, &options);
+    let confined = confine_for(pipeline, &mut options);
     let watched = control.try_clone()?;
     threads::spawn("gpux-control", move || {
         // The server sends nothing more: this waits for its end. Nothing here needs to be finished.
@@ -76,8 +76,8 @@ pub fn run_worker(pipeline: &str, options: WorkerOptions) -> io::Result<()> {
 }
 
 /// Confines this process; returns what the system lacks for it, in words.
-fn confine_for(pipeline: &str, options: &WorkerOptions) -> Result<Vec<String>, GpuxError> {
-    let lacks = confine(pipeline, &options.load_options)?;
+fn confine_for(pipeline: &str, options: &mut WorkerOptions) -> Result<Vec<String>, GpuxError> {
+    let lacks = confine(pipeline, &mut options.load_options)?;
     if options.must_be_confined && !lacks.is_empty() {
         let message = format!("`--isolation-strict`: the process cannot be confined: {}", lacks.join("; "));
         return Err(environment_error(message));

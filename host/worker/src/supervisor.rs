@@ -10,7 +10,7 @@ use std::os::unix::process::CommandExt as _;
 use std::path::PathBuf;
 use std::process::{Child, Command};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
@@ -25,7 +25,7 @@ use crate::model_statistics::ModelStatistics;
 use crate::warm_up::WarmUpReport;
 use gpux::{GpuxError, ModelCrash, PipelineInfo};
 use gpux_core::child_process::describe_exit;
-use gpux_core::{CacheDir, Request, threads};
+use gpux_core::{CacheDir, Request, authenticated_file, threads};
 use gpux_inference::BatchSizes;
 
 /// How workers are started.
@@ -87,6 +87,10 @@ impl WorkerCommand {
         if let Some(cache) = CacheDir::from_environment() {
             let own = cache.of_pipeline(&gpux::pipeline_file(pipeline)?);
             variables.push((CacheDir::PIPELINE_VARIABLE.into(), own.into()));
+            if let Ok(key) = authenticated_file::public_key(&cache) {
+                let digits = key.iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().concat();
+                variables.push((CacheDir::KEY_VARIABLE.into(), digits.into()));
+            }
         }
         Ok(PipelineEnvironment { variables, temporary })
     }
@@ -136,6 +140,8 @@ pub enum WorkerError {
     TooLarge(String),
     /// too many requests are in flight
     Full,
+    /// [`CallOptions::admits`] did not admit the answer
+    NotAdmitted,
 }
 
 /// The most of a worker's last words that are kept, in bytes.
@@ -149,6 +155,10 @@ const STABLE: Duration = Duration::from_mins(1);
 
 /// The pause before the second restart in a row; each further one is twice as long.
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
+
+/// A new worker may take so many times as long as the first took until it was ready, and this in addition.
+const SLOWER: u32 = 10;
+const LEAST_RESTART_LIMIT: Duration = Duration::from_secs(20);
 
 /// A worker that has closed its socket has this long to end by itself.
 const GRACE: Duration = Duration::from_millis(100);
@@ -177,6 +187,8 @@ struct Shared {
     /// for each model, the runs of all workers by rows, and its name if it is batched
     batches: Vec<(Option<String>, Arc<BatchSizes>)>,
     crashes: AtomicU64,
+    /// how long a new worker may take until it is ready
+    restart_limit: Duration,
 }
 
 enum State {
@@ -228,7 +240,9 @@ impl IsolatedPipeline {
         command: &WorkerCommand,
         on_event: OnWorkerEvent,
     ) -> Result<(Self, PipelineInfo, WarmUpReport), GpuxError> {
+        let begun = Instant::now();
         let started = StartedWorker::load(WorkerProcess::spawn(source, command)?)?;
+        let restart_limit = begun.elapsed() * SLOWER + LEAST_RESTART_LIMIT;
         let (info, report) = (started.info.clone(), started.warm_up_report.clone());
         let shared = Arc::new(Shared {
             name: info.name.clone(),
@@ -244,6 +258,7 @@ impl IsolatedPipeline {
                 .map(|model| (model.is_batched.then(|| model.name.clone()), Arc::default()))
                 .collect(),
             crashes: AtomicU64::new(0),
+            restart_limit,
         });
         let supervised = shared.clone();
         threads::spawn("gpux-supervisor", move || supervised.supervise(started, &on_event)).map_err(cannot_start)?;
@@ -329,6 +344,19 @@ impl Watched for Worker {
     }
 }
 
+impl Worker {
+    /// Kills it if it is not ready in time, unless what is returned is dropped before.
+    fn limit_loading(self: Arc<Self>, limit: Duration) -> io::Result<Sender<()>> {
+        let (loaded, end) = channel();
+        threads::spawn("gpux-load-limit", move || {
+            if end.recv_timeout(limit) == Err(RecvTimeoutError::Timeout) {
+                self.kill(format!("killed: it was not ready within {} s", limit.as_secs()));
+            }
+        })?;
+        Ok(loaded)
+    }
+}
+
 impl Shared {
     /// The crash of a request in this step, from 1; 0 is before the first.
     fn crash(&self, reason: String, step: usize) -> ModelCrash {
@@ -345,6 +373,7 @@ impl Shared {
             }
             ChannelError::TooLarge(why) => WorkerError::TooLarge(why),
             ChannelError::Full => WorkerError::Full,
+            ChannelError::NotAdmitted => WorkerError::NotAdmitted,
             ChannelError::Invalid(error) => {
                 let reason = format!("killed: its answer cannot be read: {error}");
                 worker.kill(reason.clone());
@@ -433,7 +462,15 @@ impl Shared {
         // The counts of this worker that are in `batches`, or are those of its warm-up.
         let mut sent: Vec<_> = statistics.into_iter().map(|model| model.batch_sizes).collect();
         sent.resize_with(self.batches.len(), BTreeMap::new);
-        while let Ok(Some(message)) = messages::receive(&mut process.control) {
+        loop {
+            let message = match messages::receive(&mut process.control) {
+                Ok(Some(message)) => message,
+                Ok(None) => break,
+                Err(error) => {
+                    process.worker.kill(format!("killed: what it tells the server cannot be read: {error}"));
+                    break;
+                }
+            };
             // A worker with other models than the first would not have been taken.
             if let WorkerMessage::Statistics(statistics) = message
                 && statistics.len() == self.batches.len()
@@ -483,7 +520,11 @@ impl Shared {
             {
                 return None;
             }
-            let reason = match started.and_then(StartedWorker::load) {
+            let loaded = started.and_then(|process| {
+                let _limit = process.worker.clone().limit_loading(self.restart_limit).map_err(cannot_start)?;
+                StartedWorker::load(process)
+            });
+            let reason = match loaded {
                 Ok(started) if started.info.is_same_as(info) => return Some(started),
                 Ok(started) => {
                     started.process.worker.kill("closed".to_owned());
@@ -492,7 +533,9 @@ impl Shared {
                 Err(error) => error.to_string(),
             };
             pause = (pause * 2).clamp(FIRST_PAUSE, LONGEST_PAUSE);
-            self.set(State::Failed(reason.clone()));
+            if !self.set(State::Failed(reason.clone())) {
+                return None;
+            }
             on_event(WorkerEvent::NotRestarted { pipeline: self.name.clone(), reason, pause });
         }
     }
@@ -536,6 +579,7 @@ impl StartedWorker {
             Ok(Some(WorkerMessage::Failed(error))) => Err(GpuxError::Reported(Box::new(error))),
             Ok(Some(WorkerMessage::Statistics(_)) | None) | Err(_) => {
                 let status = process.wait();
+                let status = lock(&process.worker.reason).take().unwrap_or(status);
                 let reason = format!("{status}{}", process.last_words());
                 Err(ModelCrash { reason, step: None }.into())
             }

@@ -1,10 +1,13 @@
 //! Runs the requests of a loaded pipeline.
 
+#[cfg(target_os = "linux")]
+use std::cell::Cell;
 use std::sync::Arc;
 #[cfg(target_os = "linux")]
 use std::time::{Duration, Instant};
 
 use super::background_drop::BackgroundDrop;
+use super::body_budget::RequestBudget;
 use super::error::ServeError;
 use super::inline_execution;
 use super::metrics::StepTimer;
@@ -61,13 +64,14 @@ impl Runner {
         info: &PipelineInfo,
         request: Request,
         options: RunOptions<'_>,
+        budget: &RequestBudget,
         timer: &mut StepTimer<'_>,
         trace: Option<&mut Trace>,
     ) -> Result<Outputs, ServeError> {
         match self {
             Self::Local(pipeline) => Ok(gpux_worker::run_observed(pipeline.plan(), request, options, timer, trace)?),
             #[cfg(target_os = "linux")]
-            Self::Isolated(pipeline) => run_isolated(pipeline, info, &request, options, timer, trace),
+            Self::Isolated(pipeline) => run_isolated(pipeline, info, &request, options, budget, timer, trace),
         }
     }
 
@@ -136,15 +140,30 @@ fn run_isolated(
     info: &PipelineInfo,
     request: &Request,
     options: RunOptions<'_>,
+    budget: &RequestBudget,
     timer: &mut StepTimer<'_>,
     trace: Option<&mut Trace>,
 ) -> Result<Outputs, ServeError> {
+    // While the answer is read; what is made of it is charged later.
+    let reserved = Cell::new(None);
+    let admits = |bytes| {
+        let limit = budget.limit();
+        let permit = if bytes > limit {
+            Err(ServeError::ResponseNeverFits { needed: bytes, limit })
+        } else {
+            budget.reserve(bytes)
+        };
+        let is_admitted = permit.is_ok();
+        reserved.set(Some(permit));
+        is_admitted
+    };
     let call = CallOptions {
         deadline: options.deadline,
         priority: options.priority,
         waits: options.waits.as_deref(),
         cancelled: options.cancelled,
         is_traced: trace.is_some(),
+        admits: Some(&admits),
     };
     let Reply { result, steps, trace: recorded } = pipeline.run(request, &call).map_err(|error| match error {
         WorkerError::Crash(crash) => GpuxError::from(crash).into(),
@@ -152,6 +171,10 @@ fn run_isolated(
         WorkerError::Timeout => Rejection::Expired.into(),
         WorkerError::TooLarge(reason) => ServeError::invalid(reason),
         WorkerError::Full => Rejection::Memory.into(),
+        WorkerError::NotAdmitted => match reserved.take() {
+            Some(Err(error)) => error,
+            _ => Rejection::Memory.into(),
+        },
     })?;
     let failure = match &result {
         Err(RunError::Step(error)) => {

@@ -17,6 +17,15 @@ const POLL: Duration = Duration::from_millis(20);
 /// The most pauses of a request that are told to the scheduler: more is a worker that wants to keep it busy.
 const MAX_PAUSES: u32 = 1000;
 
+/// Answers up to this size are read without asking.
+const SMALL: usize = 64 << 10;
+
+/// The most bytes of an error: as JSON it takes many times its size in memory.
+pub(super) const MAX_ERROR: usize = 256 << 10;
+
+/// The same of a trace, which only some clients may ask for.
+pub(super) const MAX_TRACE: usize = 16 << 20;
+
 /// The most steps that a response reports.
 const MAX_STEPS: u32 = 1 << 16;
 
@@ -41,6 +50,8 @@ pub struct CallOptions<'a> {
     pub cancelled: Option<&'a AtomicBool>,
     /// whether each step's values are described
     pub is_traced: bool,
+    /// asked whether a large answer of this many bytes may be read now; without it, any may
+    pub admits: Option<&'a dyn Fn(usize) -> bool>,
 }
 
 /// The time of one step.
@@ -77,6 +88,8 @@ pub(crate) enum ChannelError {
     TooLarge(String),
     /// every slot is in use
     Full,
+    /// the answer is too large for now
+    NotAdmitted,
     /// the worker's answer cannot be read
     Invalid(io::Error),
 }
@@ -223,14 +236,15 @@ impl ChannelClient {
             return Err(ChannelError::Ended { step: 0, has_begun: true });
         }
         let mut area = self.memory.response(slot).limited(header.len()?.load(Ordering::Acquire));
-        let reply = read_reply(&mut area);
+        let is_admitted = area.len <= SMALL || options.admits.is_none_or(|admits| admits(area.len));
+        let reply = is_admitted.then(|| read_reply(&mut area, options.is_traced));
         area.done = area.len;
         area.release();
-        Ok(reply?)
+        Ok(reply.ok_or(ChannelError::NotAdmitted)??)
     }
 }
 
-fn read_reply(area: &mut super::Area<'_>) -> io::Result<Reply> {
+fn read_reply(area: &mut super::Area<'_>, is_traced: bool) -> io::Result<Reply> {
     let is_error = read_u8(area)? != 0;
     let count = read_u32(area)?;
     if count > MAX_STEPS || count as usize * 8 > area.left() {
@@ -243,9 +257,21 @@ fn read_reply(area: &mut super::Area<'_>) -> io::Result<Reply> {
         let time = Duration::from_nanos(nanos & (u64::MAX >> 1));
         steps.push(StepTime { time, has_failed: nanos >> 63 == 1 });
     }
-    let trace = read_bytes(area)?;
+    let trace = read_json(area, if is_traced { MAX_TRACE } else { 0 })?;
     let trace = if trace.is_empty() { None } else { Some(serde_json::from_slice(&trace)?) };
-    let result =
-        if is_error { Err(serde_json::from_slice(&read_bytes(area)?)?) } else { Ok(transfer::read_values(area)?) };
+    let result = if is_error {
+        Err(serde_json::from_slice(&read_json(area, MAX_ERROR)?)?)
+    } else {
+        Ok(transfer::read_values(area)?)
+    };
     Ok(Reply { result, steps, trace })
+}
+
+/// Bytes of JSON, at most so many.
+fn read_json(area: &mut super::Area<'_>, most: usize) -> io::Result<Vec<u8>> {
+    let bytes = read_bytes(area)?;
+    if bytes.len() > most {
+        return Err(io::Error::new(io::ErrorKind::InvalidData, "an error or a trace that is too long"));
+    }
+    Ok(bytes)
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use super::client::{MAX_ERROR, MAX_TRACE};
 use super::{Area, ChannelMemory, SLOTS, monotonic_nanos, state};
 use crate::trace::Trace;
 use crate::transfer::{self, read_u8, read_u32, read_u64, write_bytes, write_u32, write_u64};
@@ -145,10 +146,17 @@ fn write_response(
         let nanos = u64::try_from(step.time.as_nanos()).unwrap_or(u64::MAX) & (u64::MAX >> 1);
         write_u64(area, nanos | u64::from(step.has_failed) << 63)?;
     }
-    write_bytes(area, &trace.map(serde_json::to_vec).transpose()?.unwrap_or_default())?;
+    let trace = trace.map(serde_json::to_vec).transpose()?.filter(|trace| trace.len() <= MAX_TRACE);
+    write_bytes(area, &trace.unwrap_or_default())?;
     match result {
         Ok(outputs) => transfer::write_values(area, outputs),
-        Err(error) => write_bytes(area, &serde_json::to_vec(error)?),
+        Err(error) => {
+            let mut json = serde_json::to_vec(error)?;
+            if json.len() > MAX_ERROR {
+                json = serde_json::to_vec(&crate::step_failure("its error is too long to be told".to_owned()))?;
+            }
+            write_bytes(area, &json)
+        }
     }
 }
 

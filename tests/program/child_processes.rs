@@ -73,3 +73,57 @@ fn child_reports_its_memory_limit_when_out_of_memory() {
         "{verdict}"
     );
 }
+
+/// Bytes of function bodies from which gpux keeps the functions of a component.
+const LARGE: usize = 1 << 20;
+
+/// A section of the binary format of WebAssembly.
+fn section(id: u8, content: &[u8]) -> Vec<u8> {
+    let length = content.len() as u32;
+    // LEB128, at its full length.
+    let length = [length | 0x80, length >> 7 | 0x80, length >> 14 | 0x80, length >> 21 | 0x80, length >> 28 & 0xf];
+    [&[id], length.map(|byte| byte as u8).as_slice(), content].concat()
+}
+
+/// A step with a further module, whose one function has so many bytes, and with a note.
+fn with_large_function(size: usize, note: u8) -> Vec<u8> {
+    let body = [&[0], vec![0x01; size - 2].as_slice(), &[0x0b]].concat();
+    // The length of a body is written as that of a section.
+    let code = [&[1], &section(0, &body)[1..]].concat();
+    let sections = [section(1, &[1, 0x60, 0, 0]), section(3, &[1, 0]), section(10, &code)].concat();
+    let module = [b"\0asm\x01\0\0\0", sections.as_slice()].concat();
+    let step = std::fs::read(root().join("guest-examples/rust/center-ink.wasm")).unwrap();
+    [step, section(1, &module), section(0, &[1, b'n', note])].concat()
+}
+
+/// What a child compiled of one component, another takes for a component of the same functions, if nobody else wrote it.
+#[test]
+fn components_of_the_same_functions_share_their_code() {
+    let folder = tempfile::tempdir().unwrap();
+    let (component, cache) = (folder.path().join("step.wasm"), folder.path().join("cache"));
+    let compile = |bytes: &[u8]| {
+        std::fs::write(&component, bytes).unwrap();
+        let mut inspect = Command::new(env!("CARGO_BIN_EXE_gpux"));
+        let inspected = inspect.arg("inspect").arg(&component).env("GPUX_CACHE_DIR", &cache).output().unwrap();
+        assert!(stdout(&inspected).contains("image"));
+    };
+    let kept = || {
+        let entries = cache.join("steps").read_dir().unwrap().map(|entry| entry.unwrap().path());
+        entries.filter(|path| path.extension().is_some_and(|ending| ending == "functions")).collect::<Vec<_>>()
+    };
+    compile(&std::fs::read(root().join("guest-examples/rust/center-ink.wasm")).unwrap());
+    assert_eq!(kept().len(), 0, "it is small");
+    compile(&with_large_function(LARGE, b'1'));
+    let first = kept();
+    assert_eq!(first.len(), 1);
+    let size = first[0].metadata().unwrap().len();
+    compile(&with_large_function(LARGE, b'2'));
+    assert_eq!(kept(), first);
+    assert!(first[0].metadata().unwrap().len() < size * 3 / 2, "it was not used");
+    std::fs::write(&first[0], vec![0; size as usize]).unwrap();
+    compile(&with_large_function(LARGE, b'3'));
+    assert_eq!(kept(), first);
+    assert!(std::fs::read(&first[0]).unwrap().iter().any(|byte| *byte != 0), "it is made again");
+    compile(&with_large_function(LARGE + 1, b'1'));
+    assert_eq!(kept().len(), 2);
+}

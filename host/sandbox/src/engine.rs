@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Instant;
 
-use wasmtime::{Config, Enabled, Engine, OptLevel, PoolingAllocationConfig};
+use wasmtime::{CacheStore, Config, Enabled, Engine, PoolingAllocationConfig};
 
 use super::component::CompiledComponent;
 use super::error::SandboxError;
@@ -76,11 +76,12 @@ impl SandboxEngine {
         Ok(Self { pooled, folders, ..Self::with_engine(engine, slots as usize)? })
     }
 
-    /// For describing and configuring a component once: compiled quickly rather than well.
-    pub(super) fn for_setup() -> Result<Self, SandboxError> {
+    /// For describing and configuring a component once, and for compiling it for every other engine: a pool makes no
+    /// difference to the code. It takes functions from `functions`, and adds those that it compiles.
+    pub(super) fn for_setup(functions: Arc<dyn CacheStore>) -> Result<Self, SandboxError> {
         let mut config = config();
-        config.cranelift_opt_level(OptLevel::None);
-        Self::with_engine(Engine::new(&config), usize::MAX)
+        let engine = config.enable_incremental_compilation(functions).and_then(|config| Engine::new(config));
+        Self::with_engine(engine, usize::MAX)
     }
 
     /// Waits for a slot; `None` if none is free by the deadline. Idle sandboxes
@@ -141,11 +142,6 @@ fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
-/// An engine that compiles for every [`SandboxEngine`]: a pool makes no difference to the code.
-pub(super) fn compiler() -> Result<Engine, SandboxError> {
-    Engine::new(&config()).map_err(|error| SandboxError::Engine(format!("{error:#}")))
-}
-
 fn config() -> Config {
     let mut config = Config::new();
     config
@@ -193,6 +189,7 @@ fn pool(ceiling: &Limits, slots: u32) -> PoolingAllocationConfig {
 
 #[cfg(test)]
 mod tests {
+    use super::super::prepare::FunctionCache;
     use super::*;
 
     #[test]
@@ -220,7 +217,8 @@ mod tests {
 
     #[test]
     fn native_code_loads_with_and_without_a_pool() {
-        let code = NativeCode::compile(&compiler().unwrap(), b"\0asm\x0d\0\x01\0").unwrap();
+        let compiler = SandboxEngine::for_setup(Arc::new(FunctionCache::default())).unwrap();
+        let code = NativeCode::compile(&compiler.wasmtime, b"\0asm\x0d\0\x01\0").unwrap();
         for (slots, pooled) in [(4, true), (1 << 20, false)] {
             let engine = SandboxEngine::new(Vec::new(), &Limits::default(), slots).unwrap();
             assert_eq!(engine.pooled, pooled);

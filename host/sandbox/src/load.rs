@@ -16,7 +16,7 @@ use super::inspect::ComponentInfo;
 use super::limits::{Limits, bytes as size_text, exceeded};
 use super::linked_component::LinkedComponent;
 use super::prepare::{
-    self, ConfiguredComponent, PrepareRequest, PreparedComponent, ProcessorTimer, SnapshotCache, Start,
+    self, ConfiguredComponent, FunctionCache, PrepareRequest, PreparedComponent, ProcessorTimer, SnapshotCache, Start,
 };
 use super::refusal::Refusal;
 use super::shared::SandboxShared;
@@ -226,16 +226,10 @@ impl Sandbox {
         request: &PrepareRequest<'_>,
         snapshot_cache: Option<&SnapshotCache>,
     ) -> Result<PreparedComponent, SandboxError> {
-        let engine = &self.0.engine;
         let prepared = if let (Some(program), Some(cache)) = (&self.0.program, &self.0.cache) {
-            prepare::prepare_in_child(program, cache, request)?
+            prepare::prepare_in_child(program, cache, &self.0.engine.wasmtime, request)?
         } else {
-            let timer = ProcessorTimer::default();
-            let mut prepared = prepare::prepare(request, &timer)?;
-            if let Ok(ready) = &mut prepared.ready {
-                ready.compile(&engine.wasmtime, request.bytes, &timer)?;
-            }
-            prepared
+            prepare::prepare(request, &Arc::new(FunctionCache::default()), &ProcessorTimer::default())?
         };
         if let Some(snapshot_cache) = snapshot_cache {
             snapshot_cache.write(&prepared);

@@ -59,14 +59,13 @@ fn compile_error(error: &wasmtime::Error) -> SandboxError {
 
 #[cfg(test)]
 mod tests {
-    use super::super::engine::compiler;
     use super::*;
 
     const EMPTY: &[u8] = b"\0asm\x0d\0\x01\0";
 
     #[test]
     fn rejects_truncated_native_code() {
-        let (engine, folders) = (compiler().unwrap(), [std::env::temp_dir()]);
+        let (engine, folders) = (Engine::default(), [std::env::temp_dir()]);
         let code = NativeCode::compile(&engine, EMPTY).unwrap();
         NativeCode::from_bytes(code.as_bytes().to_vec()).load(&engine, &folders).unwrap();
         let cut_off = NativeCode::from_bytes(code.as_bytes()[..code.as_bytes().len() / 2].to_vec());
@@ -75,7 +74,7 @@ mod tests {
 
     #[test]
     fn compresses_zeros_in_the_cache() {
-        let engine = compiler().unwrap();
+        let engine = Engine::default();
         let code = NativeCode::compile(&engine, EMPTY).unwrap();
         let mut whole = Vec::new();
         code.write(&mut whole).unwrap();

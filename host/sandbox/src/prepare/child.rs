@@ -8,12 +8,13 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use tempfile::TempDir;
+use wasmtime::Engine;
 
 use super::super::config::ComponentConfig;
-use super::super::engine;
 use super::super::error::SandboxError;
 use super::super::limits::{Limits, bytes, exceeded};
 use super::super::native_code::NativeCode;
+use super::function_cache::{FunctionCache, FunctionFile};
 use super::in_process::prepare;
 use super::processor_timer::ProcessorTimer;
 use super::{PrepareRequest, PreparedComponent};
@@ -23,6 +24,9 @@ use gpux_core::{CacheDir, CacheFolder};
 
 const COMPONENT: &str = "component.wasm";
 const CODE: &str = "code";
+/// The functions that were compiled before, and those of now.
+const FUNCTIONS: &str = "functions";
+const NEW_FUNCTIONS: &str = "functions.new";
 /// For starting a process and reading files, beside the limits.
 const SLACK: Duration = Duration::from_secs(5);
 /// How many times as long as its processor time a compilation may take on a busy machine.
@@ -41,13 +45,16 @@ pub struct ChildRequest {
     config: ComponentConfig,
     /// what tells each granted folder from others
     folders: Vec<Option<(u64, u64)>>,
+    /// whether to leave the compiled functions in a file
+    keep_functions: bool,
 }
 
-/// Has `program`, which is gpux, prepare and compile a component in the cache folder. If that has no
+/// Has `program`, which is gpux, prepare and compile a component for `engine` in the cache folder. If that has no
 /// free space, uses the system's folder for temporary files.
 pub(crate) fn prepare_in_child(
     program: &Path,
     cache: &CacheDir,
+    engine: &Engine,
     request: &PrepareRequest<'_>,
 ) -> Result<PreparedComponent, SandboxError> {
     let here = |error: std::io::Error| SandboxError::Cache(format!("{}: {error}", cache.root().display()));
@@ -60,7 +67,9 @@ pub(crate) fn prepare_in_child(
         let folder = std::env::temp_dir();
         tempfile::tempdir_in(&folder).map_err(|error| SandboxError::Cache(format!("{}: {error}", folder.display())))
     };
-    let prepare_in_child = |folder: Result<TempDir, SandboxError>| prepare_in_folder(&folder?, program, request);
+    let functions = FunctionFile::of(cache, engine, request.bytes);
+    let prepare_in_child =
+        |folder: Result<TempDir, SandboxError>| prepare_in_folder(&folder?, program, functions.as_ref(), request);
     match prepare_in_child(in_cache()) {
         Err(SandboxError::Cache(first)) => match prepare_in_child(elsewhere()) {
             Err(SandboxError::Cache(second)) => {
@@ -77,6 +86,7 @@ pub(crate) fn prepare_in_child(
 fn prepare_in_folder(
     folder: &TempDir,
     program: &Path,
+    functions: Option<&FunctionFile<'_>>,
     request: &PrepareRequest<'_>,
 ) -> Result<PreparedComponent, SandboxError> {
     let here = |error: std::io::Error| SandboxError::Cache(format!("{}: {error}", folder.path().display()));
@@ -84,17 +94,24 @@ fn prepare_in_folder(
     let child_request = ChildRequest {
         config: request.config.clone(),
         folders: request.config.grants.dirs.iter().map(|dir| dir.opened.as_ref()?.identity()).collect(),
+        keep_functions: functions.is_some(),
     };
     let limits = &request.config.limits;
     let mut child_request =
         serde_json::to_vec(&child_request).map_err(|error| SandboxError::Engine(error.to_string()))?;
     child_request.push(b'\n');
     std::fs::write(path(COMPONENT), request.bytes).map_err(here)?;
+    if let Some(known) = functions.and_then(FunctionFile::read) {
+        std::fs::write(path(FUNCTIONS), known).map_err(here)?;
+    }
     let arguments = ["__prepare-component".as_ref(), folder.path().as_os_str()];
     let answer: Result<PreparedComponent, SandboxError> =
         child_process::run_json_with_stdin(program, &arguments, child_request, child_timeout(limits))
             .map_err(|fault| child_error(&fault, limits))?;
     let mut prepared = answer?;
+    if let (Some(functions), Ok(new)) = (functions, std::fs::read(path(NEW_FUNCTIONS))) {
+        functions.write(&new);
+    }
     if let Ok(ready) = &mut prepared.ready {
         ready.code = Some(NativeCode::from_bytes(std::fs::read(path(CODE)).map_err(here)?));
     }
@@ -194,16 +211,20 @@ fn set_up(
     timer: &ProcessorTimer,
 ) -> Result<PreparedComponent, SandboxError> {
     let here = |error: std::io::Error| SandboxError::Cache(format!("{}: {error}", folder.display()));
-    let ChildRequest { mut config, folders } = child_request;
+    let ChildRequest { mut config, folders, keep_functions } = child_request;
     for (dir, known) in config.grants.dirs.iter_mut().zip(folders) {
         let opened = dir.open(known).map(drop);
         opened.map_err(|error| SandboxError::Folder { folder: dir.folder.clone(), why: error.to_string() })?;
     }
     let bytes = std::fs::read(folder.join(COMPONENT)).map_err(here)?;
     let request = PrepareRequest { bytes: &bytes, config: &config, registry: &Arc::new(registry) };
-    let mut prepared = prepare(&request, timer)?;
-    if let Ok(ready) = &mut prepared.ready {
-        ready.compile(&engine::compiler()?, &bytes, timer)?;
+    let functions = Arc::new(std::fs::read(folder.join(FUNCTIONS)).map(FunctionCache::from_bytes).unwrap_or_default());
+    let prepared = prepare(&request, &functions, timer)?;
+    if keep_functions && let Some(functions) = functions.to_bytes() {
+        // A failed write only costs the next compilation some time.
+        let _ = std::fs::write(folder.join(NEW_FUNCTIONS), functions);
+    }
+    if let Ok(ready) = &prepared.ready {
         let code = ready.code.as_ref().map_or(&[][..], NativeCode::as_bytes);
         std::fs::write(folder.join(CODE), code).map_err(here)?;
     }

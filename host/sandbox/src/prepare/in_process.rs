@@ -1,6 +1,5 @@
 //! The setup itself, in this process.
 
-use std::borrow::Cow;
 use std::sync::Arc;
 
 use wasmtime::component::Instance;
@@ -18,6 +17,7 @@ use super::super::native_code::NativeCode;
 use super::super::options_schema;
 use super::super::state::{Capabilities, Phase, State};
 use super::super::time_budget::TimeBudget;
+use super::function_cache::FunctionCache;
 use super::processor_timer::ProcessorTimer;
 use super::snapshot::Instrumented;
 use super::tree;
@@ -25,12 +25,16 @@ use super::{ComponentDescription, ComponentFacts, ConfiguredComponent, PrepareRe
 use gpux_core::Signature;
 use gpux_core::files::digest;
 
-/// Describes and configures a component, and takes its snapshot. `timer` bounds the host's work,
-/// not the guest's.
-pub(crate) fn prepare(request: &PrepareRequest<'_>, timer: &ProcessorTimer) -> Result<PreparedComponent, SandboxError> {
+/// Describes and configures a component, takes its snapshot, and compiles what requests will run. `timer` bounds the
+/// host's work, not the guest's.
+pub(crate) fn prepare(
+    request: &PrepareRequest<'_>,
+    functions: &Arc<FunctionCache>,
+    timer: &ProcessorTimer,
+) -> Result<PreparedComponent, SandboxError> {
     let kind = ComponentKind::of(request.bytes)?;
     let component = timer.measure(|| componentize(request.bytes))?;
-    let engine = Arc::new(SandboxEngine::for_setup()?);
+    let engine = Arc::new(SandboxEngine::for_setup(functions.clone())?);
     let instrumented = timer.measure(|| Instrumented::new(&component, &request.config.grants));
     let (compiled, instrumented) = timer.measure(|| choose(&engine.wasmtime, &component, instrumented))?;
     let compiled = Arc::new(compiled);
@@ -49,28 +53,18 @@ pub(crate) fn prepare(request: &PrepareRequest<'_>, timer: &ProcessorTimer) -> R
         let compiled = Arc::new(timer.measure(|| CompiledComponent::new(&engine.wasmtime, &component))?);
         ready = setup(&engine, &compiled, &Err(why), request, &mut described, timer);
     }
+    if let Ok(ready) = &mut ready {
+        let snapshot = ready.snapshot.take();
+        let component = snapshot.as_deref().unwrap_or(&component);
+        ready.digest = digest(component);
+        ready.code = Some(timer.measure(|| NativeCode::compile(&engine.wasmtime, component))?);
+    }
     Ok(PreparedComponent { facts, described, ready })
 }
 
 impl ConfiguredComponent {
     const fn new(signature: Signature, start: Start, snapshot: Option<Vec<u8>>) -> Self {
         Self { signature, start, snapshot, digest: String::new(), code: None }
-    }
-
-    /// Compiles what requests will run: the snapshot, or the component in `bytes` where there is none.
-    pub(crate) fn compile(
-        &mut self,
-        engine: &Engine,
-        bytes: &[u8],
-        timer: &ProcessorTimer,
-    ) -> Result<(), SandboxError> {
-        let component = match self.snapshot.take() {
-            Some(snapshot) => Cow::Owned(snapshot),
-            None => timer.measure(|| componentize(bytes))?,
-        };
-        self.digest = digest(&component);
-        self.code = Some(timer.measure(|| NativeCode::compile(engine, &component))?);
-        Ok(())
     }
 }
 

@@ -6,6 +6,7 @@
 //! bounds (`child`), and what came of it is remembered (`snapshot_cache`).
 
 mod child;
+mod function_cache;
 mod in_process;
 mod processor_timer;
 mod snapshot;
@@ -13,13 +14,16 @@ mod snapshot_cache;
 mod tree;
 
 use std::fmt;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
+use wasmtime::Engine;
 
 pub use self::child::answer as prepare_answer;
 pub(super) use self::child::prepare_in_child;
+pub(super) use self::function_cache::FunctionCache;
 pub(super) use self::in_process::{prepare, signature};
 pub(super) use self::processor_timer::ProcessorTimer;
 pub(super) use self::snapshot_cache::SnapshotCache;
@@ -29,6 +33,14 @@ use super::error::SandboxError;
 use super::imports::Import;
 use super::native_code::NativeCode;
 use gpux_core::{Registry, Signature};
+
+/// wasmtime's version and settings.
+fn compiler_hash(engine: &Engine) -> u64 {
+    // With the same, this hasher gives the same.
+    let mut hasher = DefaultHasher::new();
+    engine.precompile_compatibility_hash().hash(&mut hasher);
+    hasher.finish()
+}
 
 /// A component that is to be prepared, and for what.
 pub(super) struct PrepareRequest<'a> {

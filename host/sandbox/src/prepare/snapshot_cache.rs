@@ -1,13 +1,11 @@
 //! Cache of prepared components, by a digest of component, options, limits and grants. Later starts skip the child
 //! process.
 
-use std::hash::{DefaultHasher, Hash as _, Hasher as _};
-
 use serde_json::json;
 use wasmtime::Engine;
 
 use super::super::native_code::NativeCode;
-use super::{PrepareRequest, PreparedComponent};
+use super::{PrepareRequest, PreparedComponent, compiler_hash};
 use gpux_core::files::digest;
 use gpux_core::{CacheDir, CacheFolder, authenticated_file};
 
@@ -28,11 +26,8 @@ impl SnapshotCache {
     /// Where this order's result is kept, if there is a cache; `engine` is what would run it.
     pub(crate) fn at(cache: Option<&CacheDir>, engine: &Engine, request: &PrepareRequest<'_>) -> Option<Self> {
         let cache = cache?.clone();
-        // wasmtime's version and settings; with the same, this hasher gives the same.
-        let mut hasher = DefaultHasher::new();
-        engine.precompile_compatibility_hash().hash(&mut hasher);
-        let decides =
-            json!([FORMAT, env!("CARGO_PKG_VERSION"), hasher.finish(), digest(request.bytes), request.config]);
+        let engine = compiler_hash(engine);
+        let decides = json!([FORMAT, env!("CARGO_PKG_VERSION"), engine, digest(request.bytes), request.config]);
         Some(Self { cache, key: digest(decides.to_string().as_bytes()) })
     }
 

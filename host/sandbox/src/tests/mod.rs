@@ -36,7 +36,7 @@ static SANDBOX: LazyLock<Sandbox> = LazyLock::new(|| {
     Sandbox::new(SandboxOptions { cache, ceiling, ..SandboxOptions::default() }).unwrap()
 });
 
-fn guest(path: &str) -> Vec<u8> {
+pub(crate) fn guest(path: &str) -> Vec<u8> {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../guest-examples").join(path);
     std::fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }

@@ -116,7 +116,7 @@ impl Sandbox {
     pub fn refusals(&self, bytes: &[u8], grants: &Grants) -> Result<Vec<Refusal>, SandboxError> {
         // Meanwhile it gets nothing: what `grants` ask for may not be allowed.
         let config = ComponentConfig { limits: self.0.ceiling.clone(), ..ComponentConfig::default() };
-        let request = PrepareRequest { bytes, config: &config, registry: &Arc::default() };
+        let request = PrepareRequest { bytes, config: &config, registry: &Arc::default(), to_run: false };
         Ok(imports::refusals(&self.prepare(&request)?.facts.imports, grants))
     }
 
@@ -138,7 +138,7 @@ impl Sandbox {
             config.options = ComponentConfig::default().options;
         }
         config.limits = config.limits.capped(&self.0.ceiling);
-        let request = PrepareRequest { bytes, config: &config, registry };
+        let request = PrepareRequest { bytes, config: &config, registry, to_run: true };
         let (PreparedComponent { facts, described, ready }, compiled) = self.prepare_and_load(&request)?;
         let ConfiguredComponent { signature, start, .. } = ready?;
         let capabilities = Capabilities::new(&config, registry.clone())?;
@@ -172,7 +172,7 @@ impl Sandbox {
         let defaults = ComponentConfig::default();
         let given = options.filter(|options| !options.is_null()).cloned().unwrap_or(defaults.options);
         let config = ComponentConfig { options: given, limits: self.0.ceiling.clone(), grants, ..defaults };
-        let request = PrepareRequest { bytes, config: &config, registry: &Arc::default() };
+        let request = PrepareRequest { bytes, config: &config, registry: &Arc::default(), to_run: false };
         Ok(ComponentInfo::of(self.prepare(&request)?, options.is_some()))
     }
 

@@ -17,7 +17,7 @@ use super::super::native_code::NativeCode;
 use super::function_cache::{FunctionCache, FunctionFile};
 use super::in_process::prepare;
 use super::processor_timer::ProcessorTimer;
-use super::{PrepareRequest, PreparedComponent};
+use super::{ConfiguredComponent, PrepareRequest, PreparedComponent};
 use gpux_core::Registry;
 use gpux_core::child_process::{self, ChildError};
 use gpux_core::{CacheDir, CacheFolder};
@@ -45,6 +45,8 @@ pub struct ChildRequest {
     config: ComponentConfig,
     /// what tells each granted folder from others
     folders: Vec<Option<(u64, u64)>>,
+    /// whether requests will run
+    to_run: bool,
     /// whether to leave the compiled functions in a file
     keep_functions: bool,
 }
@@ -94,6 +96,7 @@ fn prepare_in_folder(
     let child_request = ChildRequest {
         config: request.config.clone(),
         folders: request.config.grants.dirs.iter().map(|dir| dir.opened.as_ref()?.identity()).collect(),
+        to_run: request.to_run,
         keep_functions: functions.is_some(),
     };
     let limits = &request.config.limits;
@@ -112,7 +115,9 @@ fn prepare_in_folder(
     if let (Some(functions), Ok(new)) = (functions, std::fs::read(path(NEW_FUNCTIONS))) {
         functions.write(&new);
     }
-    if let Ok(ready) = &mut prepared.ready {
+    if request.to_run
+        && let Ok(ready) = &mut prepared.ready
+    {
         ready.code = Some(NativeCode::from_bytes(std::fs::read(path(CODE)).map_err(here)?));
     }
     Ok(prepared)
@@ -211,22 +216,21 @@ fn set_up(
     timer: &ProcessorTimer,
 ) -> Result<PreparedComponent, SandboxError> {
     let here = |error: std::io::Error| SandboxError::Cache(format!("{}: {error}", folder.display()));
-    let ChildRequest { mut config, folders, keep_functions } = child_request;
+    let ChildRequest { mut config, folders, to_run, keep_functions } = child_request;
     for (dir, known) in config.grants.dirs.iter_mut().zip(folders) {
         let opened = dir.open(known).map(drop);
         opened.map_err(|error| SandboxError::Folder { folder: dir.folder.clone(), why: error.to_string() })?;
     }
     let bytes = std::fs::read(folder.join(COMPONENT)).map_err(here)?;
-    let request = PrepareRequest { bytes: &bytes, config: &config, registry: &Arc::new(registry) };
+    let request = PrepareRequest { bytes: &bytes, config: &config, registry: &Arc::new(registry), to_run };
     let functions = Arc::new(std::fs::read(folder.join(FUNCTIONS)).map(FunctionCache::from_bytes).unwrap_or_default());
     let prepared = prepare(&request, &functions, timer)?;
     if keep_functions && let Some(functions) = functions.to_bytes() {
         // A failed write only costs the next compilation some time.
         let _ = std::fs::write(folder.join(NEW_FUNCTIONS), functions);
     }
-    if let Ok(ready) = &prepared.ready {
-        let code = ready.code.as_ref().map_or(&[][..], NativeCode::as_bytes);
-        std::fs::write(folder.join(CODE), code).map_err(here)?;
+    if let Ok(ConfiguredComponent { code: Some(code), .. }) = &prepared.ready {
+        std::fs::write(folder.join(CODE), code.as_bytes()).map_err(here)?;
     }
     Ok(prepared)
 }

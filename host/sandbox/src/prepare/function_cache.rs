@@ -209,7 +209,7 @@ mod tests {
         let functions = Arc::new(FunctionCache::default());
         let prepared = [0.1, 0.2].map(|margin| {
             let config = ComponentConfig { options: json!({ "margin": margin }), ..ComponentConfig::default() };
-            let request = PrepareRequest { bytes: &bytes, config: &config, registry: &Arc::default() };
+            let request = PrepareRequest { bytes: &bytes, config: &config, registry: &Arc::default(), to_run: true };
             let code = prepare(&request, &functions, &ProcessorTimer::default()).unwrap().ready.unwrap().digest;
             (code, functions.added().len())
         });

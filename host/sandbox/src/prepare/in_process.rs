@@ -53,7 +53,9 @@ pub(crate) fn prepare(
         let compiled = Arc::new(timer.measure(|| CompiledComponent::new(&engine.wasmtime, &component))?);
         ready = setup(&engine, &compiled, &Err(why), request, &mut described, timer);
     }
-    if let Ok(ready) = &mut ready {
+    if request.to_run
+        && let Ok(ready) = &mut ready
+    {
         let snapshot = ready.snapshot.take();
         let component = snapshot.as_deref().unwrap_or(&component);
         ready.digest = digest(component);

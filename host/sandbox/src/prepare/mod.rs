@@ -47,6 +47,8 @@ pub(super) struct PrepareRequest<'a> {
     pub(super) bytes: &'a [u8],
     pub(super) config: &'a ComponentConfig,
     pub(super) registry: &'a Arc<Registry>,
+    /// whether requests will run, for which it is compiled; else it is only described
+    pub(super) to_run: bool,
 }
 
 /// A component as far as it could be prepared.

@@ -41,7 +41,7 @@ impl SnapshotCache {
         serde_json::from_slice(&self.read_file(ANSWER)?).ok()
     }
 
-    /// The native code of what [`read`](Self::read) gave.
+    /// The native code of what [`read`](Self::read) gave; there is none if it was only described.
     pub(crate) fn code(&self) -> Option<NativeCode> {
         self.read_file(CODE).map(NativeCode::from_bytes)
     }
@@ -53,8 +53,9 @@ impl SnapshotCache {
     /// Stores a success. A failed write only costs the next start some time.
     pub(crate) fn write(&self, prepared: &PreparedComponent) {
         let Ok(ready) = &prepared.ready else { return };
-        let (Ok(text), Some(code)) = (serde_json::to_vec(prepared), &ready.code) else { return };
-        for (ending, bytes) in [(CODE, code.as_bytes()), (ANSWER, &text)] {
+        let Ok(text) = serde_json::to_vec(prepared) else { return };
+        let code = ready.code.as_ref().map(|code| (CODE, code.as_bytes()));
+        for (ending, bytes) in code.into_iter().chain([(ANSWER, text.as_slice())]) {
             if authenticated_file::write(&self.cache, CacheFolder::Steps, &self.name(ending), bytes).is_err() {
                 return;
             }

@@ -101,6 +101,9 @@ fn caches_prepared_components() {
     }
     load(json!({"attack": ""}));
     assert_eq!(kept(), 4);
+    // To be described, it is not compiled for requests.
+    sandbox().inspect(&HOSTILE, None).unwrap();
+    assert_eq!(kept(), 5);
 }
 
 #[test]

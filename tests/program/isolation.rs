@@ -17,7 +17,12 @@ const FATAL: &str = r#"{"a": [-9223372036854775808], "b": [-1]}"#;
 fn start(more: &[&str]) -> Server {
     let mut command = Command::new(env!("CARGO_BIN_EXE_gpux"));
     command.args(["serve", DIVIDE, "gpux.yml", "--host", "127.0.0.1", "--port", "0", "--isolation", "pipeline"]);
-    command.args(more).current_dir(root()).stdin(Stdio::null()).stdout(Stdio::null()).env("NOT_FOR_MODELS", "secret");
+    command
+        .args(more)
+        .current_dir(root())
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .envs(["NOT_FOR_MODELS", "GPUX_NOT_FOR_MODELS", "NVIDIA_NOT_FOR_MODELS_KEY"].map(|name| (name, "secret")));
     Server::of(command)
 }
 
@@ -36,7 +41,8 @@ fn seven(server: &Server) -> u16 {
 /// The processes of pipelines that this server started.
 fn workers(server: &Server) -> Vec<u32> {
     let threads = std::fs::read_dir(format!("/proc/{}/task", server.child.id())).unwrap();
-    let children = threads.map(|thread| std::fs::read_to_string(thread.unwrap().path().join("children")).unwrap());
+    // A thread may have ended since.
+    let children = threads.filter_map(|thread| std::fs::read_to_string(thread.unwrap().path().join("children")).ok());
     children.collect::<String>().split_whitespace().map(|id| id.parse().unwrap()).collect()
 }
 
@@ -205,4 +211,26 @@ fn commands_say_how_native_code_ended() {
     assert_eq!(code, Some(1));
     let (code, error) = run("verify", &["--on", "cpu", "--on", "embedded"]);
     assert!(code == Some(1) && error.contains("signal 8"), "{code:?} {error}");
+}
+
+#[test]
+fn links_are_followed() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    for name in ["blobs", "pipeline/..settings"] {
+        std::fs::create_dir_all(path(name)).unwrap();
+    }
+    let model = root().join(DIVIDE);
+    std::fs::copy(&model, path("blobs/4f2a")).unwrap();
+    std::fs::copy(&model, path("pipeline/divide.onnx")).unwrap();
+    std::fs::write(path("pipeline/..settings/gpux.yml"), "name: linked\nversion: 1\nmodel: { source: divide.onnx }\n")
+        .unwrap();
+    std::os::unix::fs::symlink("..settings/gpux.yml", path("pipeline/gpux.yml")).unwrap();
+    std::os::unix::fs::symlink("blobs/4f2a", path("alone.onnx")).unwrap();
+    let (pipeline, alone) = (path("pipeline"), path("alone.onnx"));
+    let mut command = Command::new(env!("CARGO_BIN_EXE_gpux"));
+    command.args(["serve", "--host", "127.0.0.1", "--port", "0", "--isolation", "pipeline", "--engine", "embedded"]);
+    command.args([pipeline, alone]).current_dir(root()).stdin(Stdio::null()).stdout(Stdio::null());
+    let server = Server::of(command);
+    assert_eq!((ask(&server, "linked", GOOD).0, ask(&server, "alone", GOOD).0), (200, 200));
 }

@@ -30,26 +30,26 @@ pub(super) fn run_in_child(json: bool) -> Option<u8> {
         let _ = rustix::process::set_parent_process_death_signal(Some(Signal::TERM));
         return None;
     }
-    // Before the child, whose end must not be missed.
-    let signals = Signals::new(FORWARDED.into_iter().chain([SIGCHLD])).ok()?;
     let mut command = Command::new(std::env::current_exe().ok()?);
     let child = command.args(std::env::args_os().skip(1)).env(VARIABLE, std::process::id().to_string()).spawn().ok()?;
-    let status = wait(child, signals)?;
+    let Ok(status) = wait(child) else { return Some(Exit::Failed.code()) };
     Some(status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or_else(|| report(status, json)))
 }
 
 /// Waits for the child and hands it the signals that this process gets.
-fn wait(mut child: Child, mut signals: Signals) -> Option<ExitStatus> {
-    for signal in &mut signals {
-        if let Some(status) = child.try_wait().ok()? {
-            return Some(status);
+fn wait(mut child: Child) -> std::io::Result<ExitStatus> {
+    // Only now: without a child, signals are to do what they do. It may have ended already.
+    let mut signals = Signals::new(FORWARDED.into_iter().chain([SIGCHLD]))?;
+    for signal in [SIGCHLD].into_iter().chain(signals.forever()) {
+        if let Some(status) = child.try_wait()? {
+            return Ok(status);
         }
         if let Some(signal) = Signal::from_named_raw(signal).filter(|_| signal != SIGCHLD) {
             // It has not been waited for, so the id is its own.
             let _ = kill_process(Pid::from_child(&child), signal);
         }
     }
-    child.wait().ok()
+    child.wait()
 }
 
 /// Says how the child ended, unless somebody wanted that.

@@ -9,7 +9,7 @@ use gpux_core::process_exit::exit;
 const GRACE_PERIOD: Duration = Duration::from_secs(2);
 
 /// Signals that follow each other so fast are one.
-const TWICE: Duration = Duration::from_millis(100);
+const TWICE: Duration = Duration::from_millis(400);
 
 static INTERRUPTED: AtomicBool = AtomicBool::new(false);
 /// Items under way.

@@ -90,6 +90,10 @@ fn permitted(confinement: &Confinement) -> Vec<(PathBuf, BitFlags<AccessFs>)> {
         (!confinement.execute.is_empty()).then_some(LOADERS),
     ];
     let mut all: Vec<_> = tables.into_iter().flatten().flatten().flat_map(expand).collect();
+    // Memory that every process of this user shares: only for drivers that need it.
+    if confinement.accelerators && ["/dev/nvidiactl", "/dev/kfd"].iter().any(|node| Path::new(node).exists()) {
+        all.push(("/dev/shm".into(), WRITE));
+    }
     for (paths, access) in [(&confinement.read, READ), (&confinement.write, WRITE), (&confinement.execute, EXECUTE)] {
         all.extend(paths.iter().map(|path| (path.clone(), access)));
     }

@@ -18,6 +18,7 @@
 //! - An inherited `memfd`, which `/proc/self/fd` opens again for writing unless it is sealed.
 //! - Whether a path exists, and its size, owner and times: Landlock does not restrict `stat`.
 //! - The drivers behind device nodes, with [`Confinement::accelerators`].
+//! - The priority and the processors of other processes of this user, one by one.
 //! - Processor time. System calls that are not in the table of `system_calls.rs`.
 
 mod limits;
@@ -154,7 +155,8 @@ impl fmt::Display for Protection {
 }
 
 /// Forbids every thread of this process to start a process or a program, and to make files in memory: `fork`, `execve`
-/// and `memfd_create` fail with `EPERM`. Threads still work. To be called after native libraries are loaded, as some start a compiler then.
+/// and `memfd_create` fail with `EPERM`. Threads still work. To be called after native libraries are loaded, as some
+/// start a compiler then.
 ///
 /// # Errors
 ///

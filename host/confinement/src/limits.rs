@@ -24,8 +24,9 @@ impl ResourceLimits {
     pub fn apply(&self) -> io::Result<()> {
         use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
         let lower = |resource, limit: u64| {
-            let limit = getrlimit(resource).maximum.map_or(limit, |maximum| maximum.min(limit));
-            setrlimit(resource, Rlimit { current: Some(limit), maximum: Some(limit) })
+            let Rlimit { current, maximum } = getrlimit(resource);
+            let lesser = |before: Option<u64>| Some(before.map_or(limit, |before| before.min(limit)));
+            setrlimit(resource, Rlimit { current: lesser(current), maximum: lesser(maximum) })
         };
         // With 0, Linux still passes the memory to a crash handler in `core_pattern`; with 1 it does not, and a core
         // of one byte is not written (fs/coredump.c).

@@ -62,8 +62,6 @@ pub(crate) const ACCELERATORS: &[Row] = &[
     ("/dev/dxg", DEVICE),
     // `cuInit` names its threads; without it, it fails with error 304 (NVIDIA/OpenShell#710).
     ("/proc/self/task", OVERWRITE),
-    // CUDA's and NCCL's memory between processes.
-    ("/dev/shm", WRITE),
     // Which drivers are loaded, and their settings.
     ("/proc/devices", READ),
     ("/proc/driver/nvidia*", READ),

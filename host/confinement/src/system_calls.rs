@@ -33,6 +33,9 @@ const DENIED: &[c_long] = &[
     SYS_process_mrelease,
     SYS_pidfd_getfd,
     SYS_kcmp,
+    // Out of the group that the parent kills.
+    SYS_setsid,
+    SYS_setpgid,
     // The kernel: its code, its settings, and parts with a history of errors.
     SYS_kexec_load,
     SYS_kexec_file_load,
@@ -149,8 +152,13 @@ const CONDITIONS: &[(c_long, u8, SeccompCmpArgLen, SeccompCmpOp, u64)] = &[
     // Input to the terminal that the operator started gpux from.
     (SYS_ioctl, 1, Dword, Eq, TIOCSTI),
     (SYS_ioctl, 1, Dword, Eq, TIOCLINUX),
-    // Limits of other processes.
+    // Limits and priority of other processes, and of groups of them.
     (SYS_prlimit64, 0, Dword, Ne, 0),
+    (SYS_setpriority, 0, Dword, Ne, 0),
+    (SYS_ioprio_set, 1, Dword, Ne, 0),
+    (SYS_sched_setscheduler, 0, Dword, Ne, 0),
+    (SYS_sched_setparam, 0, Dword, Ne, 0),
+    (SYS_sched_setattr, 0, Dword, Ne, 0),
     // Times of files that are not open.
     (SYS_utimensat, 1, Qword, Ne, 0),
 ];

@@ -124,6 +124,17 @@ pub struct SharedCache {
 }
 
 impl SharedCache {
+    /// The cache's own folder.
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// The path of a folder that only its owner may write to.
+    pub fn trusted_path(&self, folder: CacheFolder) -> Option<PathBuf> {
+        let path = self.path(folder);
+        check_owner(&self.root).and_then(|()| check_owner(&path)).ok().map(|()| path)
+    }
+
     /// The path of a folder, which may not be there.
     pub fn path(&self, folder: CacheFolder) -> PathBuf {
         self.root.join(folder.name())
@@ -242,17 +253,8 @@ impl CacheDir {
         #[cfg(unix)]
         std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
         builder.create(&path)?;
-        #[cfg(unix)]
-        for folder in [&self.root, &path] {
-            use std::os::unix::fs::MetadataExt as _;
-            let metadata = folder.metadata()?;
-            let owner = metadata.uid();
-            let others = owner != 0 && owner != rustix::process::geteuid().as_raw();
-            if others || metadata.mode() & 0o022 != 0 {
-                let message = format!("others may write to `{}`, and what lies there is run as code", folder.display());
-                return Err(std::io::Error::new(std::io::ErrorKind::PermissionDenied, message));
-            }
-        }
+        check_owner(&self.root)?;
+        check_owner(&path)?;
         if is_own {
             // A cache that is only read needs none.
             let _ = std::fs::write(self.root.join(Self::TAG), TAG_TEXT);
@@ -309,6 +311,24 @@ impl CacheDir {
     }
 }
 
+/// Fails if others may write to the folder.
+fn check_owner(folder: &Path) -> std::io::Result<()> {
+    let metadata = folder.metadata()?;
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::MetadataExt as _;
+        let owner = metadata.uid();
+        let others = owner != 0 && owner != rustix::process::geteuid().as_raw();
+        if others || metadata.mode() & 0o022 != 0 {
+            let message = format!("others may write to `{}`, and what lies there is run as code", folder.display());
+            return Err(std::io::Error::new(std::io::ErrorKind::PermissionDenied, message));
+        }
+    }
+    #[cfg(not(unix))]
+    let _ = metadata;
+    Ok(())
+}
+
 /// The key that these hexadecimal digits are.
 fn parse(digits: &str) -> Option<PublicKey> {
     let mut key = PublicKey::default();
@@ -340,7 +360,7 @@ impl CacheEntry {
     /// Removes it; a link is removed, not what it leads to.
     pub fn remove(&self) -> std::io::Result<()> {
         if self.path.symlink_metadata()?.is_dir() {
-            std::fs::remove_dir_all(&self.path)
+            crate::files::remove_tree(&self.path)
         } else {
             std::fs::remove_file(&self.path)
         }

@@ -212,6 +212,43 @@ pub fn hex(bytes: &[u8]) -> String {
     })
 }
 
+/// Removes a folder with everything in it, however deep: code that is not trusted may have made it. Links are removed, not
+/// what they lead to. Nobody may write to it meanwhile.
+pub fn remove_tree(folder: &Path) -> std::io::Result<()> {
+    let mut moved = 0_u64;
+    loop {
+        let mut is_empty = true;
+        for entry in std::fs::read_dir(folder)? {
+            let entry = entry?;
+            is_empty = false;
+            if !entry.file_type()?.is_dir() {
+                std::fs::remove_file(entry.path())?;
+                continue;
+            }
+            // What is in it comes to lie beside it, so that no path is longer than this.
+            for inner in std::fs::read_dir(entry.path())? {
+                let inner = inner?;
+                if inner.file_type()?.is_dir() {
+                    let free = loop {
+                        moved += 1;
+                        let name = folder.join(format!("gpux-removed-{moved}"));
+                        if name.symlink_metadata().is_err() {
+                            break name;
+                        }
+                    };
+                    std::fs::rename(inner.path(), free)?;
+                } else {
+                    std::fs::remove_file(inner.path())?;
+                }
+            }
+            std::fs::remove_dir(entry.path())?;
+        }
+        if is_empty {
+            return std::fs::remove_dir(folder);
+        }
+    }
+}
+
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "tests")]
 mod tests {
@@ -338,5 +375,31 @@ mod tests {
             std::os::unix::fs::symlink("b", &link).unwrap();
             assert_ne!(first, FileVersion::of(&through));
         }
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn removes_folders_of_any_depth() {
+        let root = tempfile::tempdir().unwrap();
+        let kept = root.path().join("kept");
+        std::fs::write(&kept, "").unwrap();
+        let folder = root.path().join("folder");
+        let mut deep = folder.clone();
+        for _ in 0..20 {
+            deep = deep.join("x".repeat(100));
+        }
+        std::fs::create_dir_all(&deep).unwrap();
+        std::fs::write(deep.join("file"), "").unwrap();
+        std::fs::create_dir(folder.join("gpux-removed-1")).unwrap();
+        std::os::unix::fs::symlink(root.path(), folder.join("link")).unwrap();
+        // Deeper than any path is long.
+        for _ in 0..100 {
+            let above = root.path().join("above");
+            std::fs::create_dir(&above).unwrap();
+            std::fs::rename(&folder, above.join("below")).unwrap();
+            std::fs::rename(&above, &folder).unwrap();
+        }
+        remove_tree(&folder).unwrap();
+        assert!(!folder.exists() && kept.is_file());
     }
 }

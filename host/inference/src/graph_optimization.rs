@@ -89,7 +89,7 @@ struct Request {
 pub fn cached_graph(trial: &Trial<'_>) -> Option<PathBuf> {
     // Most machines have none, and need not look closely at their processor.
     let cache = trial.cache?;
-    let shared = cache.shared().map(|shared| shared.path(CacheFolder::Optimized)).filter(|folder| folder.is_dir());
+    let shared = cache.shared().and_then(|shared| shared.trusted_path(CacheFolder::Optimized));
     if shared.is_none() && !cache.path(CacheFolder::Optimized).is_dir() {
         return None;
     }

@@ -1,15 +1,18 @@
 //! What a process that runs one pipeline must be able to reach.
 
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use super::engine::engine_search;
 use super::file_content::FileContent;
+use super::grants;
 use super::load_options::{EngineChoice, LoadOptions};
 use super::models::provider_choice;
 use super::pipeline::{Pipeline, is_model};
 use crate::GpuxError;
-use gpux_config::Spec;
-use gpux_core::{CacheDir, SharedCache};
+use gpux_config::{Action, Spec};
+use gpux_core::files::open_file;
+use gpux_core::{CacheDir, ProjectFiles, SharedCache};
 use gpux_inference::ModelFile;
 
 /// What a process that runs one pipeline must be able to reach, beside the system's libraries.
@@ -23,14 +26,26 @@ pub struct PipelineAccess {
     pub accelerators: bool,
 }
 
-/// The file of the pipeline `wanted`, links followed: its gpux.yml, or the model or component that it is.
+/// The file of the pipeline `wanted`: its gpux.yml, or the model or component that it is.
 ///
 /// # Errors
 ///
 /// There is none.
 pub fn pipeline_file(wanted: &str) -> Result<PathBuf, GpuxError> {
-    let path = if is_one_file(wanted) { wanted.into() } else { gpux_config::find(wanted, Path::new("."))? };
-    Ok(path.canonicalize().unwrap_or(path))
+    Ok(if is_one_file(wanted) { wanted.into() } else { gpux_config::find(wanted, Path::new("."))? })
+}
+
+/// The text of the pipeline's gpux.yml, as far as it can be read; empty where it has none.
+pub fn pipeline_text(wanted: &str) -> String {
+    const LONGEST: u64 = 4 << 20;
+    let mut text = String::new();
+    if let Some(path) = pipeline_file(wanted).ok().filter(|_| !is_one_file(wanted))
+        && let Ok(file) = open_file(&path, "it")
+    {
+        // What is wrong with it, opening the pipeline reports.
+        let _ = file.take(LONGEST).read_to_string(&mut text);
+    }
+    text
 }
 
 /// Whether the pipeline is a model or a component alone.
@@ -39,8 +54,8 @@ pub(super) fn is_one_file(wanted: &str) -> bool {
 }
 
 impl LoadOptions {
-    /// What the process of the pipeline `wanted` must reach: its files, libraries of engines, folders that the operator
-    /// lets it grant, and the cache, which must be its own. These options then name the packages of a Python that had to
+    /// What the process of the pipeline `wanted` must reach: its files, libraries of engines, folders that its
+    /// components are granted, and the cache, which must be its own. These options then name the packages of a Python that had to
     /// be asked for them.
     ///
     /// # Errors
@@ -48,7 +63,7 @@ impl LoadOptions {
     /// There is no such pipeline.
     pub fn access(&mut self, wanted: &str) -> Result<PipelineAccess, GpuxError> {
         let path = pipeline_file(wanted)?;
-        let folder = path.parent().unwrap_or(Path::new("/")).to_owned();
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let spec =
             if is_one_file(wanted) { Spec::for_model(String::new()) } else { Pipeline::read_spec(wanted, self)? };
         // Loading reports what is wrong with a choice.
@@ -59,16 +74,21 @@ impl LoadOptions {
         access.accelerators =
             self.engine.choice != EngineChoice::Embedded && self.providers.names.as_deref() != Some("cpu");
         if is_one_file(wanted) {
-            access.read.extend(files_of_model(Path::new(wanted), &path));
+            access.read.extend(files_of_model(&path, folder));
         } else if self.policy.outside_files {
             access.read.push("/".into());
         } else {
-            access.read.push(folder.clone());
+            // The file may be a link, but the paths in it begin where the link lies.
+            access.read.extend([folder.to_owned(), path.clone()]);
         }
         access.read.extend(self.cache.iter().filter_map(CacheDir::shared).flat_map(SharedCache::folders));
-        for granted in &self.policy.grants.dirs {
-            let list = if granted.writable { &mut access.write } else { &mut access.read };
-            list.push(folder.join(&granted.path));
+        let files = ProjectFiles::new(folder, self.policy.outside_files);
+        for step in &spec.pipeline {
+            let Action::Wasm(wasm) = &step.action else { continue };
+            for granted in grants::resolve(&wasm.grant, self, &files).0.dirs {
+                let list = if granted.writable { &mut access.write } else { &mut access.read };
+                list.push(granted.folder);
+            }
         }
         // Made now, so that the process may be given it. Without it, loading warns.
         access.write.extend(self.cache.as_ref().and_then(|cache| cache.make_root().ok()));
@@ -78,8 +98,8 @@ impl LoadOptions {
 
 /// The files of a model, or a component, that the operator named: it, those beside it that begin with its name (made
 /// by `gpux build --precision`), and its weights.
-fn files_of_model(named: &Path, path: &Path) -> Vec<PathBuf> {
-    let (Some(folder), Some(stem)) = (path.parent(), path.file_stem()) else { return vec![path.to_owned()] };
+fn files_of_model(path: &Path, folder: &Path) -> Vec<PathBuf> {
+    let stem = path.file_stem().unwrap_or_default();
     let is_its = |name: &std::ffi::OsStr| name.as_encoded_bytes().starts_with(stem.as_encoded_bytes());
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
     let mut files: Vec<_> = entries
@@ -89,7 +109,7 @@ fn files_of_model(named: &Path, path: &Path) -> Vec<PathBuf> {
         .collect();
     files.push(path.to_owned());
     // Opening the model reports what is wrong with it.
-    let model = ModelFile::open(named).ok();
+    let model = ModelFile::open(path).ok();
     files.extend(model.iter().flat_map(|model| model.external_data().iter().map(|(path, _)| path.clone())));
     files
 }

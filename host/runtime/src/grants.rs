@@ -5,7 +5,7 @@ use std::path::Path;
 use super::load_options::LoadOptions;
 use super::policy::AllowedGrants;
 use gpux_config::{Diagnostic, Spanned, Wasi, WasmGrant, WasmSpec};
-use gpux_core::ProjectFiles;
+use gpux_core::{CacheDir, ProjectFiles, SharedCache};
 use gpux_sandbox::{Capability, EnvGrant, FolderGrant, Grants, Refusal, RefusalReason};
 
 /// The grants of a step, and a diagnostic for each that the policy denies.
@@ -91,8 +91,9 @@ fn folder(
         return Err(not_allowed(dir, "dirs", format_args!("dir={path}{}", if *writable { ":rw" } else { "" })));
     }
     let touches = |other: &Path| found.starts_with(other) || other.starts_with(&found);
-    let cache = load_options.cache.as_ref().and_then(|cache| canonical(cache.root()));
-    if cache.is_some_and(|cache| touches(&cache)) {
+    let own = load_options.cache.as_ref();
+    let roots = own.map(CacheDir::root).into_iter().chain(own.and_then(CacheDir::shared).map(SharedCache::root));
+    if roots.filter_map(canonical).any(|cache| touches(&cache)) {
         let what = if *writable {
             "write to gpux's cache: what lies there is run"
         } else {

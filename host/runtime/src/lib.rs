@@ -64,7 +64,7 @@ mod runtime;
 mod step_factory;
 mod warm_up;
 
-pub use access::{PipelineAccess, pipeline_file};
+pub use access::{PipelineAccess, pipeline_file, pipeline_text};
 pub use engine::{SelectedEngine, engine_search, select_engine};
 pub use error::{ErrorCategory, GpuxError, ModelCrash, ReportedError};
 pub use file_content::FileContent;

@@ -66,12 +66,12 @@ impl Pipeline {
         read(&gpux_config::find(wanted, Path::new("."))?, load_options).map(|(_, spec)| spec)
     }
 
-    /// The isolation that the pipeline's file asks for. Opening it reports what is wrong with the file.
-    pub fn isolation(wanted: &str, load_options: &LoadOptions) -> Isolation {
+    /// The isolation that the pipeline's file asks for.
+    pub fn isolation(wanted: &str, load_options: &LoadOptions) -> Result<Isolation, GpuxError> {
         if is_one_file(wanted) {
-            return Isolation::default();
+            return Ok(Isolation::default());
         }
-        Self::read_spec(wanted, load_options).map(|spec| spec.serving.isolation).unwrap_or_default()
+        Ok(Self::read_spec(wanted, load_options)?.serving.isolation)
     }
 
     /// A pipeline whose only step is the model at `path`.

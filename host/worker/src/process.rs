@@ -56,6 +56,8 @@ pub fn run_worker(pipeline: &str, mut options: WorkerOptions) -> io::Result<()> 
     })?;
     let loaded = confined.and_then(|lacks| {
         let pipeline = Pipeline::open(pipeline, &options.load_options)?;
+        // Loading is what compiles and measures in child processes. Without seccomp, `lacks` says so.
+        let _ = forbid_new_processes();
         let report = warm_up(&pipeline)?;
         Ok((pipeline, report, lacks))
     });
@@ -63,8 +65,6 @@ pub fn run_worker(pipeline: &str, mut options: WorkerOptions) -> io::Result<()> 
         Ok(loaded) => loaded,
         Err(error) => return messages::send(&control, &WorkerMessage::Failed(error.to_reported())),
     };
-    // Loading is what compiles and measures in child processes. Without seccomp, `lacks` says so.
-    let _ = forbid_new_processes();
     let worker = Arc::new(Worker { pipeline, service: RequestService::new(memory), threads: AtomicUsize::new(0) });
     worker.clone().start_thread()?;
     let statistics = ModelStatistics::of(&worker.pipeline);

@@ -15,7 +15,6 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open, pidfd_send_signal};
-use tempfile::TempDir;
 
 use crate::channel::{CallOptions, ChannelClient, ChannelError, ChannelMemory, Reply};
 use crate::environment_error;
@@ -25,6 +24,7 @@ use crate::model_statistics::ModelStatistics;
 use crate::warm_up::WarmUpReport;
 use gpux::{GpuxError, ModelCrash, PipelineInfo};
 use gpux_core::child_process::describe_exit;
+use gpux_core::files::remove_tree;
 use gpux_core::{CacheDir, Request, authenticated_file, threads};
 use gpux_inference::BatchSizes;
 
@@ -47,16 +47,22 @@ pub struct WorkerCommand {
 
 /// The folder of temporary files of all workers, made for the first.
 #[derive(Debug, Default)]
-pub struct TemporaryFiles(Mutex<Option<TempDir>>);
+pub struct TemporaryFiles(Mutex<Option<TemporaryFolder>>);
 
 impl TemporaryFiles {
-    fn make_folder(&self) -> io::Result<TempDir> {
+    fn make_folder(&self) -> io::Result<TemporaryFolder> {
         let mut root = lock(&self.0);
+        // Something may clean up what is old there.
         let root = match &mut *root {
-            Some(root) => root,
-            none => none.insert(tempfile::Builder::new().prefix("gpux-workers-").tempdir()?),
+            Some(root) if root.0.is_dir() => root,
+            root => {
+                let mut builder = tempfile::Builder::new();
+                #[cfg(unix)]
+                builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o700));
+                root.insert(TemporaryFolder(builder.prefix("gpux-workers-").tempdir()?.keep()))
+            }
         };
-        tempfile::tempdir_in(root.path())
+        Ok(TemporaryFolder(tempfile::tempdir_in(&root.0)?.keep()))
     }
 
     /// Removes all of them, which the end of the process does not.
@@ -65,12 +71,22 @@ impl TemporaryFiles {
     }
 }
 
+/// A folder that is removed with this. `TempDir` would follow its depth on the stack.
+#[derive(Debug)]
+struct TemporaryFolder(PathBuf);
+
+impl Drop for TemporaryFolder {
+    fn drop(&mut self) {
+        let _ = remove_tree(&self.0);
+    }
+}
+
 /// What the environment of such a process is, and where it writes temporary files. Dropped, that folder is removed.
 #[derive(Debug)]
 pub struct PipelineEnvironment {
     /// every variable
     pub variables: Vec<(OsString, OsString)>,
-    temporary: TempDir,
+    temporary: TemporaryFolder,
 }
 
 impl WorkerCommand {
@@ -82,10 +98,15 @@ impl WorkerCommand {
     /// There is no such pipeline, or the folder cannot be made.
     pub fn environment_of(&self, pipeline: &str) -> Result<PipelineEnvironment, GpuxError> {
         let temporary = self.temporary.make_folder().map_err(cannot_start)?;
+        let file = gpux::pipeline_file(pipeline)?;
         let mut variables = self.environment.clone();
-        variables.push(("TMPDIR".into(), temporary.path().into()));
+        // Those that the pipeline does not read may be keys of the server.
+        let text = gpux::pipeline_text(pipeline);
+        let is_read = |name: &str| !name.starts_with("GPUX_") || name == CacheDir::VARIABLE || text.contains(name);
+        variables.retain(|(name, _)| is_read(&name.to_string_lossy()));
+        variables.push(("TMPDIR".into(), temporary.0.clone().into()));
         if let Some(cache) = CacheDir::from_environment() {
-            let own = cache.of_pipeline(&gpux::pipeline_file(pipeline)?);
+            let own = cache.of_pipeline(&std::path::absolute(&file).unwrap_or(file));
             variables.push((CacheDir::PIPELINE_VARIABLE.into(), own.into()));
             if let Ok(key) = authenticated_file::public_key(&cache) {
                 let digits = key.iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().concat();
@@ -156,6 +177,9 @@ const STABLE: Duration = Duration::from_mins(1);
 /// The pause before the second restart in a row; each further one is twice as long.
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
 
+/// How long the first worker may take: some providers compile for many minutes.
+const FIRST_LOAD_LIMIT: Duration = Duration::from_hours(1);
+
 /// A new worker may take so many times as long as the first took until it was ready, and this in addition.
 const SLOWER: u32 = 10;
 const LEAST_RESTART_LIMIT: Duration = Duration::from_secs(20);
@@ -210,7 +234,7 @@ struct Worker {
     is_dying: AtomicBool,
     id: u32,
     /// where it writes its temporary files
-    _temporary: TempDir,
+    _temporary: TemporaryFolder,
 }
 
 /// A worker with the server's ends of its socket and pipe. The process ends when this is dropped.
@@ -241,7 +265,10 @@ impl IsolatedPipeline {
         on_event: OnWorkerEvent,
     ) -> Result<(Self, PipelineInfo, WarmUpReport), GpuxError> {
         let begun = Instant::now();
-        let started = StartedWorker::load(WorkerProcess::spawn(source, command)?)?;
+        let process = WorkerProcess::spawn(source, command)?;
+        let limit = process.worker.clone().limit_loading(FIRST_LOAD_LIMIT).map_err(cannot_start)?;
+        let started = StartedWorker::load(process)?;
+        drop(limit);
         let restart_limit = begun.elapsed() * SLOWER + LEAST_RESTART_LIMIT;
         let (info, report) = (started.info.clone(), started.warm_up_report.clone());
         let shared = Arc::new(Shared {

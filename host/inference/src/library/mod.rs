@@ -287,10 +287,13 @@ impl LibrarySearch {
 
     /// The folders from which libraries may be loaded.
     pub fn folders(&self) -> Vec<PathBuf> {
-        let named = self.named().map(|(path, _)| path).chain(self.plugins.iter().map(|plugin| plugin.path.as_path()));
-        let named = named.filter_map(|path| if path.is_dir() { Some(path) } else { path.parent() }.map(Path::to_owned));
+        let found = self.all().into_iter().map(|library| library.path);
+        let plugins = self.plugins().into_iter().map(|plugin| plugin.library.path);
+        // A library looks for others where it lies, which may be elsewhere than the link to it.
+        let found = found.chain(plugins).flat_map(|path| [std::path::absolute(&path), path.canonicalize()]);
+        let found = found.flatten().filter_map(|path| path.parent().map(Path::to_owned));
         let installed = self.cache.iter().map(|cache| cache.path(CacheFolder::Engines));
-        named.chain(installed).chain(self.python.iter().cloned()).chain(self.system.iter().cloned()).collect()
+        found.chain(installed).chain(self.python.iter().cloned()).chain(self.system.iter().cloned()).collect()
     }
 
     /// Every plug-in that is found, those first that come first.

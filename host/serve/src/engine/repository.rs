@@ -133,7 +133,8 @@ impl Repository {
 
     /// Loads and warms up a pipeline, in this process or in one of its own.
     fn start(&self, source: &PipelineSource) -> Result<StartedRunner, GpuxError> {
-        if self.settings.isolation.max(Pipeline::isolation(&source.0, &self.load_options)) == Isolation::Pipeline {
+        let asked = Pipeline::isolation(&source.0, &self.load_options)?;
+        if self.settings.isolation.max(asked) == Isolation::Pipeline {
             #[cfg(target_os = "linux")]
             if let Some(command) = &self.settings.worker {
                 let on_event = self.on_worker_event.get().cloned();

@@ -221,7 +221,7 @@ impl ServerArguments {
 }
 
 /// Variables of the environment that the process of a pipeline needs: what finds and tunes libraries, and what the
-/// operator lets it read. Others may be secrets.
+/// operator lets it read. Others may be secrets. Of `GPUX_…`, a process gets those that its gpux.yml mentions.
 #[cfg(target_os = "linux")]
 fn is_needed(name: &OsStr, load: &LoadArguments) -> bool {
     const NAMES: &[&str] = &[
@@ -247,7 +247,6 @@ fn is_needed(name: &OsStr, load: &LoadArguments) -> bool {
         "MALLOC_",
         "MESA_",
         "MIGRAPHX_",
-        "NVIDIA_",
         "OMP_",
         "ONEAPI_",
         "OPENVINO_",
@@ -259,6 +258,13 @@ fn is_needed(name: &OsStr, load: &LoadArguments) -> bool {
         "VK_",
         "ZE_",
     ];
+    const SECRETS: &[&str] = &["_KEY", "_TOKEN", "_SECRET", "_PASSWORD"];
     let name = name.to_string_lossy();
-    NAMES.contains(&&*name) || PREFIXES.iter().any(|prefix| name.starts_with(prefix)) || load.names_variable(&name)
+    if load.names_variable(&name) {
+        return true;
+    }
+    if SECRETS.iter().any(|end| name.ends_with(end)) && !name.starts_with("GPUX_") {
+        return false;
+    }
+    NAMES.contains(&&*name) || PREFIXES.iter().any(|prefix| name.starts_with(prefix))
 }

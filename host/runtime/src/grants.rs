@@ -253,7 +253,7 @@ mod tests {
         std::fs::create_dir(root.path().join("cache")).unwrap();
         let own = faults(&dirs(&[".:rw"]), "dir=.:rw", root.path());
         assert_eq!(own, ["grant a folder inside it"]);
-        let cache = Some(gpux_core::CacheDir::at(root.path().join("cache")));
+        let cache = Some(CacheDir::at(root.path().join("cache")));
         let load_options = LoadOptions { cache, ..load_options("dir=cache:rw") };
         for (asked, says) in [("./cache:rw", "write to gpux's cache"), ("./cache", "read gpux's cache")] {
             let (_, faults) = resolve(&dirs(&[asked]), &load_options, &ProjectFiles::new(root.path(), false));

@@ -456,7 +456,7 @@ def main():
     add("--lacking", default="", help="parts of the confinement that this system lacks: files,network,signals,…")
     add("--strict-times", action="store_true", help="answers within 50 ms of a fault, neighbours' p99 at most doubled")
     add("--mebibytes", type=int, default=3072, help="what misdeeds with memory try to take [default: 3072]")
-    add("--server-arguments", default="--worker-memory 1GiB --body-memory 192MiB", help="further arguments of `gpux serve`")
+    add("--server-arguments", default="--isolation-strict --worker-memory 1GiB --body-memory 192MiB", help="further arguments of `gpux serve`")
     add("--quiet", type=float, default=10, help="seconds of load before the first misdeed [default: 10]")
     add("--log", help="where to write the server's log")
     options = parser.parse_args()

@@ -1,5 +1,6 @@
 //! Pipelines in processes of their own: what native code does there costs nobody else anything.
 
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -142,11 +143,13 @@ fn a_process_that_ignores_deadlines_is_killed() {
 
 #[test]
 fn a_process_is_confined() {
-    let server = start(&["--env", "NAMED", "--isolation-strict"]);
+    let server = start(&[]);
+    let has_seccomp = Path::new("/proc/sys/kernel/seccomp").exists();
     for id in workers(&server) {
         let read = |file: &str| std::fs::read_to_string(format!("/proc/{id}/{file}")).unwrap();
         let status = read("status");
-        assert!(status.contains("NoNewPrivs:\t1") && status.contains("Seccomp:\t2"), "{status}");
+        assert!(status.contains("NoNewPrivs:\t1"), "{status}");
+        assert_eq!(status.contains("Seccomp:\t2"), has_seccomp, "{status}");
         let environment = read("environ");
         assert!(environment.contains("GPUX_PIPELINE_CACHE=") && !environment.contains("NOT_FOR_MODELS"));
     }

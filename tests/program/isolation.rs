@@ -160,7 +160,13 @@ fn memory_is_bounded() {
     if !onnxruntime_is_there() {
         return;
     }
-    let server = start(&["tests/models/fill.onnx", "--worker-memory", "300MiB"]);
+    let mut command = Command::new(env!("CARGO_BIN_EXE_gpux"));
+    command.args(["serve", DIVIDE, "gpux.yml", "tests/models/fill.onnx", "--host", "127.0.0.1", "--port", "0"]);
+    command.args(["--isolation", "pipeline", "--worker-memory", "300MiB"]);
+    command.current_dir(root()).stdin(Stdio::null()).stdout(Stdio::null());
+    let mut server = Server::spawn(command);
+    server.line("with at most 300 MiB of memory");
+    server.wait_until_ready();
     assert_eq!(ask(&server, "fill", r#"{"shape": [2, 2]}"#).0, 200);
     let (status, error) = ask(&server, "fill", r#"{"shape": [15000, 15000]}"#);
     assert_eq!((status, &error["error"]), (500, &json!("ModelCrashError")), "{error}");

@@ -33,10 +33,15 @@ impl Server {
     /// The same of this command.
     pub(crate) fn of(command: Command) -> Self {
         let mut server = Self::spawn(command);
-        let line = server.line("ready on ");
-        let address = line.split("://").nth(1).unwrap().replace("localhost", "127.0.0.1");
-        server.address = address.trim_end_matches(|c: char| !c.is_ascii_digit()).parse().unwrap();
+        server.wait_until_ready();
         server
+    }
+
+    /// Waits until it says where it listens.
+    pub(crate) fn wait_until_ready(&mut self) {
+        let line = self.line("ready on ");
+        let address = line.split("://").nth(1).unwrap().replace("localhost", "127.0.0.1");
+        self.address = address.trim_end_matches(|c: char| !c.is_ascii_digit()).parse().unwrap();
     }
 
     /// Starts one, and waits for nothing.

@@ -60,6 +60,11 @@ impl MemoryWatch {
         Self { limits, processes: Mutex::default() }
     }
 
+    /// The memory that processes may have.
+    pub const fn limits(&self) -> MemoryLimits {
+        self.limits
+    }
+
     /// Watches a process from now on.
     pub(crate) fn add(self: &Arc<Self>, process: Weak<dyn Watched>) -> std::io::Result<()> {
         let mut processes = self.processes.lock().unwrap_or_else(PoisonError::into_inner);

@@ -139,6 +139,10 @@ pub(crate) fn main(arguments: &Arguments) -> Exit {
     }
     #[cfg(target_os = "linux")]
     let temporary = settings.worker.as_ref().map(|worker| worker.temporary.clone()).unwrap_or_default();
+    #[cfg(target_os = "linux")]
+    let memory = settings.worker.as_ref().filter(|_| settings.isolation == gpux::Isolation::Pipeline);
+    #[cfg(target_os = "linux")]
+    let memory = memory.map(|worker| worker.memory.limits().each >> 20);
     let traces = arguments.server.traces();
     settings.otlp = traces.clone().unwrap_or_default();
     let scheme = if settings.tls.is_some() { "https" } else { "http" };
@@ -158,6 +162,10 @@ pub(crate) fn main(arguments: &Arguments) -> Exit {
     let shown = Arc::clone(&events);
     if let Err(warning) = traces {
         events.warning(&warning);
+    }
+    #[cfg(target_os = "linux")]
+    if let Some(memory) = memory {
+        events.note(&format!("each pipeline has a process of its own, with at most {memory} MiB of memory"));
     }
     if let Err(error) = PrecisionChooser::start(Arc::clone(&server), events.clone(), &arguments.load) {
         events.warning(&format!("no precision is chosen beside the server: {error}"));

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
-use std::time::SystemTime;
+use std::time::{Duration, Instant, SystemTime};
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
@@ -213,14 +213,19 @@ pub fn hex(bytes: &[u8]) -> String {
 }
 
 /// Removes a folder with everything in it, however deep: code that is not trusted may have made it. Links are removed, not
-/// what they lead to. Nobody may write to it meanwhile.
+/// what they lead to. Gives up after ten seconds, since somebody may still write to it.
 pub fn remove_tree(folder: &Path) -> std::io::Result<()> {
+    const LONGEST: Duration = Duration::from_secs(10);
+    let begun = Instant::now();
     let mut moved = 0_u64;
     loop {
         let mut is_empty = true;
         for entry in std::fs::read_dir(folder)? {
             let entry = entry?;
             is_empty = false;
+            if begun.elapsed() > LONGEST {
+                return Err(std::io::ErrorKind::TimedOut.into());
+            }
             if !entry.file_type()?.is_dir() {
                 std::fs::remove_file(entry.path())?;
                 continue;

@@ -5,6 +5,8 @@
 #[cfg(target_os = "linux")]
 mod channel;
 #[cfg(target_os = "linux")]
+mod command;
+#[cfg(target_os = "linux")]
 mod confine;
 #[cfg(target_os = "linux")]
 mod memory_watch;
@@ -23,6 +25,8 @@ mod warm_up;
 #[cfg(target_os = "linux")]
 pub use channel::{CallOptions, Reply, StepTime};
 #[cfg(target_os = "linux")]
+pub use command::{PipelineEnvironment, TemporaryFiles, WorkerCommand};
+#[cfg(target_os = "linux")]
 pub use confine::confine;
 #[cfg(target_os = "linux")]
 pub use memory_watch::{MemoryLimits, MemoryWatch};
@@ -30,9 +34,7 @@ pub use model_statistics::ModelStatistics;
 #[cfg(target_os = "linux")]
 pub use process::{WorkerOptions, run_worker};
 #[cfg(target_os = "linux")]
-pub use supervisor::{
-    IsolatedPipeline, OnWorkerEvent, PipelineEnvironment, TemporaryFiles, WorkerCommand, WorkerError, WorkerEvent,
-};
+pub use supervisor::{IsolatedPipeline, OnWorkerEvent, WorkerError, WorkerEvent};
 pub use trace::{Trace, run_observed};
 pub use warm_up::{WarmUpReport, synthetic_inputs, warm_up};
 

@@ -1,13 +1,11 @@
 //! A pipeline in a process of its own, which is started again when it ends.
 
 use std::collections::BTreeMap;
-use std::ffi::OsString;
 use std::io::{self, BufReader, PipeReader, Read as _};
 use std::net::Shutdown;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt as _;
-use std::path::PathBuf;
 use std::process::{Child, Command};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -17,105 +15,15 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open, pidfd_send_signal};
 
 use crate::channel::{CallOptions, ChannelClient, ChannelError, ChannelMemory, Reply};
-use crate::environment_error;
-use crate::memory_watch::{MemoryWatch, Watched};
+use crate::command::{PipelineEnvironment, TemporaryFolder, WorkerCommand, cannot_start};
+use crate::memory_watch::Watched;
 use crate::messages::{self, ReadyMessage, WorkerMessage};
 use crate::model_statistics::ModelStatistics;
 use crate::warm_up::WarmUpReport;
 use gpux::{GpuxError, ModelCrash, PipelineInfo};
 use gpux_core::child_process::describe_exit;
-use gpux_core::files::remove_tree;
-use gpux_core::{CacheDir, Request, authenticated_file, threads};
+use gpux_core::{Request, threads};
 use gpux_inference::BatchSizes;
-
-/// How workers are started.
-#[derive(Clone, Debug)]
-pub struct WorkerCommand {
-    /// the `gpux` program
-    pub program: PathBuf,
-    /// the operator's flags for loading pipelines
-    pub arguments: Vec<OsString>,
-    /// the variables of this process that they get
-    pub environment: Vec<(OsString, OsString)>,
-    /// how long after its deadline a request may run before its worker is killed
-    pub kill_after: Duration,
-    /// bounds the memory of all of them
-    pub memory: Arc<MemoryWatch>,
-    /// where they write their temporary files, each in a folder of its own
-    pub temporary: Arc<TemporaryFiles>,
-}
-
-/// The folder of temporary files of all workers, made for the first.
-#[derive(Debug, Default)]
-pub struct TemporaryFiles(Mutex<Option<TemporaryFolder>>);
-
-impl TemporaryFiles {
-    fn make_folder(&self) -> io::Result<TemporaryFolder> {
-        let mut root = lock(&self.0);
-        // Something may clean up what is old there.
-        let root = match &mut *root {
-            Some(root) if root.0.is_dir() => root,
-            root => {
-                let mut builder = tempfile::Builder::new();
-                #[cfg(unix)]
-                builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o700));
-                root.insert(TemporaryFolder(builder.prefix("gpux-workers-").tempdir()?.keep()))
-            }
-        };
-        Ok(TemporaryFolder(tempfile::tempdir_in(&root.0)?.keep()))
-    }
-
-    /// Removes all of them, which the end of the process does not.
-    pub fn remove(&self) {
-        lock(&self.0).take();
-    }
-}
-
-/// A folder that is removed with this. `TempDir` would follow its depth on the stack.
-#[derive(Debug)]
-struct TemporaryFolder(PathBuf);
-
-impl Drop for TemporaryFolder {
-    fn drop(&mut self) {
-        let _ = remove_tree(&self.0);
-    }
-}
-
-/// What the environment of such a process is, and where it writes temporary files. Dropped, that folder is removed.
-#[derive(Debug)]
-pub struct PipelineEnvironment {
-    /// every variable
-    pub variables: Vec<(OsString, OsString)>,
-    temporary: TemporaryFolder,
-}
-
-impl WorkerCommand {
-    /// The environment of a process that runs the pipeline: a cache and a folder for temporary files that nobody else
-    /// uses, and nothing that it does not need.
-    ///
-    /// # Errors
-    ///
-    /// There is no such pipeline, or the folder cannot be made.
-    pub fn environment_of(&self, pipeline: &str) -> Result<PipelineEnvironment, GpuxError> {
-        let temporary = self.temporary.make_folder().map_err(cannot_start)?;
-        let file = gpux::pipeline_file(pipeline)?;
-        let mut variables = self.environment.clone();
-        // Those that the pipeline does not read may be keys of the server.
-        let text = gpux::pipeline_text(pipeline);
-        let is_read = |name: &str| !name.starts_with("GPUX_") || name == CacheDir::VARIABLE || text.contains(name);
-        variables.retain(|(name, _)| is_read(&name.to_string_lossy()));
-        variables.push(("TMPDIR".into(), temporary.0.clone().into()));
-        if let Some(cache) = CacheDir::from_environment() {
-            let own = cache.of_pipeline(&std::path::absolute(&file).unwrap_or(file));
-            variables.push((CacheDir::PIPELINE_VARIABLE.into(), own.into()));
-            if let Ok(key) = authenticated_file::public_key(&cache) {
-                let digits = key.iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().concat();
-                variables.push((CacheDir::KEY_VARIABLE.into(), digits.into()));
-            }
-        }
-        Ok(PipelineEnvironment { variables, temporary })
-    }
-}
 
 /// What happens to workers, for the log.
 #[derive(Clone, Debug)]
@@ -347,11 +255,6 @@ impl Drop for IsolatedPipeline {
             worker.kill("closed".to_owned());
         }
     }
-}
-
-/// The machine has no process, thread or memory for it.
-fn cannot_start(error: io::Error) -> GpuxError {
-    environment_error(format!("the process of the pipeline cannot be started: {error}"))
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

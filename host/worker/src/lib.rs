@@ -21,6 +21,8 @@ mod trace;
 #[cfg(target_os = "linux")]
 mod transfer;
 mod warm_up;
+#[cfg(target_os = "linux")]
+mod worker_process;
 
 #[cfg(target_os = "linux")]
 pub use channel::{CallOptions, Reply, StepTime};

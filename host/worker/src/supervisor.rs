@@ -1,27 +1,18 @@
 //! A pipeline in a process of its own, which is started again when it ends.
 
 use std::collections::BTreeMap;
-use std::io::{self, BufReader, PipeReader, Read as _};
-use std::net::Shutdown;
-use std::os::fd::OwnedFd;
-use std::os::unix::net::UnixStream;
-use std::os::unix::process::CommandExt as _;
-use std::process::{Child, Command};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open, pidfd_send_signal};
-
-use crate::channel::{CallOptions, ChannelClient, ChannelError, ChannelMemory, Reply};
-use crate::command::{PipelineEnvironment, TemporaryFolder, WorkerCommand, cannot_start};
-use crate::memory_watch::Watched;
-use crate::messages::{self, ReadyMessage, WorkerMessage};
+use crate::channel::{CallOptions, ChannelError, Reply};
+use crate::command::{WorkerCommand, cannot_start};
+use crate::memory_watch::Watched as _;
+use crate::messages::{self, WorkerMessage};
 use crate::model_statistics::ModelStatistics;
 use crate::warm_up::WarmUpReport;
+use crate::worker_process::{StartedWorker, Worker, WorkerProcess, lock};
 use gpux::{GpuxError, ModelCrash, PipelineInfo};
-use gpux_core::child_process::describe_exit;
 use gpux_core::{Request, threads};
 use gpux_inference::BatchSizes;
 
@@ -73,9 +64,6 @@ pub enum WorkerError {
     NotAdmitted,
 }
 
-/// The most of a worker's last words that are kept, in bytes.
-const LAST_WORDS: usize = 4 << 10;
-
 /// Crashes in a row, each within [`STABLE`], after which a pipeline is quarantined.
 const MAX_CRASHES: u32 = 5;
 
@@ -91,15 +79,6 @@ const FIRST_LOAD_LIMIT: Duration = Duration::from_hours(1);
 /// A new worker may take so many times as long as the first took until it was ready, and this in addition.
 const SLOWER: u32 = 10;
 const LEAST_RESTART_LIMIT: Duration = Duration::from_secs(20);
-
-/// A worker that has closed its socket has this long to end by itself.
-const GRACE: Duration = Duration::from_millis(100);
-
-/// How long the end of a killed process is waited for.
-const UNKILLABLE: Duration = Duration::from_secs(5);
-
-/// The last lines that are told.
-const LAST_LINES: usize = 3;
 
 /// The longest pause, also of a quarantined pipeline.
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
@@ -130,39 +109,6 @@ enum State {
     /// it crashed too often, or cannot be loaded any more
     Failed(String),
     Closed,
-}
-
-/// A running worker.
-struct Worker {
-    channel: ChannelClient,
-    process: OwnedFd,
-    /// how it ended, or why the server killed it
-    reason: Mutex<Option<String>>,
-    /// whether it was killed
-    is_dying: AtomicBool,
-    id: u32,
-    /// where it writes its temporary files
-    _temporary: TemporaryFolder,
-}
-
-/// A worker with the server's ends of its socket and pipe. The process ends when this is dropped.
-struct WorkerProcess {
-    worker: Arc<Worker>,
-    /// receives how it ended
-    end: Receiver<String>,
-    control: BufReader<UnixStream>,
-    last_words: Arc<Mutex<Vec<u8>>>,
-    /// disconnected once nothing more is printed
-    printed: Receiver<()>,
-}
-
-/// A worker whose pipeline is loaded and warm.
-struct StartedWorker {
-    process: WorkerProcess,
-    info: PipelineInfo,
-    warm_up_report: WarmUpReport,
-    /// after the warm-up
-    statistics: Vec<ModelStatistics>,
 }
 
 impl IsolatedPipeline {
@@ -254,36 +200,6 @@ impl Drop for IsolatedPipeline {
             // Its requests are done: they would keep this.
             worker.kill("closed".to_owned());
         }
-    }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-impl Watched for Worker {
-    fn id(&self) -> u32 {
-        self.id
-    }
-
-    fn kill(&self, reason: String) {
-        lock(&self.reason).get_or_insert(reason);
-        self.is_dying.store(true, Ordering::SeqCst);
-        // It may have ended by itself.
-        let _ = pidfd_send_signal(&self.process, Signal::KILL);
-    }
-}
-
-impl Worker {
-    /// Kills it if it is not ready in time, unless what is returned is dropped before.
-    fn limit_loading(self: Arc<Self>, limit: Duration) -> io::Result<Sender<()>> {
-        let (loaded, end) = channel();
-        threads::spawn("gpux-load-limit", move || {
-            if end.recv_timeout(limit) == Err(RecvTimeoutError::Timeout) {
-                self.kill(format!("killed: it was not ready within {} s", limit.as_secs()));
-            }
-        })?;
-        Ok(loaded)
     }
 }
 
@@ -495,136 +411,5 @@ impl Shared {
             }
             state = self.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
         }
-    }
-}
-
-impl StartedWorker {
-    /// Waits until the pipeline of the process is warm.
-    fn load(mut process: WorkerProcess) -> Result<Self, GpuxError> {
-        match messages::receive(&mut process.control) {
-            Ok(Some(WorkerMessage::Ready(ready))) => {
-                let ReadyMessage { info, warm_up_report, statistics } = *ready;
-                Ok(Self { process, info, warm_up_report, statistics })
-            }
-            Ok(Some(WorkerMessage::Failed(error))) => Err(GpuxError::Reported(Box::new(error))),
-            Ok(Some(WorkerMessage::Statistics(_)) | None) | Err(_) => {
-                let status = process.wait();
-                let status = lock(&process.worker.reason).take().unwrap_or(status);
-                let reason = format!("{status}{}", process.last_words());
-                Err(ModelCrash { reason, step: None }.into())
-            }
-        }
-    }
-}
-
-impl WorkerProcess {
-    fn spawn(source: &str, command: &WorkerCommand) -> Result<Self, GpuxError> {
-        let environment = command.environment_of(source)?;
-        Self::spawn_in(environment, source, command).map_err(cannot_start)
-    }
-
-    fn spawn_in(environment: PipelineEnvironment, source: &str, command: &WorkerCommand) -> io::Result<Self> {
-        let (ours, theirs) = UnixStream::pair()?;
-        let (printed, prints) = io::pipe()?;
-        let memory = ChannelMemory::create()?;
-        let PipelineEnvironment { variables, temporary } = environment;
-        let watch = &command.memory;
-        let mut command = {
-            let WorkerCommand { program, arguments, .. } = command;
-            let mut started = Command::new(program);
-            started.arg("__worker").args(arguments).arg(source);
-            started.env_clear().envs(variables);
-            started
-        };
-        // Of a process group of its own: ctrl-C on a terminal is for the server, which drains first.
-        command.process_group(0).stdin(OwnedFd::from(theirs)).stdout(prints.try_clone()?).stderr(prints);
-        let mut child = UnwatchedChild(Some(command.spawn()?));
-        // With it, the worker's ends of socket and pipe are closed here.
-        drop(command);
-        let pid = child.0.as_ref().map(Pid::from_child).ok_or(io::ErrorKind::NotFound)?;
-        let process = pidfd_open(pid, PidfdFlags::empty())?;
-        let (ended, end) = channel();
-        let socket = ours.try_clone()?;
-        threads::spawn("gpux-worker-end", move || {
-            let status = child.0.take().map_or_else(|| Err(io::ErrorKind::NotFound.into()), |mut child| child.wait());
-            let status = status.map_or_else(|error| error.to_string(), describe_exit);
-            // What it has started, in its group.
-            let _ = kill_process_group(pid, Signal::KILL);
-            let _ = ended.send(status);
-            // What the worker has started may still hold the other end.
-            let _ = socket.shutdown(Shutdown::Both);
-        })?;
-        messages::send_file(&ours, memory.memory()).inspect_err(|_| {
-            let _ = pidfd_send_signal(&process, Signal::KILL);
-        })?;
-        let last_words = Arc::new(Mutex::new(Vec::new()));
-        let kept = last_words.clone();
-        let (printing, ended_printing) = channel::<()>();
-        threads::spawn("gpux-last-words", move || {
-            keep_end(printed, &kept);
-            drop(printing);
-        })?;
-        let worker = Worker {
-            channel: ChannelClient::new(memory),
-            process,
-            reason: Mutex::default(),
-            is_dying: AtomicBool::new(false),
-            id: pid.as_raw_nonzero().get().cast_unsigned(),
-            _temporary: temporary,
-        };
-        let worker = Arc::new(worker);
-        let watched: Weak<Worker> = Arc::downgrade(&worker);
-        watch.add(watched)?;
-        Ok(Self { worker, end, control: BufReader::new(ours), last_words, printed: ended_printing })
-    }
-
-    /// Waits for the end of the process, which it is made to come to; returns how it ended.
-    fn wait(&self) -> String {
-        // What has closed the socket ends, or is ended.
-        self.end.recv_timeout(GRACE).unwrap_or_else(|_| {
-            let _ = pidfd_send_signal(&self.worker.process, Signal::KILL);
-            // A process may sleep where no signal reaches it, in a driver: nobody waits for that.
-            self.end.recv_timeout(UNKILLABLE).unwrap_or_else(|_| "it was killed, and has not ended yet".to_owned())
-        })
-    }
-
-    /// The last lines that the process printed, behind a colon.
-    fn last_words(&self) -> String {
-        // They may still be on their way.
-        let _ = self.printed.recv_timeout(GRACE);
-        let words = lock(&self.last_words);
-        let text = String::from_utf8_lossy(&words);
-        let lines: Vec<_> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
-        let last = &lines[lines.len().saturating_sub(LAST_LINES)..];
-        if last.is_empty() { String::new() } else { format!(": {}", last.join("; ")) }
-    }
-}
-
-impl Drop for WorkerProcess {
-    fn drop(&mut self) {
-        let _ = pidfd_send_signal(&self.worker.process, Signal::KILL);
-    }
-}
-
-/// A process that is ended with this, until a thread waits for it.
-struct UnwatchedChild(Option<Child>);
-
-impl Drop for UnwatchedChild {
-    fn drop(&mut self) {
-        if let Some(child) = &mut self.0 {
-            let _ = child.kill();
-            let _ = child.wait();
-        }
-    }
-}
-
-/// Keeps the end of what the worker prints.
-fn keep_end(mut printed: PipeReader, kept: &Mutex<Vec<u8>>) {
-    let mut bytes = [0; 1024];
-    while let Ok(len @ 1..) = printed.read(&mut bytes) {
-        let mut kept = lock(kept);
-        kept.extend_from_slice(&bytes[..len]);
-        let beyond = kept.len().saturating_sub(LAST_WORDS);
-        kept.drain(..beyond);
     }
 }

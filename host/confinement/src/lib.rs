@@ -2,7 +2,7 @@
 //!
 //! The worker, at the start of its `main`:
 //!
-//! 1. [`ResourceLimits::apply`] bounds open files and processes and turns core dumps off;
+//! 1. [`limit_resources`] bounds open files and turns core dumps off;
 //! 2. [`Confinement::apply`] bounds files, network, signals and system calls, and returns what is in force;
 //! 3. after it has loaded its libraries, [`forbid_new_processes`] takes `execve` and `fork` away.
 //!
@@ -38,7 +38,7 @@ use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
-pub use limits::ResourceLimits;
+pub use limits::limit_resources;
 pub use memory::memory_bytes;
 
 /// What a process and its children may reach, besides what every program needs (the tables in `paths.rs`).

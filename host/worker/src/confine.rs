@@ -1,7 +1,7 @@
 //! Confines a process to what one pipeline needs.
 
 use gpux::{GpuxError, LoadOptions, PipelineAccess};
-use gpux_confinement::{Confinement, ResourceLimits};
+use gpux_confinement::{Confinement, limit_resources};
 
 /// Files open at a time: models have few, shared memory and folders of grants some.
 const OPEN_FILES: u64 = 4096;
@@ -18,7 +18,7 @@ const OOM_SCORE: &str = "500";
 pub fn confine(pipeline: &str, load_options: &mut LoadOptions) -> Result<Vec<String>, GpuxError> {
     let PipelineAccess { read, mut write, accelerators } = load_options.access(pipeline)?;
     let mut lacks = Vec::new();
-    if let Err(error) = (ResourceLimits { open_files: OPEN_FILES, processes: None }).apply() {
+    if let Err(error) = limit_resources(OPEN_FILES) {
         lacks.push(format!("open files are not limited: {error}"));
     }
     // Without it, the kernel chooses by size.

@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::path::Path;
 use std::process::Command;
 
-use gpux_confinement::ResourceLimits;
+use gpux_confinement::limit_resources;
 use libc::{EBADF, EFAULT, EINVAL, ENOSYS, EPERM, c_int, c_long};
 use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit, getrlimit, prlimit, setrlimit};
@@ -97,11 +97,10 @@ fn fail_without_killing(setting: &Setting) {
 }
 
 fn keep_limits(setting: &Setting) {
-    let least = ResourceLimits { open_files: 40, processes: Some(100_000) };
-    setrlimit(Resource::Nproc, Rlimit { current: Some(5000), maximum: Some(5000) }).unwrap();
-    least.apply().unwrap();
+    limit_resources(40).unwrap();
     assert_eq!(getrlimit(Resource::Nofile).maximum, Some(40));
-    assert_eq!(getrlimit(Resource::Nproc).maximum, Some(5000), "it was lower");
+    limit_resources(5000).unwrap();
+    assert_eq!(getrlimit(Resource::Nofile), Rlimit { current: Some(40), maximum: Some(40) }, "it was lower");
     assert!(getrlimit(Resource::Core).maximum.unwrap() <= 1);
     let enforcement = setting.confinement(&[]).apply();
     require("files", &enforcement.files);

@@ -85,7 +85,7 @@ impl Execution {
             observer: None,
             cancelled: Some(&self.cancelled),
         };
-        let budget = self.loaded.response_budget().for_context(self.context.clone());
+        let budget = || self.loaded.response_budget().for_context(self.context.clone());
         let start = Instant::now();
         let result = self.loaded.runner().run(self.loaded.info(), values, options, &budget, &mut clock, trace);
         if result.as_ref().is_err_and(ServeError::is_invalid) {

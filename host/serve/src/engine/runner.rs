@@ -64,7 +64,7 @@ impl Runner {
         info: &PipelineInfo,
         request: Request,
         options: RunOptions<'_>,
-        budget: &RequestBudget,
+        budget: &dyn Fn() -> RequestBudget,
         timer: &mut StepTimer<'_>,
         trace: Option<&mut Trace>,
     ) -> Result<Outputs, ServeError> {
@@ -140,13 +140,14 @@ fn run_isolated(
     info: &PipelineInfo,
     request: &Request,
     options: RunOptions<'_>,
-    budget: &RequestBudget,
+    budget: &dyn Fn() -> RequestBudget,
     timer: &mut StepTimer<'_>,
     trace: Option<&mut Trace>,
 ) -> Result<Outputs, ServeError> {
     // While the answer is read; what is made of it is charged later.
     let reserved = Cell::new(None);
     let admits = |bytes| {
+        let budget = budget();
         let limit = budget.limit();
         let permit = if bytes > limit {
             Err(ServeError::ResponseNeverFits { needed: bytes, limit })

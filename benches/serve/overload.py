@@ -5,7 +5,7 @@
 The server has one core and one worker, the generator (oha, open loop) the other core. First the capacity is
 measured with as many clients as keep it busy, then ten times that is offered. Printed: what was answered
 with 200 beside the capacity, latencies of the accepted and of the refused, the server's memory before and after.
-Needs `taskset`, oha and the models of the peers ($PEERS_HOME, see race.py).
+Needs `taskset`, psutil, oha and the models of the peers ($PEERS_HOME, see race.py).
 """
 
 import collections
@@ -14,12 +14,12 @@ import io
 import json
 import os
 import pathlib
-
 import subprocess
 import sys
 import time
 import urllib.request
 
+import psutil
 import race
 
 TIMEOUT = 1.0
@@ -57,8 +57,13 @@ def oha(url, *arguments):
     return times
 
 
+def process(server):
+    """The process that serves: the child of the supervisor."""
+    return psutil.Process(server.pid).children()[0].pid
+
+
 def memory(server):
-    lines = pathlib.Path(f"/proc/{server.pid}/status").read_text().splitlines()
+    lines = pathlib.Path(f"/proc/{process(server)}/status").read_text().splitlines()
     return next(int(line.split()[1]) / 1024 for line in lines if line.startswith("VmRSS"))
 
 

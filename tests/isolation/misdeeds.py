@@ -216,7 +216,7 @@ class Suite:
         if misdeed.is_fatal and not expects:
             self.rows.append((name, wanted, "left out: it would end others", "", "", "", "open"))
             return
-        Path(f"/proc/{self.server.process.pid}/clear_refs").write_text("5")
+        Path(f"/proc/{self.server.pid}/clear_refs").write_text("5")
         memory, since, begun = self.server.status("VmRSS"), len(self.server.log), time.monotonic()
         mark = self.folder / "engine" / (misdeed.next_worker or "nothing")
         mark.touch()

@@ -166,7 +166,7 @@ class Server:
     def __init__(self, gpux, pipelines, arguments, wrapper=()):
         command = [*wrapper, gpux, "serve", *pipelines, "--host", "127.0.0.1", "--port", "0", "--isolation", "pipeline"]
         command += ["--kill-after", f"{int(KILL_AFTER * 1000)}ms", "--model-control", "--engine", "onnxruntime"]
-        self.log, self.ready = [], threading.Event()
+        self.log, self.ready, self.pid = [], threading.Event(), 0
         self.process = subprocess.Popen(
             [str(part) for part in [*command, *arguments]], cwd=ROOT, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL
         )
@@ -175,6 +175,8 @@ class Server:
             raise SystemExit("the server has ended:\n" + "\n".join(self.log))
         found = [re.search(r"ready on http://\S+:(\d+)", line) for line in self.log]
         self.port = next(int(match[1]) for match in found if match)
+        # The child of its supervisor.
+        [self.pid] = children(self.process.pid)
 
     def _read_log(self):
         for line in self.process.stderr:
@@ -184,7 +186,8 @@ class Server:
         self.ready.set()
 
     def is_alive(self):
-        return self.process.poll() is None
+        """Whether it has never ended: its supervisor would start it again."""
+        return self.process.poll() is None and self.pid in (0, *children(self.process.pid))
 
     def line(self, pattern, since, seconds=10):
         """The first match among the lines of the log from `since` on, once it is there."""
@@ -199,7 +202,7 @@ class Server:
 
     def worker(self, source):
         """The process id of the worker of this pipeline."""
-        for child in children(self.process.pid):
+        for child in children(self.pid):
             with contextlib.suppress(OSError):
                 if Path(f"/proc/{child}/cmdline").read_bytes().rstrip(b"\0").endswith(str(source).encode()):
                     return child
@@ -207,11 +210,11 @@ class Server:
 
     def status(self, field):
         """A number of /proc/PID/status: mebibytes, or a count."""
-        found = re.search(rf"^{field}:\s*(\d+)( kB)?", Path(f"/proc/{self.process.pid}/status").read_text(), re.M)
+        found = re.search(rf"^{field}:\s*(\d+)( kB)?", Path(f"/proc/{self.pid}/status").read_text(), re.M)
         return int(found[1]) >> 10 if found[2] else int(found[1])
 
     def descriptors(self):
-        return len(os.listdir(f"/proc/{self.process.pid}/fd"))
+        return len(os.listdir(f"/proc/{self.pid}/fd"))
 
     def stop(self):
         """The exit code; `None` if it does not end when asked to."""

@@ -41,7 +41,7 @@ fn seven(server: &Server) -> u16 {
 
 /// The processes of pipelines that this server started.
 fn workers(server: &Server) -> Vec<u32> {
-    let threads = std::fs::read_dir(format!("/proc/{}/task", server.child.id())).unwrap();
+    let threads = std::fs::read_dir(format!("/proc/{}/task", server.process())).unwrap();
     // A thread may have ended since.
     let children = threads.filter_map(|thread| std::fs::read_to_string(thread.unwrap().path().join("children")).ok());
     children.collect::<String>().split_whitespace().map(|id| id.parse().unwrap()).collect()
@@ -182,7 +182,7 @@ fn a_pipeline_can_ask_for_isolation() {
     std::fs::copy(model, folder.path().join("divide.onnx")).unwrap();
     let file = "name: alone\nversion: 1\nmodel: { source: divide.onnx }\nserving: { isolation: pipeline }\n";
     std::fs::write(folder.path().join("gpux.yml"), file).unwrap();
-    let server = Server::start(&[folder.path().to_str().unwrap(), DIVIDE]);
+    let server = Server::start(&[folder.path().to_str().unwrap(), DIVIDE, "--isolation", "none"]);
     assert_eq!(workers(&server).len(), 1);
     assert_eq!((ask(&server, "alone", GOOD).0, ask(&server, "divide", GOOD).0), (200, 200));
 }
@@ -242,4 +242,24 @@ fn links_are_followed() {
     command.args([pipeline, alone]).current_dir(root()).stdin(Stdio::null()).stdout(Stdio::null());
     let server = Server::of(command);
     assert_eq!((ask(&server, "linked", GOOD).0, ask(&server, "alone", GOOD).0), (200, 200));
+}
+
+#[test]
+fn tokenizers_of_the_hugging_face_cache_are_found() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    for name in ["pipeline", "hub/models--some--bert/blobs", "hub/models--some--bert/snapshots/1"] {
+        std::fs::create_dir_all(path(name)).unwrap();
+    }
+    let blob = path("hub/models--some--bert/blobs/9c1e");
+    std::fs::copy(root().join("tests/reference/builtin/tokenize/wordpiece.json"), blob).unwrap();
+    let link = path("hub/models--some--bert/snapshots/1/tokenizer.json");
+    std::os::unix::fs::symlink("../../blobs/9c1e", link).unwrap();
+    let file = "name: tokens\nversion: 1\ninputs: { text: text }\npipeline:\n  - tokenize: { tokenizer: some/bert }\n";
+    std::fs::write(path("pipeline/gpux.yml"), file).unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_gpux"));
+    command.args(["serve", "pipeline", "--host", "127.0.0.1", "--port", "0", "--isolation", "pipeline"]);
+    command.current_dir(folder.path()).env("HF_HUB_CACHE", path("hub")).stdin(Stdio::null()).stdout(Stdio::null());
+    let server = Server::of(command);
+    assert_eq!(ask(&server, "tokens", r#"{"text": "the fox"}"#).0, 200);
 }

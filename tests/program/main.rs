@@ -31,5 +31,7 @@ mod run;
 mod schema;
 #[cfg(unix)]
 mod server_resilience;
+#[cfg(target_os = "linux")]
+mod supervisor;
 mod test_server;
 mod webgpu;

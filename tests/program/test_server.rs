@@ -17,6 +17,9 @@ use crate::digits::root;
 /// Longer than anything here takes on a machine that is busy with other things.
 pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
 
+/// What the log says of a server that crashed.
+pub(crate) const RESTARTED: &str = "it is started again";
+
 /// A server that runs until it is dropped.
 pub(crate) struct Server {
     pub(crate) child: Child,
@@ -63,7 +66,15 @@ impl Server {
         Self { child, address, lines: Mutex::new(channel().1) }
     }
 
-    /// The next line of its log with this in it.
+    /// The process that serves: the child of the supervisor.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn process(&self) -> u32 {
+        let id = self.child.id();
+        let children = std::fs::read_to_string(format!("/proc/{id}/task/{id}/children")).unwrap();
+        children.split_whitespace().next().unwrap_or_else(|| panic!("{id} has no child")).parse().unwrap()
+    }
+
+    /// The next line of its log with this in it. Before it, nothing may say that the server had to be started again.
     pub(crate) fn line(&self, wanted: &str) -> String {
         let mut before = Vec::new();
         let end = Instant::now() + PATIENCE;
@@ -72,6 +83,7 @@ impl Server {
             if line.contains(wanted) {
                 return line;
             }
+            assert!(!line.contains(RESTARTED), "{line}");
             before.push(line);
         }
         panic!("no line with `{wanted}`: {before:#?}");
@@ -125,9 +137,14 @@ impl Server {
 }
 
 impl Drop for Server {
+    /// Ends it. A crash of which a test knows nothing fails the test.
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
+        if !std::thread::panicking() {
+            let unread = self.lines.get_mut().unwrap().try_iter().find(|line| line.contains(RESTARTED));
+            assert_eq!(unread, None);
+        }
     }
 }
 

@@ -89,6 +89,6 @@ fn worker(load: &LoadArguments, must_be_confined: bool, pipeline: &str) -> Exit 
     };
     match gpux_worker::run_worker(pipeline, WorkerOptions { load_options, must_be_confined }) {
         Ok(()) => Exit::Done,
-        Err(error) => printer.fail("EnvironmentError", &error.to_string(), Exit::Environment),
+        Err(error) => printer.environment(&error),
     }
 }

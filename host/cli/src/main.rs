@@ -3,9 +3,8 @@
 mod build_log;
 mod child_commands;
 mod commands;
-#[cfg(unix)]
-mod crash_guard;
 mod exit;
+mod guard;
 mod input;
 mod interrupt;
 mod load_arguments;
@@ -110,7 +109,7 @@ fn run() -> ! {
     };
     #[cfg(unix)]
     if let Some(json) = arguments.command.runs_native_code()
-        && let Some(code) = crash_guard::run_in_child(json)
+        && let Some(code) = guard::run_in_child(json)
     {
         exit(code);
     }
@@ -190,15 +189,19 @@ fn keep_freed_memory() {
 
 /// The printer that a command's flags ask for.
 fn printer(json: bool, verbose: bool) -> Printer {
-    if verbose {
-        return Printer { json, level: LogLevel::Debug };
-    }
-    let level = LogLevel::from_environment();
-    let printer = Printer { json, level: *level.as_ref().unwrap_or(&LogLevel::Info) };
-    if let Err(name) = level {
+    let printer = quiet_printer(json, verbose);
+    if let Err(name) = LogLevel::from_environment()
+        && !verbose
+    {
         printer.warning(&format!("GPUX_LOG is `{name}`, and none of `error`, `warn`, `info` and `debug`"));
     }
     printer
+}
+
+/// The same, without a warning about `GPUX_LOG`.
+fn quiet_printer(json: bool, verbose: bool) -> Printer {
+    let level = if verbose { LogLevel::Debug } else { LogLevel::from_environment().unwrap_or_default() };
+    Printer { json, level }
 }
 
 /// Keeps ONNX Runtime from reporting to its makers, if set before its library is loaded. Since

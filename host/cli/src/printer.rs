@@ -212,6 +212,11 @@ impl Printer {
         exit
     }
 
+    /// The machine's fault.
+    pub(super) fn environment(self, error: &impl ToString) -> Exit {
+        self.fail("EnvironmentError", &error.to_string(), Exit::Environment)
+    }
+
     /// The text that [`fail`](Self::fail) prints.
     pub(super) fn failure(self, kind: &str, message: &str) -> String {
         if self.json {

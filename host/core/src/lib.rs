@@ -14,6 +14,8 @@ mod device_tensor;
 mod element;
 pub mod encoded_size;
 mod failure_counts;
+#[cfg(unix)]
+pub mod file_passing;
 pub mod files;
 mod foreign_file;
 mod image_type;

@@ -10,7 +10,7 @@ use super::load_options::{EngineChoice, LoadOptions};
 use super::models::provider_choice;
 use super::pipeline::{Pipeline, is_model};
 use crate::GpuxError;
-use gpux_config::{Action, Spec};
+use gpux_config::{Action, Node, Spec};
 use gpux_core::files::open_file;
 use gpux_core::{CacheDir, ProjectFiles, SharedCache};
 use gpux_inference::ModelFile;
@@ -84,10 +84,18 @@ impl LoadOptions {
         access.read.extend(self.cache.iter().filter_map(CacheDir::shared).flat_map(SharedCache::folders));
         let files = ProjectFiles::new(folder, self.policy.outside_files);
         for step in &spec.pipeline {
-            let Action::Wasm(wasm) = &step.action else { continue };
-            for granted in grants::resolve(&wasm.grant, self, &files).0.dirs {
-                let list = if granted.writable { &mut access.write } else { &mut access.read };
-                list.push(granted.folder);
+            match &step.action {
+                Action::Wasm(wasm) => {
+                    for granted in grants::resolve(&wasm.grant, self, &files).0.dirs {
+                        let list = if granted.writable { &mut access.write } else { &mut access.read };
+                        list.push(granted.folder);
+                    }
+                }
+                Action::BuiltIn(options) => {
+                    let tokenizer = options.get("tokenizer").and_then(Node::as_str);
+                    access.read.extend(tokenizer.into_iter().flat_map(gpux_steps::cached_tokenizers));
+                }
+                Action::Model(_) => {}
             }
         }
         // Made now, so that the process may be given it. Without it, loading warns.

@@ -15,7 +15,9 @@ mod settings;
 
 #[doc(hidden)]
 pub use edge::lifecycle::InMemoryServer;
-pub use edge::lifecycle::{Event, ListenError, ShutdownOutcome, serve};
+pub use edge::lifecycle::{Event, ShutdownOutcome, serve};
+pub use edge::listen_error::ListenError;
+pub use edge::listeners::Listeners;
 pub use edge::tls::TlsError;
 pub use engine::error::ServeError;
 pub use engine::execution::Execution;
@@ -28,4 +30,4 @@ pub use engine::scheduler::{Load, Rejection};
 pub use engine::server::Server;
 #[cfg(target_os = "linux")]
 pub use gpux_worker::{MemoryLimits, MemoryWatch, WorkerCommand, WorkerEvent};
-pub use settings::{Otlp, Settings, TlsFiles};
+pub use settings::{IsolationPolicy, Otlp, Settings, TlsFiles};

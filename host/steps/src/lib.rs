@@ -23,6 +23,7 @@ mod text;
 mod unary;
 
 pub use image::preview;
+pub use text::tokenizer_file::cached_tokenizers;
 
 use gpux_core::Builtin;
 

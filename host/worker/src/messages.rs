@@ -1,13 +1,8 @@
 //! What the server and a worker tell each other over the control socket: a line of JSON each.
 
-use std::io::{self, BufRead, IoSlice, IoSliceMut, Read as _, Write as _};
-use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, OwnedFd};
+use std::io::{self, BufRead, Read as _, Write as _};
 use std::os::unix::net::UnixStream;
 
-use rustix::net::{
-    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags,
-};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
@@ -53,29 +48,4 @@ pub(crate) fn receive<T: DeserializeOwned>(from: &mut impl BufRead) -> io::Resul
         return Ok(None);
     }
     Ok(Some(serde_json::from_slice(&line)?))
-}
-
-/// Sends a file descriptor, with one byte.
-pub(crate) fn send_file(to: &UnixStream, file: impl AsFd) -> io::Result<()> {
-    let files = [file.as_fd()];
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-    let mut control = SendAncillaryBuffer::new(&mut space);
-    if !control.push(SendAncillaryMessage::ScmRights(&files)) {
-        return Err(io::ErrorKind::OutOfMemory.into());
-    }
-    rustix::net::sendmsg(to, &[IoSlice::new(&[0])], &mut control, SendFlags::empty())?;
-    Ok(())
-}
-
-/// Receives what [`send_file`] sent.
-pub(crate) fn receive_file(from: &UnixStream) -> io::Result<OwnedFd> {
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-    let mut control = RecvAncillaryBuffer::new(&mut space);
-    let mut byte = [0];
-    rustix::net::recvmsg(from, &mut [IoSliceMut::new(&mut byte)], &mut control, RecvFlags::CMSG_CLOEXEC)?;
-    let files = control.drain().filter_map(|message| match message {
-        RecvAncillaryMessage::ScmRights(mut files) => files.next(),
-        _ => None,
-    });
-    files.last().ok_or_else(|| io::Error::new(io::ErrorKind::UnexpectedEof, "no file was sent"))
 }

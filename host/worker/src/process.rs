@@ -18,6 +18,7 @@ use crate::{environment_error, step_failure, warm_up};
 use gpux::{GpuxError, LoadOptions, Pipeline};
 use gpux_confinement::forbid_new_processes;
 use gpux_core::catch_panic::catch_panic;
+use gpux_core::file_passing::receive_files;
 use gpux_core::{Context, Observer, PlannedStep, RunOptions, StepFailure, Value, threads};
 
 /// How long a thread waits for requests before it ends, if another waits as well.
@@ -41,7 +42,8 @@ pub fn run_worker(pipeline: &str, mut options: WorkerOptions) -> io::Result<()> 
     let control = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
     // Programs that the worker starts must not keep the socket open.
     rustix::stdio::dup2_stdin(std::fs::File::open("/dev/null")?)?;
-    let memory = ChannelMemory::open(messages::receive_file(&control)?)?;
+    let memory = receive_files(&control)?.pop().ok_or(io::ErrorKind::UnexpectedEof)?;
+    let memory = ChannelMemory::open(memory)?;
     // Whoever ends a group of processes means the server, which drains first and then closes the socket.
     for signal in [SIGINT, SIGTERM] {
         signal_hook::flag::register(signal, Arc::default())?;

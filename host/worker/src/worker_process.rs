@@ -2,7 +2,7 @@
 
 use std::io::{self, BufReader, PipeReader, Read as _};
 use std::net::Shutdown;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt as _;
 use std::process::{Child, Command};
@@ -21,6 +21,7 @@ use crate::model_statistics::ModelStatistics;
 use crate::warm_up::WarmUpReport;
 use gpux::{GpuxError, ModelCrash, PipelineInfo};
 use gpux_core::child_process::describe_exit;
+use gpux_core::file_passing::send_files;
 use gpux_core::threads;
 
 /// The most of a worker's last words that are kept, in bytes.
@@ -154,7 +155,7 @@ impl WorkerProcess {
             // What the worker has started may still hold the other end.
             let _ = socket.shutdown(Shutdown::Both);
         })?;
-        messages::send_file(&ours, memory.memory()).inspect_err(|_| {
+        send_files(&ours, &[memory.memory().as_fd()]).inspect_err(|_| {
             let _ = pidfd_send_signal(&process, Signal::KILL);
         })?;
         let last_words = Arc::new(Mutex::new(Vec::new()));

@@ -103,7 +103,7 @@ fn attacks(server: &mut Server, most: usize) -> Vec<TcpStream> {
 /// The most memory that the server had, in MiB.
 #[cfg(target_os = "linux")]
 fn peak(server: &Server) -> u64 {
-    let status = std::fs::read_to_string(format!("/proc/{}/status", server.child.id())).unwrap();
+    let status = std::fs::read_to_string(format!("/proc/{}/status", server.process())).unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
     line.trim().strip_suffix("kB").unwrap().trim().parse::<u64>().unwrap() >> 10
 }

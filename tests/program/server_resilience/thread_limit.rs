@@ -29,7 +29,7 @@ fn user(number: u32) -> u32 {
 /// From now on the process starts no thread.
 fn limit(server: &Server) {
     let mut limit = Command::new("prlimit");
-    limit.arg("--nproc=1:1").arg("--pid").arg(server.child.id().to_string());
+    limit.arg("--nproc=1:1").arg("--pid").arg(server.process().to_string());
     if getuid().is_root() {
         limit.uid(user(0));
     }

@@ -8,7 +8,6 @@ use axum::body::Body;
 use axum::response::Response;
 use futures_util::future::join_all;
 use http::Request;
-use socket2::SockRef;
 use tokio::net::TcpListener;
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::JoinHandle;
@@ -16,15 +15,17 @@ use tokio::task::JoinHandle;
 use super::authentication::Authentication;
 use super::connections;
 use super::connections::ConnectionLimit;
+use super::listen_error::ListenError;
+use super::listeners::Listeners;
 use super::service::EdgeService;
 use super::signals::{Signal, Signals};
 use super::telemetry::Telemetry;
-use super::tls::{Tls, TlsError};
+use super::tls::Tls;
 use crate::engine::pipeline_source::PipelineSource;
 use crate::engine::reload::{Notify, Reloader};
-use crate::engine::repository::RepositoryError;
 use crate::engine::server::Server;
 use crate::settings::Otlp;
+use gpux::Isolation;
 use gpux_config::LoadError;
 use gpux_core::catch_panic::catch_panic;
 use gpux_core::threads;
@@ -34,58 +35,11 @@ use gpux_worker::WorkerEvent;
 /// Keep-alive of the thread for blocking work: longer than any server runs.
 const FOR_EVER: Duration = Duration::from_hours(1_000_000);
 
-/// The reason that the server did not start, or stopped.
-#[derive(Debug, thiserror::Error)]
-pub enum ListenError {
-    /// cannot listen on the address
-    #[error("cannot listen on {address}: {source}{}", bind_hint(source, flag))]
-    Bind {
-        /// the address
-        address: String,
-        /// the flag that sets its port
-        flag: &'static str,
-        /// the operating system's error
-        source: std::io::Error,
-    },
-    /// threads or the runtime cannot be started
-    #[error("cannot start: {0}")]
-    Start(std::io::Error),
-    /// a pipeline cannot be loaded
-    #[error(transparent)]
-    Repository(#[from] RepositoryError),
-    /// `--model-control` without keys on an address that other machines reach
-    #[error(
-        "`--model-control` without `--keys` lets everybody who reaches {0} load and unload pipelines; name a file of \
-         keys with `--keys`, or listen on this machine alone with `--host 127.0.0.1`"
-    )]
-    ModelControl(SocketAddr),
-    /// the keys file cannot be read or is invalid
-    #[error(transparent)]
-    Keys(#[from] LoadError),
-    /// the certificate or its key cannot be used
-    #[error(transparent)]
-    Tls(#[from] TlsError),
-    /// the trace exporter cannot be started
-    #[error("{0}")]
-    Telemetry(String),
-}
-
-fn bind_hint(error: &std::io::Error, flag: &str) -> String {
-    match error.kind() {
-        std::io::ErrorKind::AddrInUse => {
-            format!("; another program listens there: stop it, or choose another `{flag}`")
-        }
-        std::io::ErrorKind::PermissionDenied => {
-            format!("; ports below 1024 are for the system: choose another `{flag}`")
-        }
-        std::io::ErrorKind::AddrNotAvailable => "; `--host` is none of this machine's addresses".to_owned(),
-        _ => String::new(),
-    }
-}
-
 /// Events that the caller of [`serve`] receives.
 #[derive(Clone, Debug)]
 pub enum Event {
+    /// each pipeline runs in a process of its own
+    Isolated,
     /// the server accepts connections at this address; pipelines are not ready yet
     Listening(SocketAddr),
     /// the server accepts connections at this second address, too
@@ -137,9 +91,10 @@ impl InMemoryServer {
     }
 }
 
-/// Serves the pipelines of `sources` until a signal ends the process. Reports its progress by `on_event`.
+/// Serves the pipelines of `sources` on `listeners` until a signal ends the process. Reports its progress by `on_event`.
 pub fn serve(
     server: &Arc<Server>,
+    listeners: Listeners,
     sources: Vec<PipelineSource>,
     on_event: impl Fn(Event) + Send + Sync + 'static,
 ) -> Result<ShutdownOutcome, ListenError> {
@@ -153,30 +108,36 @@ pub fn serve(
     }
     let access = Arc::new(Authentication::new(server));
     warn(&*on_event, access.load()?);
+    let (isolation, lacks) = server.repository().decide_isolation(sources.len(), access.tenant_count());
+    if isolation == Isolation::Pipeline {
+        on_event(Event::Isolated);
+    }
+    if let Some(lacks) = lacks {
+        let message = format!("all pipelines run in one process, which a crash of native code ends: {lacks}");
+        on_event(Event::Warning(message));
+    }
     let tls = settings.tls.clone().map(Tls::load).transpose()?.map(|(tls, warnings)| {
         warn(&*on_event, warnings);
         Arc::new(tls)
     });
-    let (listener, local) = bind(&settings.host, settings.port, "--port")?;
-    let grpc = settings.grpc_port.map(|port| bind(&settings.host, port, "--grpc-port")).transpose()?;
-    if settings.keys.is_none() {
-        let second = grpc.as_ref().map(|(_, local)| *local);
-        if let Some(open) = [local].into_iter().chain(second).find(|local| !local.ip().to_canonical().is_loopback()) {
-            if settings.model_control {
-                return Err(ListenError::ModelControl(open));
-            }
-            let everybody = format!(
-                "everybody who reaches {open} may use everything: name a file of keys with `--keys`, or listen on \
-                 this machine alone with `--host 127.0.0.1`"
-            );
-            on_event(Event::Warning(everybody));
+    let local = listeners.main.local_addr().map_err(ListenError::Start)?;
+    if settings.keys.is_none()
+        && let Some(open) = listeners.open_address()
+    {
+        if settings.model_control {
+            return Err(ListenError::ModelControl(open));
         }
+        let everybody = format!(
+            "everybody who reaches {open} may use everything: name a file of keys with `--keys`, or listen on this \
+             machine alone with `--host 127.0.0.1`"
+        );
+        on_event(Event::Warning(everybody));
     }
     let lifecycle = ServerLifecycle { server, access, tls, local, on_event };
     threads::require(needed_threads(settings.workers)).map_err(ListenError::Start)?;
     let runtime = runtime(settings.workers).map_err(ListenError::Start)?;
     server.start_workers().map_err(ListenError::Start)?;
-    let result = runtime.block_on(lifecycle.run(listener, grpc, sources));
+    let result = runtime.block_on(lifecycle.run(listeners, sources));
     // A step that is still running must not delay the exit.
     runtime.shutdown_background();
     result
@@ -235,17 +196,12 @@ impl ServerLifecycle<'_> {
         })
     }
 
-    async fn run(
-        &self,
-        listener: StdListener,
-        grpc: Option<(StdListener, SocketAddr)>,
-        sources: Vec<PipelineSource>,
-    ) -> Result<ShutdownOutcome, ListenError> {
+    async fn run(&self, listeners: Listeners, sources: Vec<PipelineSource>) -> Result<ShutdownOutcome, ListenError> {
         // Signal handlers are installed before the first event: a caller may signal as soon as it receives it.
         let mut signals = Signals::new();
         self.emit(Event::Listening(self.local));
         let telemetry = self.telemetry()?;
-        let accepting = self.accept(listener, grpc, telemetry.clone())?;
+        let accepting = self.accept(listeners, telemetry.clone())?;
         self.run_until_signal(sources, &mut signals).await?;
         self.server.close();
         self.emit(Event::Draining);
@@ -278,13 +234,12 @@ impl ServerLifecycle<'_> {
     /// Accepts and answers connections from now on. Until pipelines are loaded, requests are answered as not ready.
     fn accept(
         &self,
-        listener: StdListener,
-        grpc: Option<(StdListener, SocketAddr)>,
+        listeners: Listeners,
         telemetry: Option<Arc<Telemetry>>,
     ) -> Result<Vec<JoinHandle<()>>, ListenError> {
         let front = Arc::new(EdgeService::new(self.server, self.access.clone(), telemetry));
         let limit = Arc::new(ConnectionLimit::new(self.server.settings()));
-        let accept = |listener| {
+        let accept = |listener: StdListener| {
             let listener = TcpListener::from_std(listener).map_err(ListenError::Start)?;
             let (server, tls) = (self.server.clone(), self.tls.clone());
             let stopping = server.stopping();
@@ -297,9 +252,10 @@ impl ServerLifecycle<'_> {
                 stopping,
             )))
         };
-        let mut accepting = vec![accept(listener)?];
-        if let Some((listener, local)) = grpc {
-            accepting.push(accept(listener)?);
+        let mut accepting = vec![accept(listeners.main)?];
+        if let Some(grpc) = listeners.grpc {
+            let local = grpc.local_addr().map_err(ListenError::Start)?;
+            accepting.push(accept(grpc)?);
             self.emit(Event::Grpc(local));
         }
         Ok(accepting)
@@ -353,14 +309,4 @@ impl ServerLifecycle<'_> {
         let ended = tokio::time::timeout(settings.drain, join_all(accepting)).await;
         if ended.is_ok() { ShutdownOutcome::Drained } else { ShutdownOutcome::TimedOut }
     }
-}
-
-fn bind(host: &str, port: u16, flag: &'static str) -> Result<(StdListener, SocketAddr), ListenError> {
-    let fault = |source| ListenError::Bind { address: format!("{host}:{port}"), flag, source };
-    let listener = StdListener::bind((host, port)).map_err(fault)?;
-    // The standard library sets a backlog of 128 connections; the kernel lowers this value to `somaxconn`.
-    SockRef::from(&listener).listen(i32::MAX).map_err(fault)?;
-    listener.set_nonblocking(true).map_err(fault)?;
-    let local = listener.local_addr().map_err(fault)?;
-    Ok((listener, local))
 }

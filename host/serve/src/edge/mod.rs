@@ -9,6 +9,8 @@ pub(crate) mod drain_body;
 pub(crate) mod error_response;
 pub(crate) mod host_check;
 pub(crate) mod lifecycle;
+pub(crate) mod listen_error;
+pub(crate) mod listeners;
 pub(crate) mod load_generation;
 pub(crate) mod request_id;
 pub(crate) mod response_budget;

@@ -1,5 +1,11 @@
 //! Signals to the process.
 
+use std::time::{Duration, Instant};
+
+/// Requests to end that follow each other so fast are one: a terminal and service managers signal a process and the
+/// parent that hands it signals.
+const TWICE: Duration = Duration::from_millis(400);
+
 /// A request of the operator, sent by a signal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Signal {
@@ -11,6 +17,8 @@ pub(crate) enum Signal {
 
 /// The process's signal streams.
 pub(crate) struct Signals {
+    /// when the end was last asked for
+    last_end: Option<Instant>,
     #[cfg(unix)]
     streams: Option<[tokio::signal::unix::Signal; 3]>,
 }
@@ -21,16 +29,27 @@ impl Signals {
         use tokio::signal::unix::{SignalKind, signal};
         let streams = signal(SignalKind::interrupt())
             .and_then(|interrupt| Ok([interrupt, signal(SignalKind::terminate())?, signal(SignalKind::hangup())?]));
-        Self { streams: streams.ok() }
+        Self { last_end: None, streams: streams.ok() }
     }
 
     #[cfg(not(unix))]
     pub(crate) fn new() -> Self {
-        Self {}
+        Self { last_end: None }
     }
 
     /// Waits for the next signal.
     pub(crate) async fn next(&mut self) -> Signal {
+        loop {
+            let signal = self.receive().await;
+            let now = Instant::now();
+            let is_repeated = |last: Instant| now.duration_since(last) < TWICE;
+            if signal != Signal::End || !self.last_end.replace(now).is_some_and(is_repeated) {
+                return signal;
+            }
+        }
+    }
+
+    async fn receive(&mut self) -> Signal {
         #[cfg(unix)]
         if let Some([interrupt, terminate, hangup]) = &mut self.streams {
             return tokio::select! {

@@ -2,10 +2,8 @@
 
 use std::collections::BTreeMap;
 use std::panic::resume_unwind;
-use std::sync::Arc;
-#[cfg(target_os = "linux")]
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use arc_swap::ArcSwap;
 
@@ -18,7 +16,7 @@ use super::pipeline_source::PipelineSource;
 use super::request_context::RequestContext;
 use super::runner::StartedRunner;
 use super::scheduler::Scheduler;
-use crate::settings::Settings;
+use crate::settings::{IsolationPolicy, Settings};
 use gpux::{GpuxError, Isolation, LoadOptions, Pipeline};
 use gpux_config::LoadError;
 use gpux_core::catch_panic::catch_panic;
@@ -53,6 +51,8 @@ pub struct Repository {
     metrics: Arc<Metrics>,
     /// as much again as for bodies is for answers
     answers: BodyBudget,
+    /// where pipelines run that do not ask for more isolation; not set: in this process
+    isolation: OnceLock<Isolation>,
     #[cfg(target_os = "linux")]
     on_worker_event: OnceLock<OnWorkerEvent>,
 }
@@ -73,6 +73,7 @@ impl Repository {
             settings,
             metrics,
             answers,
+            isolation: OnceLock::new(),
             #[cfg(target_os = "linux")]
             on_worker_event: OnceLock::new(),
         }
@@ -134,7 +135,7 @@ impl Repository {
     /// Loads and warms up a pipeline, in this process or in one of its own.
     fn start(&self, source: &PipelineSource) -> Result<StartedRunner, GpuxError> {
         let asked = Pipeline::isolation(&source.0, &self.load_options)?;
-        if self.settings.isolation.max(asked) == Isolation::Pipeline {
+        if self.isolation().max(asked) == Isolation::Pipeline {
             #[cfg(target_os = "linux")]
             if let Some(command) = &self.settings.worker {
                 let on_event = self.on_worker_event.get().cloned();
@@ -146,6 +147,40 @@ impl Repository {
             )));
         }
         StartedRunner::local(Pipeline::open(&source.0, &self.load_options)?)
+    }
+
+    /// Where pipelines run that do not ask for more isolation.
+    fn isolation(&self) -> Isolation {
+        self.isolation.get().copied().unwrap_or_default()
+    }
+
+    /// Decides where so many pipelines run, which so many tenants use. Returns the decision, with a reason if it is
+    /// less than the policy wants.
+    pub(crate) fn decide_isolation(&self, pipelines: usize, tenants: usize) -> (Isolation, Option<String>) {
+        let (isolation, reason) = match self.settings.isolation {
+            IsolationPolicy::None => (Isolation::None, None),
+            IsolationPolicy::Pipeline => (Isolation::Pipeline, None),
+            IsolationPolicy::Auto if pipelines < 2 && tenants < 2 => (Isolation::None, None),
+            IsolationPolicy::Auto => self.available_isolation(),
+        };
+        // Only the first decision counts; there is one for each server.
+        (*self.isolation.get_or_init(|| isolation), reason)
+    }
+
+    /// The most isolation that this server can give, with a reason if the system cannot give it.
+    #[cfg(target_os = "linux")]
+    fn available_isolation(&self) -> (Isolation, Option<String>) {
+        match self.settings.worker.as_ref().map(|_| gpux_worker::check_support()) {
+            None => (Isolation::None, None),
+            Some(Ok(())) => (Isolation::Pipeline, None),
+            Some(Err(error)) => (Isolation::None, Some(error.to_string())),
+        }
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    #[expect(clippy::unused_self, reason = "as on Linux")]
+    const fn available_isolation(&self) -> (Isolation, Option<String>) {
+        (Isolation::None, None)
     }
 
     fn add_lane(&self, started: StartedRunner) -> LoadedPipeline {

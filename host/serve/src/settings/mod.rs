@@ -5,7 +5,6 @@ mod available_memory;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use gpux_config::Isolation;
 #[cfg(target_os = "linux")]
 use gpux_worker::WorkerCommand;
 
@@ -16,6 +15,18 @@ pub struct Otlp {
     pub endpoint: String,
     /// whether the server fails to start if the endpoint is unusable; else it warns
     pub must: bool,
+}
+
+/// Where pipelines run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum IsolationPolicy {
+    /// each in a process of its own if a crash would hurt others: if several pipelines are served, or several tenants,
+    /// and if the system has such processes
+    Auto,
+    /// in the server's process
+    None,
+    /// each in a process of its own
+    Pipeline,
 }
 
 /// Settings of the server.
@@ -69,7 +80,7 @@ pub struct Settings {
     /// the collector of traces (OTLP over gRPC)
     pub otlp: Option<Otlp>,
     /// where pipelines run that do not ask for more isolation
-    pub isolation: Isolation,
+    pub isolation: IsolationPolicy,
     /// how the process of a pipeline is started; `None` where none can be
     #[cfg(target_os = "linux")]
     pub worker: Option<WorkerCommand>,
@@ -216,7 +227,7 @@ impl Settings {
             triton_metrics: false,
             access_log: false,
             otlp: None,
-            isolation: Isolation::None,
+            isolation: IsolationPolicy::Auto,
             #[cfg(target_os = "linux")]
             worker: None,
             reload: false,

@@ -84,6 +84,20 @@ fn if_there(read: Result<Vec<u8>, FileError>) -> Result<Option<Vec<u8>>, BuildEr
     }
 }
 
+/// What a process must be able to read to find the tokenizer `name` in the local Hugging Face caches: the lists of a
+/// model's snapshots, and their tokenizers, but no other files.
+pub fn cached_tokenizers(name: &str) -> Vec<PathBuf> {
+    let Some(folder) = hub_name(name) else { return Vec::new() };
+    let hubs = hub_folders(&|variable| std::env::var_os(variable).map(PathBuf::from));
+    let models = hubs.into_iter().map(|hub| hub.join(&folder)).filter(|model| model.is_dir());
+    models
+        .flat_map(|model| {
+            let tokenizers = snapshots(&model).into_iter().filter(|path| path.is_file());
+            [model.join("snapshots"), model.join("refs")].into_iter().chain(tokenizers).collect::<Vec<_>>()
+        })
+        .collect()
+}
+
 /// The file of the model `name` in the first cache that has it. A cache lies outside the pipeline's folder, so only
 /// plain model names may lead into it.
 fn find_in_hubs(name: &str, hubs: &[PathBuf], looked: &mut Vec<PathBuf>) -> Result<Option<TokenizerFile>, BuildError> {

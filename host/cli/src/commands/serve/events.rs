@@ -37,6 +37,7 @@ impl EventLogger {
     /// Prints or logs an event.
     pub(super) fn log(&self, server: &Server, event: &Event) {
         match event {
+            Event::Isolated => self.isolated(server),
             Event::Listening(address) => {
                 self.detail(&format!("listening on {}; loading", self.url(*address)));
             }
@@ -55,6 +56,12 @@ impl EventLogger {
             Event::Warning(warning) => self.warning(warning),
             Event::Draining => self.note("ending: requests under way are finished"),
         }
+    }
+
+    /// Shows a line until the server is ready, or [`Self::erase_progress`] is called.
+    pub(super) fn show_progress(&self, text: &'static str) {
+        let line = ProgressLine::start(self.printer, text);
+        *self.progress.lock().unwrap_or_else(PoisonError::into_inner) = Some(line);
     }
 
     /// Erases the line about loading, in the background. The receiver, if there is a line, is disconnected once it is
@@ -82,6 +89,18 @@ impl EventLogger {
         }
         self.note(&format!("ready on {}", self.url(address)));
     }
+
+    #[cfg(target_os = "linux")]
+    fn isolated(&self, server: &Server) {
+        if let Some(worker) = &server.settings().worker {
+            let memory = worker.memory.limits().each >> 20;
+            self.note(&format!("each pipeline has a process of its own, with at most {memory} MiB of memory"));
+        }
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    #[expect(clippy::unused_self, reason = "as on Linux")]
+    const fn isolated(&self, _: &Server) {}
 
     #[cfg(target_os = "linux")]
     fn worker(&self, event: &WorkerEvent) {

@@ -1,6 +1,7 @@
 //! `gpux serve`: pipelines on HTTP.
 
 mod events;
+mod listen;
 mod options;
 mod precision;
 
@@ -12,19 +13,22 @@ use std::time::Duration;
 use clap::{ArgAction, Args};
 
 use events::EventLogger;
+use listen::{report, supervise_server};
 use options::ServerArguments;
 use precision::PrecisionChooser;
 
 use crate::exit::Exit;
+use crate::guard::Supervised;
 use crate::load_arguments::LoadArguments;
 use crate::printer::LogLevel;
-use crate::progress::ProgressLine;
 use crate::server_log::{Log, LogFormat};
 use gpux::GpuxError;
 use gpux::{LoadOptions, Pipeline, is_model};
 use gpux_config::FILE_NAMES;
 use gpux_core::Size;
-use gpux_serve::{ListenError, PipelineSource, RepositoryError, Server, Settings, ShutdownOutcome, serve};
+#[cfg(not(target_os = "linux"))]
+use gpux_serve::IsolationPolicy;
+use gpux_serve::{Event, PipelineSource, Server, Settings, ShutdownOutcome, serve};
 
 /// How long the end waits for a terminal, which may be paused, to erase the line about loading.
 const ERASE_LIMIT: Duration = Duration::from_secs(1);
@@ -114,7 +118,13 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) fn main(arguments: &Arguments) -> Exit {
-    let mut printer = crate::printer(arguments.json, arguments.verbose);
+    let supervised = match Supervised::connect() {
+        Ok(supervised) => supervised,
+        Err(error) => return crate::printer(arguments.json, arguments.verbose).environment(&error),
+    };
+    // The supervisor has warned already.
+    let choose_printer = if supervised.is_some() { crate::quiet_printer } else { crate::printer };
+    let mut printer = choose_printer(arguments.json, arguments.verbose);
     printer.level = arguments.server.log_level.unwrap_or(printer.level);
     let load_options = match arguments.load.options() {
         Ok(load_options) => load_options,
@@ -131,46 +141,54 @@ pub(crate) fn main(arguments: &Arguments) -> Exit {
     #[cfg(target_os = "linux")]
     match arguments.server.worker(&arguments.load, settings.memory.unwrap_or(usize::MAX) as u64) {
         Ok(worker) => settings.worker = Some(worker),
-        Err(error) => return printer.fail("EnvironmentError", &format!("cannot start: {error}"), Exit::Environment),
+        Err(error) => return printer.environment(&error),
     }
     #[cfg(not(target_os = "linux"))]
-    if settings.isolation != gpux::Isolation::None {
+    if settings.isolation == IsolationPolicy::Pipeline {
         return printer.fail("EnvironmentError", "`--isolation pipeline` needs Linux", Exit::Environment);
     }
     #[cfg(target_os = "linux")]
     let temporary = settings.worker.as_ref().map(|worker| worker.temporary.clone()).unwrap_or_default();
-    #[cfg(target_os = "linux")]
-    let memory = settings.worker.as_ref().filter(|_| settings.isolation == gpux::Isolation::Pipeline);
-    #[cfg(target_os = "linux")]
-    let memory = memory.map(|worker| worker.memory.limits().each >> 20);
     let traces = arguments.server.traces();
     settings.otlp = traces.clone().unwrap_or_default();
     let scheme = if settings.tls.is_some() { "https" } else { "http" };
     let format = arguments.server.log_format;
-    let log = match Log::start(format, printer.level) {
-        Ok(log) => log,
-        Err(error) => {
-            return printer.fail("EnvironmentError", &format!("cannot start: {error}"), Exit::Environment);
-        }
+    let start_log = || {
+        let log = Log::start(format, printer.level)?;
+        Ok(EventLogger { printer, log, format, scheme, progress: Mutex::new(None) })
+    };
+    let (supervised, listeners) = match supervised {
+        Some((supervised, listeners)) => (Some(supervised), listeners),
+        None => match supervise_server(printer, &settings, start_log) {
+            Ok(listeners) => (None, listeners),
+            Err(exit) => return exit,
+        },
+    };
+    let events = match start_log() {
+        Ok(events) => Arc::new(events),
+        Err(error) => return printer.environment(&error),
     };
     // Letting go of models may take long, and the process is about to end: the system frees them.
     let server = ManuallyDrop::new(Arc::new(Server::new(settings, load_options)));
     let told = Arc::clone(&server);
     let shows_progress = format == LogFormat::Text && printer.level >= LogLevel::Info;
-    let progress = shows_progress.then(|| ProgressLine::start(printer, "loading and warming up"));
-    let events = Arc::new(EventLogger { printer, log: log.clone(), format, scheme, progress: Mutex::new(progress) });
+    if shows_progress {
+        events.show_progress("loading and warming up");
+    }
     let shown = Arc::clone(&events);
     if let Err(warning) = traces {
         events.warning(&warning);
     }
-    #[cfg(target_os = "linux")]
-    if let Some(memory) = memory {
-        events.note(&format!("each pipeline has a process of its own, with at most {memory} MiB of memory"));
-    }
     if let Err(error) = PrecisionChooser::start(Arc::clone(&server), events.clone(), &arguments.load) {
         events.warning(&format!("no precision is chosen beside the server: {error}"));
     }
-    let result = serve(&server, sources, move |event| events.log(&told, &event));
+    let on_event = move |event| {
+        if let (Event::Ready(_), Some(supervised)) = (&event, &supervised) {
+            supervised.tell_ready();
+        }
+        events.log(&told, &event);
+    };
+    let result = serve(&server, listeners, sources, on_event);
     if let Some(erased) = shown.erase_progress() {
         let _ = erased.recv_timeout(ERASE_LIMIT);
     }
@@ -178,22 +196,14 @@ pub(crate) fn main(arguments: &Arguments) -> Exit {
     temporary.remove();
     if matches!(result, Ok(ShutdownOutcome::TimedOut)) {
         let message = "requests under way took longer than `--drain` and were left behind";
-        log.line(&printer.failure("TimeoutError", message));
+        shown.log.line(&printer.failure("TimeoutError", message));
     }
-    log.flush();
+    shown.log.flush();
     match result {
         Ok(ShutdownOutcome::Drained) => Exit::Done,
         Ok(ShutdownOutcome::TimedOut) => Exit::Failed,
         Ok(ShutdownOutcome::Cut) => Exit::Interrupted,
-        Err(ListenError::Repository(RepositoryError::Pipeline(error))) => printer.error(&error),
-        Err(ListenError::Keys(error)) => printer.error(&error.into()),
-        Err(
-            error @ (ListenError::Repository(_)
-            | ListenError::Tls(_)
-            | ListenError::Telemetry(_)
-            | ListenError::ModelControl(_)),
-        ) => printer.fail("UsageError", &error.to_string(), Exit::Usage),
-        Err(error) => printer.fail("EnvironmentError", &error.to_string(), Exit::Environment),
+        Err(error) => report(printer, error),
     }
 }
 

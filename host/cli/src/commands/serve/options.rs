@@ -13,11 +13,10 @@ use clap::{Args, ValueEnum};
 use crate::load_arguments::LoadArguments;
 use crate::printer::LogLevel;
 use crate::server_log::LogFormat;
-use gpux_config::Isolation;
 use gpux_core::{Size, TimeSpan};
+use gpux_serve::{IsolationPolicy, Otlp, Settings, TlsFiles};
 #[cfg(target_os = "linux")]
 use gpux_serve::{MemoryLimits, MemoryWatch, WorkerCommand};
-use gpux_serve::{Otlp, Settings, TlsFiles};
 
 fn time(text: &str) -> Result<Duration, String> {
     text.parse::<TimeSpan>().map(|time| time.0).map_err(|error| error.to_string())
@@ -47,6 +46,8 @@ fn host_name(text: &str) -> Result<String, String> {
 /// Where pipelines run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum IsolationName {
+    /// `pipeline` where several pipelines or tenants are served, else `none`
+    Auto,
     /// in the server's process
     None,
     /// each in a process of its own
@@ -59,8 +60,9 @@ enum IsolationName {
 #[expect(clippy::struct_excessive_bools, reason = "each is a switch of the operator's")]
 pub(super) struct ServerArguments {
     /// Where pipelines run: `none` in the server's process, `pipeline` each in a confined process of its own, so that
-    /// native code costs the requests of one pipeline at most (Linux)
-    #[arg(long, value_enum, default_value_t = IsolationName::None, value_name = "WHAT")]
+    /// native code costs the requests of one pipeline at most (Linux), `auto` the second where several pipelines or
+    /// the keys of several tenants are served
+    #[arg(long, value_enum, default_value_t = IsolationName::Auto, value_name = "WHAT")]
     isolation: IsolationName,
 
     /// Refuse isolated pipelines where the kernel cannot confine their processes in everything
@@ -198,8 +200,9 @@ impl ServerArguments {
         settings.triton_metrics = self.triton_metrics;
         settings.reload = self.reload;
         settings.isolation = match self.isolation {
-            IsolationName::None => Isolation::None,
-            IsolationName::Pipeline => Isolation::Pipeline,
+            IsolationName::Auto => IsolationPolicy::Auto,
+            IsolationName::None => IsolationPolicy::None,
+            IsolationName::Pipeline => IsolationPolicy::Pipeline,
         };
     }
 
@@ -226,6 +229,8 @@ impl ServerArguments {
 fn is_needed(name: &OsStr, load: &LoadArguments) -> bool {
     const NAMES: &[&str] = &[
         "CONDA_PREFIX",
+        "HF_HOME",
+        "HF_HUB_CACHE",
         "HOME",
         "LANG",
         "LD_LIBRARY_PATH",

@@ -55,6 +55,11 @@ impl Authentication {
         Ok(keys.warnings().to_vec())
     }
 
+    /// The number of tenants; 0 if no key is needed.
+    pub(crate) fn tenant_count(&self) -> usize {
+        self.keys.load().as_ref().map_or(0, |keys| keys.tenant_count())
+    }
+
     /// The tenant of a request from this address; `None` if no key is needed.
     pub(crate) fn authenticate(&self, head: &Parts, from: Option<IpAddr>) -> Result<Option<Arc<Tenant>>, ServeError> {
         if self.path.is_none() || is_public(&head.method, head.uri.path()) {

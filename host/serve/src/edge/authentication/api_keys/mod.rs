@@ -38,6 +38,11 @@ impl ApiKeys {
         self.tenants.iter().for_each(|(_, tenant)| tenant.set_revoked(false));
     }
 
+    /// The number of tenants. Keys with `admin: true` are the operator's own.
+    pub(crate) fn tenant_count(&self) -> usize {
+        self.tenants.iter().filter(|(_, tenant)| !tenant.is_admin()).count()
+    }
+
     /// Warnings for the operator.
     pub(crate) fn warnings(&self) -> &[String] {
         &self.warnings

@@ -1,0 +1,122 @@
+//! The supervisor of a server: it keeps the sockets when native code ends the server.
+
+use std::net::TcpStream;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::json;
+
+use crate::digits::{onnxruntime_is_there, root};
+use crate::test_server::{RESTARTED, Server, command};
+
+const DIVIDE: &str = "tests/models/divide.onnx";
+const GOOD: &str = r#"{"a": [6], "b": [3]}"#;
+const FATAL: &str = r#"{"a": [-9223372036854775808], "b": [-1]}"#;
+
+/// Like [`command`], on ONNX Runtime, whose kernels crash.
+fn on_onnxruntime(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_gpux"));
+    command.args(["serve", "--host", "127.0.0.1", "--port", "0", "--isolation", "none"]).args(arguments);
+    command.current_dir(root());
+    command
+}
+
+fn signal(process: u32, signal: Signal) {
+    kill_process(Pid::from_raw(process.cast_signed()).unwrap(), signal).unwrap();
+}
+
+#[test]
+fn a_crash_refuses_no_connection() {
+    if !onnxruntime_is_there() {
+        return;
+    }
+    let server = Server::of(on_onnxruntime(&[DIVIDE]));
+    for _ in 0..2 {
+        let process = server.process();
+        server.connect().send("POST", "/predict", &[], FATAL.as_bytes()).unwrap_err();
+        // Waits at the supervisor's socket until the next server accepts it.
+        let answer = server.post("/predict", "", GOOD);
+        assert!(answer.status == 200 || answer.status == 503, "{answer:?}");
+        let line = server.line(RESTARTED);
+        assert!(line.contains("the server ended: it was ended by signal 8 (arithmetic error)"), "{line}");
+        server.line("ready on ");
+        assert_eq!(server.post("/predict", "", GOOD).with_status(200), json!({ "y": [2] }));
+        assert_ne!(server.process(), process);
+    }
+}
+
+#[test]
+fn a_server_that_was_never_ready_is_not_started_again() {
+    if !onnxruntime_is_there() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::copy(root().join(DIVIDE), folder.path().join("divide.onnx")).unwrap();
+    let file = format!("name: fatal\nversion: 1\nmodel: {{ source: divide.onnx }}\nserving: {{ warmup: [{FATAL}] }}\n");
+    std::fs::write(folder.path().join("gpux.yml"), file).unwrap();
+    let output = on_onnxruntime(&[folder.path().to_str().unwrap()]).output().unwrap();
+    let error = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{error}");
+    assert!(error.contains("it was ended by signal 8") && !error.contains(RESTARTED), "{error}");
+}
+
+#[test]
+fn a_killed_supervisor_takes_its_server_along() {
+    let mut server = Server::start(&["tests/cases/pipelines/scores.yml"]);
+    server.child.kill().unwrap();
+    server.child.wait().unwrap();
+    let end = Instant::now() + Duration::from_secs(30);
+    while TcpStream::connect(server.address).is_ok() {
+        assert!(Instant::now() < end, "the server still accepts connections");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn a_signal_to_both_processes_counts_once() {
+    let mut server = Server::start(&["tests/cases/pipelines/scores.yml", "--drain-delay", "1s"]);
+    // As a terminal and systemd do it.
+    for process in [server.process(), server.child.id()] {
+        signal(process, Signal::TERM);
+    }
+    assert_eq!(server.ended().code(), Some(0));
+}
+
+#[test]
+fn several_pipelines_or_tenants_are_isolated() {
+    let folder = tempfile::tempdir().unwrap();
+    let keys = |text: &str| {
+        let path = folder.path().join("keys.yml");
+        std::fs::write(&path, text).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    let (one, other) = ("tests/cases/pipelines/scores.yml", "gpux.yml");
+    let tenants = [("admin", true), ("one", false), ("other", false)]
+        .map(|(name, admin)| format!("  - {{ name: {name}, key: {}, admin: {admin} }}\n", name.repeat(16)));
+    for (arguments, tenants, is_isolated) in [
+        (&[one][..], &[][..], false),
+        (&[one, other], &[], true),
+        (&[one, other, "--isolation=none"], &[], false),
+        (&[one], &tenants[..2], false),
+        (&[one], &tenants[..], true),
+    ] {
+        let keys = (!tenants.is_empty()).then(|| keys(&format!("keys:\n{}", tenants.concat())));
+        let keys: Vec<_> = keys.iter().flat_map(|path| ["--keys", path]).collect();
+        let mut started = command(&[arguments, &keys].concat());
+        if !arguments.contains(&"--isolation=none") {
+            started.arg("--isolation=auto");
+        }
+        let mut server = Server::spawn(started);
+        if is_isolated {
+            server.line("each pipeline has a process of its own");
+        }
+        server.wait_until_ready();
+        let process = server.process();
+        let threads = std::fs::read_dir(format!("/proc/{process}/task")).unwrap();
+        let children: String = threads
+            .filter_map(|thread| std::fs::read_to_string(thread.unwrap().path().join("children")).ok())
+            .collect();
+        assert_eq!(!children.is_empty(), is_isolated, "{arguments:?} {keys:?}");
+    }
+}

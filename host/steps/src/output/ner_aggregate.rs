@@ -14,8 +14,8 @@ use crate::deadline::Deadline;
 use crate::operation::{self, BuiltinStep, Inputs, Operation};
 use crate::ports;
 use crate::text::encoder::read;
-use crate::text::offload::{Offload, catch_tokenizer_panic};
-use crate::text::tokenizer_cost::TokenizerCost;
+use crate::text::offload::{DECODED_BYTES, Offload, catch_tokenizer_panic};
+use crate::text::tokenizer_speed::decodes_in_linear_time;
 use crate::text::{text_input, tokenizer_file};
 use gpux_core::{BuildError, Builtin, Dim, Group, Kind, Mismatch, OptionOrigin, Port, Signature, StepFailure, Value};
 
@@ -174,7 +174,7 @@ impl NerAggregate {
         });
         let operation = Self {
             options,
-            offload: Offload::new(TokenizerCost::for_decoding(&tokenizer), text_input::MAX_TEXT),
+            offload: Offload::new(decodes_in_linear_time(&tokenizer), text_input::MAX_TEXT),
             tokenizer: Arc::new(tokenizer),
             labels,
             knows_words: model.continuing_subword_prefix.is_some_and(|prefix| !prefix.is_empty()),
@@ -227,7 +227,7 @@ impl NerAggregate {
             return Ok(tokens.join(" "));
         }
         let bytes = tokens.iter().map(|token| token.len() + 1).sum::<usize>();
-        let size = bytes.saturating_mul(self.offload.cost().growth);
+        let size = bytes.saturating_mul(DECODED_BYTES);
         if size > text_input::MAX_TEXT {
             let message =
                 format!("a word could be {size} bytes; at most {} are put together at once", text_input::MAX_TEXT);
@@ -236,7 +236,7 @@ impl NerAggregate {
         let tokenizer = self.tokenizer.clone();
         let decode =
             move || tokenizer.get_decoder().map_or_else(|| Ok(String::new()), |decoder| decoder.decode(tokens));
-        self.offload.run(size, size, deadline, |_| {
+        self.offload.run(size, deadline, |_| {
             catch_tokenizer_panic(decode)
                 .map_err(|why| StepFailure::InvalidInput(format!("the tokens make no text: {why}")))
         })

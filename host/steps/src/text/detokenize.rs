@@ -8,10 +8,10 @@ use serde_json::json;
 use tokenizers::Tokenizer;
 
 use super::encoder::read;
-use super::offload::{Offload, catch_tokenizer_panic};
+use super::offload::{DECODED_BYTES, Offload, catch_tokenizer_panic};
 use super::text_input::MAX_TEXT;
-use super::tokenizer_cost::TokenizerCost;
 use super::tokenizer_file::{self, TokenizerFile};
+use super::tokenizer_speed::decodes_in_linear_time;
 use crate::deadline::{Deadline, DeadlineExceeded};
 use crate::operation::{BuiltinStep, Inputs, Operation};
 use crate::ports;
@@ -87,7 +87,7 @@ impl Detokenize {
     fn new(options: Options, file: &TokenizerFile) -> Result<BuiltinStep<Self>, BuildError> {
         let tokenizer = read(file)?;
         let longest = tokenizer.get_vocab(true).keys().map(String::len).max().unwrap_or(0) + 1;
-        let offload = Offload::new(TokenizerCost::for_decoding(&tokenizer), MAX_TEXT);
+        let offload = Offload::new(decodes_in_linear_time(&tokenizer), MAX_TEXT);
         let ids = Kind::Tensor(TensorKind::of_elements(ElementSet::integers()));
         let signature = Signature::unary(
             Port { description: "token numbers, of one axis or batch × length".into(), ..Port::new("ids", ids) },
@@ -102,7 +102,7 @@ impl Detokenize {
 
     /// Bytes that these tokens become at most.
     fn size(&self, ids: &[u32], deadline: &Deadline) -> Result<usize, DeadlineExceeded> {
-        let bound = ids.len().saturating_mul(self.longest).saturating_mul(self.offload.cost().growth);
+        let bound = ids.len().saturating_mul(self.longest).saturating_mul(DECODED_BYTES);
         if bound <= MAX_TEXT {
             return Ok(bound);
         }
@@ -112,7 +112,7 @@ impl Detokenize {
             let length = self.tokenizer.id_to_token(*id).map_or(0, |token| token.len() + 1);
             Ok(size.saturating_add(length))
         };
-        Ok(ids.iter().try_fold(0, each)?.saturating_mul(self.offload.cost().growth))
+        Ok(ids.iter().try_fold(0, each)?.saturating_mul(DECODED_BYTES))
     }
 }
 
@@ -129,7 +129,7 @@ impl Operation for Detokenize {
 
     fn buffers(&self, inputs: &[Option<Value>]) -> usize {
         let Some(tensor) = ports::given_tensor(inputs) else { return 0 };
-        let text = tensor.len().saturating_mul(self.longest).saturating_mul(self.offload.cost().growth).min(MAX_TEXT);
+        let text = tensor.len().saturating_mul(self.longest).saturating_mul(DECODED_BYTES).min(MAX_TEXT);
         // A row without tokens is a text, too.
         let rows = tensor.shape().first().map_or(0, |rows| rows.saturating_mul(2 * size_of::<serde_json::Value>()));
         tensor.len().saturating_mul(PER_TOKEN).saturating_add(text.saturating_mul(2)).saturating_add(rows)
@@ -155,7 +155,7 @@ impl Operation for Detokenize {
         };
         let (tokenizer, skip, clean_up) =
             (self.tokenizer.clone(), self.options.skip_special_tokens, self.options.clean_up);
-        let text = self.offload.run(size, size, deadline, move |deadline| {
+        let text = self.offload.run(size, deadline, move |deadline| {
             let text = |row: &[u32]| {
                 deadline.check_after(row.len().saturating_mul(LOOK_UP))?;
                 let decoded = catch_tokenizer_panic(|| tokenizer.decode(row, skip));

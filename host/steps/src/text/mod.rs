@@ -10,11 +10,9 @@ mod normalize_text;
 pub(crate) mod offload;
 pub(crate) mod text_input;
 mod tokenize;
-pub(crate) mod tokenizer_cost;
 pub(crate) mod tokenizer_file;
-mod tokenizer_limits;
-mod tokenizer_parts;
 mod tokenizer_scan;
+pub(crate) mod tokenizer_speed;
 mod unigram_scores;
 
 use gpux_core::Builtin;

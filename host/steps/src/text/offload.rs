@@ -1,7 +1,6 @@
 //! Runs work of the tokenizers crate, which cannot be stopped and may panic, on threads that are abandoned at the
 //! deadline.
 
-use super::tokenizer_cost::TokenizerCost;
 use crate::deadline::Deadline;
 use gpux_core::StepFailure;
 use gpux_core::catch_panic::catch_panic;
@@ -10,8 +9,9 @@ use gpux_core::threads::{AbandonableTasks, TaskError};
 /// Bytes of text for which a tokenizer of linear time takes some milliseconds, in bad cases a tenth of a second.
 const INLINE_BYTES: usize = 8 << 10;
 
-/// Bytes that the normalizer may make of such a text.
-const INLINE_RESULT_BYTES: usize = 64 << 10;
+/// Bytes of text for a byte of a token, at most: spaces between letters (`CTC`), U+FFFD for what is no UTF-8
+/// (`ByteLevel`).
+pub(crate) const DECODED_BYTES: usize = 3;
 
 const PANIC_MESSAGE: &str = "the tokenizer gave up";
 
@@ -25,32 +25,26 @@ pub(crate) fn catch_tokenizer_panic<T>(run: impl FnOnce() -> tokenizers::Result<
 
 /// Runs short tokenizer work inline, the rest on abandonable threads.
 pub(crate) struct Offload {
-    cost: TokenizerCost,
+    is_linear: bool,
     tasks: AbandonableTasks,
 }
 
 impl Offload {
-    /// `capacity`: the most bytes of concurrent work.
-    pub(crate) fn new(cost: TokenizerCost, capacity: usize) -> Self {
-        Self { cost, tasks: AbandonableTasks::new(capacity) }
+    /// `is_linear`: whether the work is known to take linear time. `capacity`: the most bytes of concurrent work.
+    pub(crate) fn new(is_linear: bool, capacity: usize) -> Self {
+        Self { is_linear, tasks: AbandonableTasks::new(capacity) }
     }
 
-    pub(crate) const fn cost(&self) -> TokenizerCost {
-        self.cost
-    }
-
-    /// Runs work on this many bytes, of which a part may become `longest`. Work that may be long is abandoned at the
-    /// deadline.
+    /// Runs work on this many bytes. Work that may be long is abandoned at the deadline.
     pub(crate) fn run<T: Send + 'static>(
         &self,
         bytes: usize,
-        longest: usize,
         deadline: &Deadline,
         work: impl FnOnce(&Deadline) -> Result<T, StepFailure> + Send + 'static,
     ) -> Result<T, StepFailure> {
-        let long = !self.cost.is_linear || bytes > INLINE_BYTES || longest > INLINE_RESULT_BYTES;
+        let long = !self.is_linear || bytes > INLINE_BYTES;
         let Some(instant) = deadline.instant().filter(|_| long) else { return work(deadline) };
-        match self.tasks.run(instant, bytes.max(longest), move || work(&Deadline::at(Some(instant)))) {
+        match self.tasks.run(instant, bytes, move || work(&Deadline::at(Some(instant)))) {
             Ok(done) => done,
             Err(TaskError::DeadlineExceeded) => Err(StepFailure::Timeout),
             Err(TaskError::Overloaded) => {
@@ -74,28 +68,21 @@ mod tests {
         let within = |time: Duration| Deadline::at(Instant::now().checked_add(time));
         let here = std::thread::current().id();
         let (end, ended) = channel::<()>();
-        for (is_linear, bytes, longest, leaves) in [
-            (false, 1, 1, true),
-            (true, INLINE_BYTES + 1, 1, true),
-            (true, 1, INLINE_RESULT_BYTES + 1, true),
-            (true, INLINE_BYTES, INLINE_RESULT_BYTES, false),
-        ] {
-            let offload = Offload::new(TokenizerCost { growth: 1, contextual_growth: 1, is_linear }, 1 << 20);
+        for (is_linear, bytes, leaves) in
+            [(false, 1, true), (true, INLINE_BYTES + 1, true), (true, INLINE_BYTES, false)]
+        {
+            let offload = Offload::new(is_linear, 1 << 20);
             let at_once = |_: &Deadline| Ok(std::thread::current().id());
-            assert_eq!(offload.run(bytes, longest, &Deadline::default(), at_once), Ok(here), "there is no deadline");
+            assert_eq!(offload.run(bytes, &Deadline::default(), at_once), Ok(here), "there is no deadline");
             let later = within(Duration::from_mins(10));
-            assert_eq!(
-                offload.run(bytes, longest, &later, at_once).map(|id| id != here),
-                Ok(leaves),
-                "{bytes} {longest}"
-            );
+            assert_eq!(offload.run(bytes, &later, at_once).map(|id| id != here), Ok(leaves), "{bytes}");
         }
-        let offload = Offload::new(TokenizerCost { growth: 1, contextual_growth: 1, is_linear: false }, 1 << 20);
+        let offload = Offload::new(false, 1 << 20);
         let asked = move |_: &Deadline| {
             let _ = ended.recv();
             Ok(())
         };
-        assert_eq!(offload.run(1, 1, &within(Duration::from_millis(5)), asked), Err(StepFailure::Timeout));
+        assert_eq!(offload.run(1, &within(Duration::from_millis(5)), asked), Err(StepFailure::Timeout));
         assert!(offload.tasks.has_abandoned());
         drop(end);
     }

@@ -207,7 +207,7 @@ impl Operation for Tokenize {
     fn buffers(&self, inputs: &[Option<Value>]) -> usize {
         let most = self.options.strategy().and(self.options.max_length);
         let answer = self.padder.output_bytes(inputs, most, self.outputs + 1);
-        self.encoder.buffers(inputs.iter().flatten().map(Value::byte_len).sum()).saturating_add(answer)
+        Encoder::buffers(inputs.iter().flatten().map(Value::byte_len).sum()).saturating_add(answer)
     }
 
     fn run(&self, inputs: Inputs<'_>, deadline: &Deadline) -> Result<Vec<Value>, StepFailure> {

@@ -4,8 +4,7 @@
 use std::cell::Cell;
 use std::fmt;
 
-use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
-use serde_json::Value;
+use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 
 use super::charsmap_check;
 
@@ -28,16 +27,9 @@ const MOST_TABLE: usize = 4 << 20;
 /// The key of a table.
 const TABLE: &str = "precompiled_charsmap";
 
-/// The parts of a tokenizer beside its model.
-const PARTS: [&str; 4] = ["normalizer", "pre_tokenizer", "post_processor", "decoder"];
-
-/// Totals of a file.
+/// What the scan counts.
 #[derive(Debug, Default)]
-pub(super) struct TokenizerScan {
-    /// bytes of the added tokens
-    pub(super) added: Cell<usize>,
-    /// bytes of the model's longest text
-    pub(super) longest: Cell<usize>,
+struct TokenizerScan {
     /// bytes of the tokens of a Unigram model
     pieces: Cell<usize>,
     /// values that the entry may still have
@@ -45,24 +37,19 @@ pub(super) struct TokenizerScan {
 }
 
 /// Scans a file.
-pub(super) fn scan(file: &[u8]) -> Result<TokenizerScan, String> {
+pub(super) fn scan(file: &[u8]) -> Result<(), String> {
     let scan = TokenizerScan::default();
     let mut json = serde_json::Deserializer::from_slice(file);
-    ScanVisitor { scan: &scan, section: Section::File }.deserialize(&mut json).map_err(|why| why.to_string())?;
-    Ok(scan)
-}
-
-/// The same tokenizer without its vocabulary and its added tokens.
-pub(super) fn skeleton(file: &[u8]) -> Result<Value, String> {
-    serde_json::Deserializer::from_slice(file).deserialize_map(SkeletonVisitor).map_err(|why| why.to_string())
+    let scanned = ScanVisitor { scan: &scan, section: Section::File }.deserialize(&mut json);
+    scanned.map(drop).map_err(|why| why.to_string())
 }
 
 /// The section of the file that is scanned.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Section {
     File,
-    Model,
-    Added,
+    /// or the added tokens: there may be any number
+    Vocabulary,
     Part,
     Table,
 }
@@ -137,9 +124,7 @@ impl<'de> Visitor<'de> for ScanVisitor<'_> {
                 let message = format_args!("a text in it is {} bytes; at most {MOST_BYTES} are taken", text.len());
                 return Err(E::custom(message));
             }
-            Section::Added => self.scan.added.set(self.scan.added.get().saturating_add(text.len())),
-            Section::Model => self.scan.longest.set(self.scan.longest.get().max(text.len())),
-            Section::File | Section::Part => {}
+            Section::File | Section::Vocabulary | Section::Part => {}
         }
         self.value(ScannedValue::Text(text.len()))
     }
@@ -164,10 +149,9 @@ impl<'de> Visitor<'de> for ScanVisitor<'_> {
 
     fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<ScannedValue, A::Error> {
         while let Some(key) = entries.next_key::<String>()? {
-            ScanVisitor { scan: self.scan, section: Section::Model }.visit_str::<A::Error>(&key)?;
+            ScanVisitor { scan: self.scan, section: Section::Vocabulary }.visit_str::<A::Error>(&key)?;
             let section = match (self.section, key.as_str()) {
-                (Section::File, "model") => Section::Model,
-                (Section::File, "added_tokens") => Section::Added,
+                (Section::File, "model" | "added_tokens") => Section::Vocabulary,
                 (Section::File, "normalizer" | "pre_tokenizer" | "decoder") => {
                     self.scan.values.set(MOST_VALUES);
                     Section::Part
@@ -185,37 +169,10 @@ impl<'de> Visitor<'de> for ScanVisitor<'_> {
     }
 }
 
-/// Reads the parts of a file. Of two of the same name the last counts, as it does for the tokenizers crate.
-struct SkeletonVisitor;
-
-impl<'de> Visitor<'de> for SkeletonVisitor {
-    type Value = Value;
-
-    fn expecting(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
-        to.write_str("a tokenizer")
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Value, A::Error> {
-        let mut skeleton = serde_json::json!({
-            "version": "1.0",
-            "added_tokens": [],
-            "model": { "type": "WordLevel", "vocab": {}, "unk_token": "" },
-        });
-        while let Some(key) = entries.next_key::<String>()? {
-            if PARTS.contains(&key.as_str()) {
-                skeleton[key] = entries.next_value()?;
-            } else {
-                entries.next_value::<IgnoredAny>()?;
-            }
-        }
-        Ok(skeleton)
-    }
-}
-
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "tests")]
 mod tests {
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::*;
     use crate::reference;
@@ -224,14 +181,13 @@ mod tests {
     fn accepts_usual_files() {
         for name in ["wordpiece", "bpe", "unigram"] {
             let file = reference::read(&format!("tokenize/{name}.json"));
-            assert!(scan(&file).unwrap().added.get() < 1000, "{name}");
-            assert_eq!(skeleton(&file).unwrap()["added_tokens"], json!([]));
+            assert_eq!(scan(&file), Ok(()), "{name}");
         }
     }
 
     #[test]
     fn rejects_unbounded_files() {
-        let surveyed = |file: &Value| scan(file.to_string().as_bytes()).map(|scan| scan.added.get());
+        let scanned = |file: &Value| scan(file.to_string().as_bytes());
         let long = "a".repeat(MOST_BYTES + 1);
         let pieces = vec![json!(["a".repeat(MOST_BYTES), -1.0]); MOST_PIECES / MOST_BYTES + 1];
         let parts = |count: usize| vec![json!({ "type": "NFC" }); count / 2];
@@ -245,30 +201,15 @@ mod tests {
             (json!({ "normalizer": { TABLE: "AAAA" } }), "is not whole"),
             (json!({ "normalizer": [{ "pretokenizers": [{ TABLE: "/////w==" }] }] }), "is not whole"),
         ] {
-            let refused = surveyed(&file).unwrap_err();
+            let refused = scanned(&file).unwrap_err();
             assert!(refused.contains(why), "{refused}");
         }
         assert!(scan(br#"{"normalizer": {"\u0070recompiled_charsmap": "AAAA"}}"#).is_err());
         assert!(scan(b"{").is_err());
-        let added = json!({ "added_tokens": [{ "content": "abc" }, { "content": "d" }], "padding": null });
-        assert_eq!(surveyed(&added), Ok(4));
         let vocabulary: serde_json::Map<_, _> = (0..50_000).map(|id| (id.to_string(), id.into())).collect();
         let large = json!({ "model": { "vocab": vocabulary, "merges": vec![["a", "b"]; 50_000] },
             "added_tokens": vec![json!({ "id": 1, "content": "a", "special": true }); 20_000] });
-        assert_eq!(surveyed(&large), Ok(20_000));
-        assert_eq!(surveyed(&json!({ "post_processor": parts(MOST_VALUES) })), Ok(0));
-        let model = json!({ "model": { "vocab": [["a", 1], ["bcd", 2.5]] }, "decoder": null }).to_string();
-        let scan = scan(model.as_bytes()).unwrap();
-        assert_eq!((scan.added.get(), scan.pieces.get()), (0, 4));
-        let model = json!({ "model": { "vocab": { "a".repeat(300): 1 } } }).to_string();
-        assert_eq!(super::scan(model.as_bytes()).unwrap().longest.get(), 300);
-    }
-
-    #[test]
-    fn skeleton_keeps_the_last_of_duplicate_parts() {
-        let file =
-            br#"{"decoder": {"type": "Fuse"}, "decoder": null, "normalizer": null, "normalizer": {"type": "NFC"}}"#;
-        let skeleton = skeleton(file).unwrap();
-        assert_eq!((&skeleton["decoder"], &skeleton["normalizer"]), (&Value::Null, &json!({ "type": "NFC" })));
+        assert_eq!(scanned(&large), Ok(()));
+        assert_eq!(scanned(&json!({ "post_processor": parts(MOST_VALUES) })), Ok(()));
     }
 }

@@ -71,7 +71,7 @@ impl Operation for ChunkText {
         let held = if repeated > 1 { BYTES_PER_TOKEN } else { 0 };
         let answer = tokens.saturating_mul(NUMBERS_PER_TOKEN * size_of::<i64>() + held);
         let shortest = self.padder.output_bytes(inputs, Some(self.options.max_length), NUMBERS_PER_TOKEN);
-        self.encoder.buffers(bytes).saturating_add(answer).saturating_add(shortest)
+        Encoder::buffers(bytes).saturating_add(answer).saturating_add(shortest)
     }
 
     fn run(&self, inputs: Inputs<'_>, deadline: &Deadline) -> Result<Vec<Value>, StepFailure> {

@@ -110,6 +110,7 @@ def all_misdeeds(mebibytes):
         crash("escape_sequences", "signal 6"),
         # Memory.
         *[memory(name, victim=name, inputs={"n": [mebibytes]}) for name in operators.split()],
+        memory("tokenizer", victim="tokenizer", inputs={"text": "ß" * 4}),
         memory("take_at_once", amount=mebibytes),
         memory("take_slowly", amount=mebibytes),
         refused("take_in_file", "system calls", amount=mebibytes, timeout=30),
@@ -172,7 +173,8 @@ class Suite:
 
     @staticmethod
     def good_request(misdeed):
-        return {"native": {"misdeed": [0, 0]}}.get(misdeed.victim) or {name: [1] for name in misdeed.inputs}
+        good = {"native": {"misdeed": [0, 0]}, "tokenizer": {"text": "a"}}
+        return good.get(misdeed.victim) or {name: [1] for name in misdeed.inputs}
 
     def classify(self, misdeed, answer, since):
         """What came of it, and whether that is as expected."""

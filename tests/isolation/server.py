@@ -94,6 +94,21 @@ def write_victims(folder):
     shutil.copy(ROOT / "tests/models/divide.onnx", folder / "divide/model.onnx")
     yield write_pipeline(folder, "divide")
     yield from write_memory_models(folder)
+    yield write_tokenizer(folder)
+
+
+def write_tokenizer(folder):
+    """A native step: its tokenizer makes a billion letters of one."""
+    (folder / "tokenizer").mkdir()
+    grow = [{"type": "Replace", "pattern": {"String": "ß"}, "content": "ß" * 1000}] * 3
+    tokenizer = {
+        "version": "1.0", "added_tokens": [], "normalizer": {"type": "Sequence", "normalizers": grow},
+        "model": {"type": "WordLevel", "vocab": {"a": 0}, "unk_token": "a"},
+    }
+    (folder / "tokenizer/tokenizer.json").write_text(json.dumps(tokenizer))
+    text = "name: tokenizer\nversion: 1\ninputs: { text: text }\npipeline:\n  - tokenize: { tokenizer: ./tokenizer.json }\n"
+    (folder / "tokenizer/gpux.yml").write_text(text)
+    return folder / "tokenizer"
 
 
 def neighbours(folder):

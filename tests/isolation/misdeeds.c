@@ -23,6 +23,7 @@
 #include <sys/uio.h>
 #include <sys/un.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "misdeeds.h"
@@ -293,12 +294,17 @@ long leave_daemon(long amount) {
 
 static void *idle(void *nothing) { pause_for(3000); return NULL; }
 
-long many_threads(long count) {
+static void *spin(void *nothing) { for (time_t end = time(NULL) + 3; time(NULL) < end;) { } return NULL; }
+
+static long start_threads(void *(*run)(void *), long count) {
     long result = 0;
     pthread_attr_t small;
     pthread_attr_init(&small);
     pthread_attr_setstacksize(&small, 1 << 16);
     pthread_t thread;
-    for (long n = 0; n < count && !result; n++) result = pthread_create(&thread, &small, idle, NULL);
+    for (long n = 0; n < count && !result; n++) result = pthread_create(&thread, &small, run, NULL);
     return result;
 }
+
+long many_threads(long count) { return start_threads(idle, count); }
+long busy_threads(long count) { long result = start_threads(spin, count); pause_for(2500); return result; }

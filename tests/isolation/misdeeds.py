@@ -144,6 +144,7 @@ def all_misdeeds(mebibytes):
         refused("new_namespace", "system calls"),
         Misdeed("fork_bomb", "contained", amount=400, needs="processes"),
         Misdeed("leave_daemon", "contained", needs="processes"),
+        Misdeed("busy_threads", "contained", amount=64, needs="processor share", timeout=20),
         Misdeed("many_threads", "contained", amount=4000, needs="processes", timeout=20),
         # The last, as nothing can follow where it is not refused.
         refused("kill_server", "signals", is_fatal=True),

@@ -39,6 +39,9 @@ pub struct WorkerOptions {
 /// Runs requests of the pipeline until the server closes the control socket, which is standard input; that ends the
 /// process. The process must have no other threads yet.
 pub fn run_worker(pipeline: &str, mut options: WorkerOptions) -> io::Result<()> {
+    // Ctrl-C on a terminal is for the server, which drains first. Linux shares the processor among sessions first
+    // (autogroups), then among their threads.
+    rustix::process::setsid()?;
     let control = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
     // Programs that the worker starts must not keep the socket open.
     rustix::stdio::dup2_stdin(std::fs::File::open("/dev/null")?)?;

@@ -5,7 +5,7 @@
 PEERS is the folder with the peers' race.py; its models and payloads must be made ($PEERS_HOME, by its
 setup.sh, models.py and payloads.py). Builds gpux and the floor, writes one folder a pipeline to
 target/race/, and runs the race with both added. Without further arguments: everybody, everything.
-`gpux-int8` is the text pipeline in int8; with OPENVINO, the folder of a whole build of OpenVINO, `gpux-bf16` is that in
+`gpux-isolated` gives each pipeline a process of its own. `gpux-int8` is the text pipeline in int8; with OPENVINO, the folder of a whole build of OpenVINO, `gpux-bf16` is that in
 bfloat16. E3long is a text of 128 tokens.
 """
 
@@ -122,6 +122,22 @@ def contestant(name, serve, library, paths):
     ]
 
 
+def everything(name, isolation, paths):
+    """One that serves every pipeline, and digits."""
+    health = "http://127.0.0.1:{port}"
+    command = f"{ROOT}/target/release/gpux serve {RACE} {ROOT} --isolation {isolation} --port {{port}}"
+    return [
+        "[[contestant]]", f'name = "{name}"', f'command = "{command} --engine-library {library()}"',
+        f'health = "{health}/health"', "[contestant.workloads]",
+        *(f'{work} = ["{health}/pipelines/{path}/predict", "{payload}"]' for work, (path, payload) in paths.items() if work != "Epre"),
+        # The tensor as bytes, as the others give it.
+        f'Epre = ["{health}/v2/models/pre/infer", "e2_oip.bin"]',
+        f'E1bin = ["{health}/v2/models/e1/infer", "e1_oip.bin"]',
+        f'E2component = ["{health}/pipelines/e2-component/predict", "e2.jpg"]',
+        f'digits = ["{health}/pipelines/digits/predict", "{ROOT}/models/samples/seven.png"]',
+    ]
+
+
 def main():
     peers, *arguments = sys.argv[1:]
     build_both()
@@ -136,14 +152,8 @@ def main():
         "[[contestant]]", 'name = "floor"', f'command = "{floor()} {{port}} {HOME}/models"', f'health = "{health}/health"',
         f'environment = {{ ORT_DYLIB_PATH = "{library()}" }}', "[contestant.workloads]",
         *(f'{name} = ["{health}/{path}", "{payload}"]' for name, (path, payload) in paths.items()),
-        "[[contestant]]", 'name = "gpux"',
-        f'command = "{ROOT}/target/release/gpux serve {RACE} --port {{port}} --engine-library {library()}"',
-        f'health = "{health}/health"', "[contestant.workloads]",
-        *(f'{name} = ["{health}/pipelines/{path}/predict", "{payload}"]' for name, (path, payload) in paths.items() if name != "Epre"),
-        # The tensor as bytes, as the others give it.
-        f'Epre = ["{health}/v2/models/pre/infer", "e2_oip.bin"]',
-        f'E1bin = ["{health}/v2/models/e1/infer", "e1_oip.bin"]',
-        f'E2component = ["{health}/pipelines/e2-component/predict", "e2.jpg"]',
+        *everything("gpux", "none", paths),
+        *everything("gpux-isolated", "pipeline", paths),
         *contestant("gpux-int8", "int8", library(), texts),
     ]
     if openvino := os.environ.get("OPENVINO"):

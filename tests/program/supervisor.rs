@@ -84,6 +84,16 @@ fn a_signal_to_both_processes_counts_once() {
 }
 
 #[test]
+fn pipelines_share_a_process_where_they_cannot_have_their_own() {
+    let mut started = command(&["tests/cases/pipelines/scores.yml", "gpux.yml"]);
+    started.args(["--isolation", "auto"]).env("TMPDIR", "/nonexistent");
+    let mut server = Server::spawn(started);
+    let warning = server.line("all pipelines run in one process");
+    assert!(warning.contains("/nonexistent"), "{warning}");
+    server.wait_until_ready();
+}
+
+#[test]
 fn several_pipelines_or_tenants_are_isolated() {
     let folder = tempfile::tempdir().unwrap();
     let keys = |text: &str| {

@@ -6,6 +6,9 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use rustix::process::{PidfdFlags, getpid, pidfd_open};
+
+use crate::channel::ChannelMemory;
 use crate::environment_error;
 use crate::memory_watch::MemoryWatch;
 use gpux::GpuxError;
@@ -73,6 +76,15 @@ pub struct PipelineEnvironment {
 }
 
 impl WorkerCommand {
+    /// Fails if no worker can be started here: the system lacks shared memory, references to processes or a folder for
+    /// temporary files, or forbids them.
+    pub fn check_support(&self) -> io::Result<()> {
+        self.temporary.make_folder()?;
+        ChannelMemory::create()?;
+        pidfd_open(getpid(), PidfdFlags::empty())?;
+        Ok(())
+    }
+
     /// The environment of a process that runs the pipeline: a cache and a folder for temporary files that nobody else
     /// uses, and nothing that it does not need.
     ///

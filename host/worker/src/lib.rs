@@ -47,16 +47,6 @@ pub fn environment_error(message: String) -> gpux::GpuxError {
     gpux::GpuxError::Reported(Box::new(gpux::ReportedError { kind, category, message, json }))
 }
 
-/// Fails if this system has no processes for pipelines: it lacks shared memory or references to processes, or forbids
-/// them.
-#[cfg(target_os = "linux")]
-pub fn check_support() -> std::io::Result<()> {
-    use rustix::process::{PidfdFlags, getpid, pidfd_open};
-    channel::ChannelMemory::create()?;
-    pidfd_open(getpid(), PidfdFlags::empty())?;
-    Ok(())
-}
-
 /// The failure of a request before or between its steps.
 #[cfg(target_os = "linux")]
 fn step_failure(message: String) -> gpux_core::RunError {

@@ -22,7 +22,7 @@ use gpux_config::LoadError;
 use gpux_core::catch_panic::catch_panic;
 use gpux_inference::PendingDrop;
 #[cfg(target_os = "linux")]
-use gpux_worker::OnWorkerEvent;
+use gpux_worker::{OnWorkerEvent, WorkerCommand};
 
 /// The reason that pipelines cannot be served together.
 #[derive(Debug, thiserror::Error)]
@@ -170,7 +170,7 @@ impl Repository {
     /// The most isolation that this server can give, with a reason if the system cannot give it.
     #[cfg(target_os = "linux")]
     fn available_isolation(&self) -> (Isolation, Option<String>) {
-        match self.settings.worker.as_ref().map(|_| gpux_worker::check_support()) {
+        match self.settings.worker.as_ref().map(WorkerCommand::check_support) {
             None => (Isolation::None, None),
             Some(Ok(())) => (Isolation::Pipeline, None),
             Some(Err(error)) => (Isolation::None, Some(error.to_string())),

@@ -57,13 +57,13 @@ def oha(url, *arguments):
     return times
 
 
-def process(server):
+def find_process(server):
     """The process that serves: the child of the supervisor."""
     return psutil.Process(server.pid).children()[0].pid
 
 
 def memory(server):
-    lines = pathlib.Path(f"/proc/{process(server)}/status").read_text().splitlines()
+    lines = pathlib.Path(f"/proc/{find_process(server)}/status").read_text().splitlines()
     return next(int(line.split()[1]) / 1024 for line in lines if line.startswith("VmRSS"))
 
 

@@ -122,7 +122,7 @@ def contestant(name, serve, library, paths):
     ]
 
 
-def everything(name, isolation, paths):
+def serve_all(name, isolation, paths):
     """One that serves every pipeline, and digits."""
     health = "http://127.0.0.1:{port}"
     command = f"{ROOT}/target/release/gpux serve {RACE} {ROOT} --isolation {isolation} --port {{port}}"
@@ -152,8 +152,8 @@ def main():
         "[[contestant]]", 'name = "floor"', f'command = "{floor()} {{port}} {HOME}/models"', f'health = "{health}/health"',
         f'environment = {{ ORT_DYLIB_PATH = "{library()}" }}', "[contestant.workloads]",
         *(f'{name} = ["{health}/{path}", "{payload}"]' for name, (path, payload) in paths.items()),
-        *everything("gpux", "none", paths),
-        *everything("gpux-isolated", "pipeline", paths),
+        *serve_all("gpux", "none", paths),
+        *serve_all("gpux-isolated", "pipeline", paths),
         *contestant("gpux-int8", "int8", library(), texts),
     ]
     if openvino := os.environ.get("OPENVINO"):

@@ -32,7 +32,7 @@ def send(url, path, count, *arguments):
 
 
 def files(server):
-    return len(list(pathlib.Path(f"/proc/{overload.process(server)}/fd").iterdir()))
+    return len(list(pathlib.Path(f"/proc/{overload.find_process(server)}/fd").iterdir()))
 
 
 def main():

@@ -10,6 +10,9 @@ use serde_json::json;
 use crate::digits::{onnxruntime_is_there, root};
 use crate::test_server::{RESTARTED, Server, command};
 
+/// A pipeline without a model.
+const SCORES: &str = "tests/cases/pipelines/scores.yml";
+/// Ends its process by SIGFPE for the least number divided by -1.
 const DIVIDE: &str = "tests/models/divide.onnx";
 const GOOD: &str = r#"{"a": [6], "b": [3]}"#;
 const FATAL: &str = r#"{"a": [-9223372036854775808], "b": [-1]}"#;
@@ -63,7 +66,7 @@ fn a_server_that_was_never_ready_is_not_started_again() {
 
 #[test]
 fn a_killed_supervisor_takes_its_server_along() {
-    let mut server = Server::start(&["tests/cases/pipelines/scores.yml"]);
+    let mut server = Server::start(&[SCORES]);
     server.child.kill().unwrap();
     server.child.wait().unwrap();
     let end = Instant::now() + Duration::from_secs(30);
@@ -75,17 +78,85 @@ fn a_killed_supervisor_takes_its_server_along() {
 
 #[test]
 fn a_signal_to_both_processes_counts_once() {
-    let mut server = Server::start(&["tests/cases/pipelines/scores.yml", "--drain-delay", "1s"]);
+    let mut server = Server::start(&[SCORES, "--drain-delay", "1s"]);
     // As a terminal and systemd do it.
     for process in [server.process(), server.child.id()] {
         signal(process, Signal::TERM);
+        std::thread::sleep(Duration::from_millis(100));
     }
     assert_eq!(server.ended().code(), Some(0));
 }
 
 #[test]
+fn signals_in_quick_succession_count_again_after_a_while() {
+    let mut server = Server::start(&[SCORES, "--drain-delay", "1h"]);
+    while server.child.try_wait().unwrap().is_none() {
+        signal(server.child.id(), Signal::TERM);
+        std::thread::sleep(Duration::from_millis(150));
+    }
+    assert_eq!(server.ended().code(), Some(130));
+}
+
+#[test]
+fn the_end_is_not_forgotten_in_a_crash() {
+    let mut server = Server::start(&[SCORES]);
+    let (supervisor, process) = (server.child.id(), server.process());
+    signal(supervisor, Signal::STOP);
+    signal(process, Signal::KILL);
+    signal(supervisor, Signal::TERM);
+    signal(supervisor, Signal::CONT);
+    assert_eq!(server.ended().code(), Some(1));
+}
+
+#[test]
+fn a_server_that_cannot_start_again_is_tried_later() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("gpux.yml");
+    let text = std::fs::read_to_string(root().join(SCORES)).unwrap();
+    std::fs::write(&file, &text).unwrap();
+    let server = Server::start(&[folder.path().to_str().unwrap()]);
+    std::fs::write(&file, "name: [").unwrap();
+    signal(server.process(), Signal::KILL);
+    assert!(server.line(RESTARTED).contains("signal 9"));
+    assert!(server.line(RESTARTED).contains("it could not start (exit code 2)"));
+    std::fs::write(&file, &text).unwrap();
+    server.line_after_restarts("ready on ");
+    assert_eq!(server.post("/predict", "", r#"{"x": [1, 2, 3, 4]}"#).status, 200);
+}
+
+#[test]
+fn reloads_during_a_restart_are_no_end() {
+    let server = Server::start(&[SCORES]);
+    signal(server.process(), Signal::KILL);
+    signal(server.child.id(), Signal::HUP);
+    server.line(RESTARTED);
+    server.line_after_restarts("ready on ");
+    assert_eq!(server.get("/health/ready").status, 200);
+}
+
+#[test]
+fn temporary_files_of_a_crashed_server_are_removed() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut started = command(&[SCORES, "--isolation", "pipeline"]);
+    started.env("TMPDIR", folder.path());
+    let mut server = Server::of(started);
+    let entries = || std::fs::read_dir(folder.path()).unwrap().count();
+    signal(server.process(), Signal::KILL);
+    server.line(RESTARTED);
+    server.line("ready on ");
+    assert_eq!(entries(), 1);
+    signal(server.child.id(), Signal::TERM);
+    assert_eq!(server.ended().code(), Some(0));
+    assert_eq!(entries(), 0);
+}
+
+#[test]
 fn pipelines_share_a_process_where_they_cannot_have_their_own() {
-    let mut started = command(&["tests/cases/pipelines/scores.yml", "gpux.yml"]);
+    let mut started = command(&[SCORES, "gpux.yml"]);
+    started.args(["--isolation", "auto"]).env("TMPDIR", "/nonexistent");
+    let strict = started.args(["--isolation-strict"]).output().unwrap();
+    assert_eq!(strict.status.code(), Some(3), "{strict:?}");
+    let mut started = command(&[SCORES, "gpux.yml"]);
     started.args(["--isolation", "auto"]).env("TMPDIR", "/nonexistent");
     let mut server = Server::spawn(started);
     let warning = server.line("all pipelines run in one process");
@@ -101,7 +172,7 @@ fn several_pipelines_or_tenants_are_isolated() {
         std::fs::write(&path, text).unwrap();
         path.to_str().unwrap().to_owned()
     };
-    let (one, other) = ("tests/cases/pipelines/scores.yml", "gpux.yml");
+    let (one, other) = (SCORES, "gpux.yml");
     let tenants = [("admin", true), ("one", false), ("other", false)]
         .map(|(name, admin)| format!("  - {{ name: {name}, key: {}, admin: {admin} }}\n", name.repeat(16)));
     for (arguments, tenants, is_isolated) in [

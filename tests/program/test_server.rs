@@ -8,6 +8,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::Mutex;
 use std::sync::mpsc::{Receiver, channel};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use serde_json::Value as Json;
@@ -25,6 +26,8 @@ pub(crate) struct Server {
     pub(crate) child: Child,
     pub(crate) address: SocketAddr,
     lines: Mutex<Receiver<String>>,
+    /// ends with the log
+    reader: Option<JoinHandle<()>>,
 }
 
 impl Server {
@@ -57,13 +60,15 @@ impl Server {
         let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
         let stderr = BufReader::new(child.stderr.take().unwrap());
         let (sender, lines) = channel();
-        std::thread::spawn(move || stderr.lines().map_while(Result::ok).try_for_each(|line| sender.send(line)));
-        Self { child, address: ([127, 0, 0, 1], 0).into(), lines: Mutex::new(lines) }
+        let reader = std::thread::spawn(move || {
+            let _ = stderr.lines().map_while(Result::ok).try_for_each(|line| sender.send(line));
+        });
+        Self { child, address: ([127, 0, 0, 1], 0).into(), lines: Mutex::new(lines), reader: Some(reader) }
     }
 
     /// Wraps a server that was started otherwise, whose log is read elsewhere.
     pub(crate) fn around(child: Child, address: SocketAddr) -> Self {
-        Self { child, address, lines: Mutex::new(channel().1) }
+        Self { child, address, lines: Mutex::new(channel().1), reader: None }
     }
 
     /// The process that serves: the child of the supervisor.
@@ -76,6 +81,15 @@ impl Server {
 
     /// The next line of its log with this in it. Before it, nothing may say that the server had to be started again.
     pub(crate) fn line(&self, wanted: &str) -> String {
+        self.find_line(wanted, |line| assert!(!line.contains(RESTARTED), "{line}"))
+    }
+
+    /// The same of a server that may have to be started again several times.
+    pub(crate) fn line_after_restarts(&self, wanted: &str) -> String {
+        self.find_line(wanted, |_| {})
+    }
+
+    fn find_line(&self, wanted: &str, check: impl Fn(&str)) -> String {
         let mut before = Vec::new();
         let end = Instant::now() + PATIENCE;
         let lines = self.lines.lock().unwrap();
@@ -83,7 +97,7 @@ impl Server {
             if line.contains(wanted) {
                 return line;
             }
-            assert!(!line.contains(RESTARTED), "{line}");
+            check(&line);
             before.push(line);
         }
         panic!("no line with `{wanted}`: {before:#?}");
@@ -142,6 +156,9 @@ impl Drop for Server {
         let _ = self.child.kill();
         let _ = self.child.wait();
         if !std::thread::panicking() {
+            if let Some(reader) = self.reader.take() {
+                reader.join().unwrap();
+            }
             let unread = self.lines.get_mut().unwrap().try_iter().find(|line| line.contains(RESTARTED));
             assert_eq!(unread, None);
         }

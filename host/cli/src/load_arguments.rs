@@ -18,6 +18,7 @@ use gpux::{
 };
 use gpux_author::StepFile;
 use gpux_config::{FILE_NAMES, LoadError, PrecisionChoice, WasmLimits};
+use gpux_core::child_process;
 use gpux_core::files::open_file;
 use gpux_inference::{OptionSource, ProviderLibrary, ProviderOptions};
 use gpux_sandbox::SandboxError;
@@ -316,7 +317,7 @@ impl LoadArguments {
                 strict: self.strict,
                 ..ProviderSelection::default()
             },
-            program: std::env::current_exe().ok(),
+            program: child_process::own_program().ok(),
             ..LoadOptions::default()
         })
     }

@@ -199,7 +199,7 @@ impl MeasureRequest<'_> {
     /// Runs the pipeline in a child at `place`, with what comes out in `folder`.
     pub(super) fn run(&self, place: &Target, folder: &Path) -> Result<Measurement, MeasureError> {
         let failed = |message: String| MeasureError { message, exit: Exit::Environment };
-        let program = std::env::current_exe().map_err(|error| failed(error.to_string()))?;
+        let program = child_process::own_program().map_err(|error| failed(error.to_string()))?;
         let mut words: Vec<OsString> = vec!["__measure".into(), "--folder".into(), folder.into()];
         for (flag, number) in [("--samples", self.samples), ("--runs", self.runs), ("--warmup", self.warmup)] {
             words.extend([flag.into(), number.to_string().into()]);

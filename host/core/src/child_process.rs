@@ -278,6 +278,14 @@ fn read_tail(file: &mut File) -> std::io::Result<OutputTail> {
     Ok(OutputTail { text: String::from_utf8_lossy(&bytes).into_owned(), is_truncated: start > 0 })
 }
 
+/// The program of this process, to start others of it.
+pub fn own_program() -> std::io::Result<PathBuf> {
+    let path = std::env::current_exe()?;
+    // An upgrade has replaced the file: children are to be of the version of their parent.
+    let is_replaced = cfg!(target_os = "linux") && !path.exists();
+    Ok(if is_replaced { "/proc/self/exe".into() } else { path })
+}
+
 /// How a process ended, in words: by which signal, or with which exit code.
 pub fn describe_exit(status: ExitStatus) -> String {
     #[cfg(unix)]

@@ -1,7 +1,9 @@
 //! How workers are started, and what they find around them.
 
 use std::ffi::OsString;
+use std::fs::DirBuilder;
 use std::io;
+use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -34,26 +36,43 @@ pub struct WorkerCommand {
 
 /// The folder of temporary files of all workers, made for the first.
 #[derive(Debug, Default)]
-pub struct TemporaryFiles(Mutex<Option<TemporaryFolder>>);
+pub struct TemporaryFiles {
+    root: Mutex<Option<TemporaryFolder>>,
+    /// where it is made; `None`: under a name of its own
+    path: Option<PathBuf>,
+}
 
 impl TemporaryFiles {
+    /// Files in the folder `path`, which is made when it is needed.
+    pub fn at(path: PathBuf) -> Self {
+        Self { root: Mutex::default(), path: Some(path) }
+    }
+
     fn make_folder(&self) -> io::Result<TemporaryFolder> {
-        let mut root = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut root = self.root.lock().unwrap_or_else(PoisonError::into_inner);
         // Something may clean up what is old there.
         let root = match &mut *root {
             Some(root) if root.0.is_dir() => root,
-            root => {
-                let mut builder = tempfile::Builder::new();
-                builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o700));
-                root.insert(TemporaryFolder(builder.prefix("gpux-workers-").tempdir()?.keep()))
-            }
+            root => root.insert(TemporaryFolder(self.make_root()?)),
         };
         Ok(TemporaryFolder(tempfile::tempdir_in(&root.0)?.keep()))
     }
 
+    fn make_root(&self) -> io::Result<PathBuf> {
+        const ONLY_OWN: u32 = 0o700;
+        if let Some(path) = &self.path {
+            let failed = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
+            DirBuilder::new().mode(ONLY_OWN).create(path).map_err(failed)?;
+            return Ok(path.clone());
+        }
+        let mut builder = tempfile::Builder::new();
+        builder.permissions(PermissionsExt::from_mode(ONLY_OWN));
+        Ok(builder.prefix("gpux-workers-").tempdir()?.keep())
+    }
+
     /// Removes all of them, which the end of the process does not.
     pub fn remove(&self) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
+        self.root.lock().unwrap_or_else(PoisonError::into_inner).take();
     }
 }
 

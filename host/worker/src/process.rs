@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use rustix::process::{getpgid, getppid, setpgid, setsid};
 use signal_hook::consts::{SIGINT, SIGTERM};
 
 use crate::channel::{ChannelMemory, IncomingRequest, RequestService, SLOTS, StepTime};
@@ -39,9 +40,7 @@ pub struct WorkerOptions {
 /// Runs requests of the pipeline until the server closes the control socket, which is standard input; that ends the
 /// process. The process must have no other threads yet.
 pub fn run_worker(pipeline: &str, mut options: WorkerOptions) -> io::Result<()> {
-    // Ctrl-C on a terminal is for the server, which drains first. Linux shares the processor among sessions first
-    // (autogroups), then among their threads.
-    rustix::process::setsid()?;
+    begin_session();
     let control = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
     // Programs that the worker starts must not keep the socket open.
     rustix::stdio::dup2_stdin(std::fs::File::open("/dev/null")?)?;
@@ -78,6 +77,13 @@ pub fn run_worker(pipeline: &str, mut options: WorkerOptions) -> io::Result<()> 
     let ready = ReadyMessage { info, warm_up_report: report, statistics };
     messages::send(&control, &WorkerMessage::Ready(Box::new(ready)))?;
     report_statistics(&worker.pipeline, &control)
+}
+
+/// Linux shares the processor among sessions first (autogroups), then among their threads.
+fn begin_session() {
+    // The first of a group cannot begin a session: it leaves its group, for the server's, first.
+    let group = getpgid(getppid());
+    let _ = group.and_then(|group| setpgid(None, Some(group))).and_then(|()| setsid());
 }
 
 /// Confines this process; returns what the system lacks for it, in words.

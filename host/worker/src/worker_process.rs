@@ -4,6 +4,7 @@ use std::io::{self, BufReader, PipeReader, Read as _};
 use std::net::Shutdown;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt as _;
 use std::process::{Child, Command};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -136,7 +137,8 @@ impl WorkerProcess {
             started.env_clear().envs(variables);
             started
         };
-        command.stdin(OwnedFd::from(theirs)).stdout(prints.try_clone()?).stderr(prints);
+        // Of a process group of its own: ctrl-C on a terminal is for the server, which drains first.
+        command.process_group(0).stdin(OwnedFd::from(theirs)).stdout(prints.try_clone()?).stderr(prints);
         let mut child = UnwatchedChild(Some(command.spawn()?));
         // With it, the worker's ends of socket and pipe are closed here.
         drop(command);

@@ -8,7 +8,7 @@ use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGKILL, SIGQUIT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use crate::exit::Exit;
-use gpux_core::child_process::describe_exit;
+use gpux_core::child_process::{describe_exit, own_program};
 
 /// Tells the child that this process waits for it.
 const VARIABLE: &str = "GPUX_GUARDED_BY";
@@ -16,18 +16,16 @@ const VARIABLE: &str = "GPUX_GUARDED_BY";
 /// Signals of people and service managers, which the child is to handle.
 const FORWARDED: [i32; 4] = [SIGHUP, SIGINT, SIGQUIT, SIGTERM];
 
-/// What a shell adds to the signal that ended a process.
-const ENDED_BY_SIGNAL: u8 = 128;
-
 /// Whether another process waits for this one and handles its crash.
 pub(super) fn is_child() -> bool {
-    let parent = getppid().map(|parent| parent.as_raw_nonzero().to_string());
-    parent.is_some() && parent == std::env::var(VARIABLE).ok()
+    let Ok(guard) = std::env::var(VARIABLE) else { return false };
+    // A parent outside of this process's namespace has no number here.
+    getppid().is_none_or(|parent| parent.as_raw_nonzero().to_string() == guard)
 }
 
 /// This command line, for a child.
 pub(super) fn same_command() -> std::io::Result<Command> {
-    let mut command = Command::new(std::env::current_exe()?);
+    let mut command = Command::new(own_program()?);
     command.args(std::env::args_os().skip(1)).env(VARIABLE, std::process::id().to_string());
     Ok(command)
 }
@@ -41,14 +39,14 @@ impl SignalForwarder {
     }
 
     /// Waits for the end of the child. Calls `on_end` when a signal asks the child to end.
-    pub(super) fn wait(&mut self, child: Pid, mut on_end: impl FnMut()) -> std::io::Result<ExitStatus> {
+    pub(super) fn wait(&mut self, child: Pid, mut on_end: impl FnMut()) -> std::io::Result<ChildEnd> {
         // It may have ended before there was a handler.
         for signal in [SIGCHLD].into_iter().chain(self.0.forever()) {
-            if let Some(status) = reap(child)? {
-                return Ok(status);
-            }
             if is_end(signal) {
                 on_end();
+            }
+            if let Some(status) = reap(child)? {
+                return Ok(status.into());
             }
             if let Some(signal) = Signal::from_named_raw(signal).filter(|_| signal != SIGCHLD) {
                 // It has not been waited for, so the id is its own.
@@ -81,24 +79,23 @@ fn reap(child: Pid) -> std::io::Result<Option<ExitStatus>> {
 
 /// How a child ended.
 pub(super) enum ChildEnd {
-    /// with an exit code of its own, or by a signal that somebody sent it to end it
+    /// with this exit code
     Exit(u8),
+    /// by this signal, which people and service managers send
+    Signal(i32),
     /// it was killed, or crashed; in words
     Crash(String),
 }
 
 impl From<ExitStatus> for ChildEnd {
     fn from(status: ExitStatus) -> Self {
-        if let Some(code) = status.code() {
-            return Self::Exit(u8::try_from(code).unwrap_or(Exit::Failed.code()));
-        }
-        let signal = status.signal().unwrap_or_default();
-        if FORWARDED.contains(&signal) {
-            let code = u8::try_from(signal).map_or(Exit::Interrupted.code(), |signal| ENDED_BY_SIGNAL + signal);
-            return Self::Exit(code);
-        }
+        let signal = match (status.code(), status.signal()) {
+            (Some(code), _) => return Self::Exit(u8::try_from(code).unwrap_or(Exit::Failed.code())),
+            (None, Some(signal)) if FORWARDED.contains(&signal) => return Self::Signal(signal),
+            (None, signal) => signal,
+        };
         let mut reason = describe_exit(status);
-        if signal == SIGKILL {
+        if signal == Some(SIGKILL) {
             reason += ", perhaps by the system for lack of memory";
         }
         Self::Crash(reason)

@@ -9,4 +9,6 @@ mod server;
 
 #[cfg(unix)]
 pub(super) use command::run_in_child;
-pub(super) use server::{ServerEnd, Supervised, supervise};
+#[cfg(unix)]
+pub(super) use server::end_by_signal;
+pub(super) use server::{ServerEnd, SupervisorLink, supervise};

@@ -1,6 +1,6 @@
 //! Where a process cannot hand sockets to another, servers have no supervisor.
 
-use std::io::Result;
+use std::io::{Error, Result};
 use std::time::Duration;
 
 use gpux_serve::Listeners;
@@ -11,13 +11,13 @@ pub(crate) enum ServerEnd {}
 pub(crate) fn supervise(
     listeners: Listeners,
     _: impl FnMut(&str, Duration),
-) -> std::result::Result<ServerEnd, Listeners> {
-    Err(listeners)
+) -> std::result::Result<ServerEnd, (Listeners, Option<Error>)> {
+    Err((listeners, None))
 }
 
-pub(crate) enum Supervised {}
+pub(crate) enum SupervisorLink {}
 
-impl Supervised {
+impl SupervisorLink {
     pub(crate) fn connect() -> Result<Option<(Self, Listeners)>> {
         Ok(None)
     }

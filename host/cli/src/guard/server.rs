@@ -1,10 +1,12 @@
 //! The supervisor of a server: it holds the listening sockets and starts the server again when native code ends it.
 //! Connections queue at the sockets meanwhile.
 
-use std::io::{ErrorKind, Read as _, Result, Write as _};
+use std::hash::{BuildHasher as _, RandomState};
+use std::io::{Error, ErrorKind, Read as _, Result, Write as _};
 use std::net::TcpListener;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
@@ -12,6 +14,7 @@ use rustix::process::{Pid, Signal, getpid, kill_process};
 
 use super::child::{ChildEnd, SignalForwarder, is_child, same_command};
 use gpux_core::file_passing::{receive_files, send_files};
+use gpux_core::files::remove_tree;
 use gpux_core::threads;
 use gpux_serve::Listeners;
 
@@ -27,23 +30,29 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 /// How often a pause looks for signals.
 const POLL: Duration = Duration::from_millis(20);
 
+/// Tells the server which folder it may make for temporary files. The supervisor removes it after the server's end.
+const TEMPORARY_VARIABLE: &str = "GPUX_SERVER_TEMPORARY";
+
 /// How the server of a supervisor ended.
 pub(crate) enum ServerEnd {
     /// with this exit code
     Exit(u8),
+    /// by this signal, which somebody sent it before it could handle signals
+    Signal(i32),
     /// it crashed before it was ever ready, or while it was asked to end; in words
     Crash(String),
 }
 
-/// Runs the server in child processes until one ends by itself. Tells `on_crash` the reason of each crash, and the pause
-/// before the next start. Gives the listeners back if no child can be started.
+/// Runs the server in child processes until one ends for good: because it was asked to, because it was never ready, or
+/// with an exit code after it was ready. Tells `on_crash` of each other end, in words, and the pause before the next
+/// start. Gives the listeners back, and the reason, if no child can be started.
 pub(crate) fn supervise(
     listeners: Listeners,
     on_crash: impl FnMut(&str, Duration),
-) -> std::result::Result<ServerEnd, Listeners> {
+) -> std::result::Result<ServerEnd, (Listeners, Option<Error>)> {
     match ServerProcess::start(&listeners) {
         Ok(child) => Ok(run(child, listeners, on_crash).unwrap_or_else(|error| ServerEnd::Crash(error.to_string()))),
-        Err(_) => Err(listeners),
+        Err(error) => Err((listeners, Some(error))),
     }
 }
 
@@ -54,14 +63,22 @@ fn run(mut child: ServerProcess, listeners: Listeners, mut on_crash: impl FnMut(
     let (mut was_ready, mut crashes) = (false, 0_u32);
     loop {
         let begun = Instant::now();
-        let reason = match ChildEnd::from(signals.wait(child.id, || listeners = None)?) {
-            ChildEnd::Exit(code) => return Ok(ServerEnd::Exit(code)),
-            ChildEnd::Crash(reason) => reason,
+        let end = signals.wait(child.id, || listeners = None)?;
+        let is_ready = child.was_ready();
+        was_ready |= is_ready;
+        drop(child);
+        let sockets = listeners.as_ref().filter(|_| was_ready);
+        // A restarted server that cannot start is tried again: the reason may pass.
+        let reason = match (end, sockets.filter(|_| !is_ready)) {
+            (ChildEnd::Exit(code @ 1..), Some(_)) => format!("it could not start (exit code {code})"),
+            (ChildEnd::Signal(signal), Some(_)) => format!("it was ended by signal {signal}"),
+            (ChildEnd::Exit(code), _) => return Ok(ServerEnd::Exit(code)),
+            (ChildEnd::Signal(signal), _) => return Ok(ServerEnd::Signal(signal)),
+            (ChildEnd::Crash(reason), _) => reason,
         };
-        was_ready |= child.was_ready();
-        let Some(sockets) = listeners.as_ref().filter(|_| was_ready) else { return Ok(ServerEnd::Crash(reason)) };
+        let Some(sockets) = sockets else { return Ok(ServerEnd::Crash(reason)) };
         crashes = if begun.elapsed() > STABLE { 1 } else { crashes.saturating_add(1) };
-        let pause = pause_before_restart(crashes);
+        let mut pause = pause_before_restart(crashes);
         on_crash(&reason, pause);
         child = loop {
             if is_ended_while_pausing(&mut signals, pause) {
@@ -69,7 +86,10 @@ fn run(mut child: ServerProcess, listeners: Listeners, mut on_crash: impl FnMut(
             }
             match ServerProcess::start(sockets) {
                 Ok(child) => break child,
-                Err(error) => on_crash(&format!("it cannot be started: {error}"), LONGEST_PAUSE),
+                Err(error) => {
+                    pause = LONGEST_PAUSE;
+                    on_crash(&format!("no process can be started: {error}"), pause);
+                }
             }
         };
     }
@@ -97,22 +117,36 @@ fn is_ended_while_pausing(signals: &mut SignalForwarder, pause: Duration) -> boo
     }
 }
 
-/// The process of a server.
+/// The process of a server. Dropped, after its end, its temporary files are removed.
 struct ServerProcess {
     id: Pid,
     /// a byte arrives once the server is ready
     control: UnixStream,
+    temporary: PathBuf,
 }
 
 impl ServerProcess {
     fn start(listeners: &Listeners) -> Result<Self> {
         let (ours, theirs) = UnixStream::pair()?;
-        let child = same_command()?.stdin(Stdio::from(OwnedFd::from(theirs))).spawn()?;
-        let sockets: Vec<_> = listeners.sockets().map(TcpListener::as_fd).collect();
-        // A child that is gone already says so when it is waited for.
-        let _ = send_files(&ours, &sockets);
         ours.set_nonblocking(true)?;
-        Ok(Self { id: Pid::from_child(&child), control: ours })
+        // Only named: the server makes it when it needs it.
+        let random = RandomState::new().hash_one(std::process::id());
+        let temporary = std::env::temp_dir().join(format!("gpux-workers-{random:016x}"));
+        let mut command = same_command()?;
+        command.stdin(Stdio::from(OwnedFd::from(theirs))).env(TEMPORARY_VARIABLE, &temporary);
+        let mut child = command.spawn()?;
+        // With it, the server's end of the socket is closed here.
+        drop(command);
+        let sockets: Vec<_> = listeners.sockets().map(TcpListener::as_fd).collect();
+        if let Err(error) = send_files(&ours, &sockets)
+            // A server that is gone already says so when it is waited for.
+            && !matches!(error.kind(), ErrorKind::BrokenPipe | ErrorKind::ConnectionReset)
+        {
+            child.kill()?;
+            child.wait()?;
+            return Err(error);
+        }
+        Ok(Self { id: Pid::from_child(&child), control: ours, temporary })
     }
 
     /// Whether it has been ready to answer.
@@ -121,11 +155,21 @@ impl ServerProcess {
     }
 }
 
-/// A server's side of its supervisor.
-pub(crate) struct Supervised(UnixStream);
+impl Drop for ServerProcess {
+    fn drop(&mut self) {
+        let _ = remove_tree(&self.temporary);
+    }
+}
 
-impl Supervised {
-    /// The sockets of the supervisor, if this process has one. It ends when the supervisor does.
+/// A server's link to its supervisor.
+pub(crate) struct SupervisorLink {
+    control: UnixStream,
+    /// where the server may make a folder for temporary files
+    pub(crate) temporary: Option<PathBuf>,
+}
+
+impl SupervisorLink {
+    /// The link and the sockets, if this process has a supervisor. It ends when the supervisor does.
     pub(crate) fn connect() -> Result<Option<(Self, Listeners)>> {
         if !is_child() {
             return Ok(None);
@@ -142,14 +186,20 @@ impl Supervised {
             let _ = (&watched).read(&mut [0]);
             let _ = kill_process(getpid(), Signal::KILL);
         })?;
-        Ok(Some((Self(control), listeners)))
+        let temporary = std::env::var_os(TEMPORARY_VARIABLE).map(PathBuf::from);
+        Ok(Some((Self { control, temporary }, listeners)))
     }
 
     /// Tells the supervisor that the server is ready: from now on a crash of it is followed by a restart.
     pub(crate) fn tell_ready(&self) {
         // The supervisor reads this after the server's end.
-        let _ = (&self.0).write(&[1]);
+        let _ = (&self.control).write(&[1]);
     }
+}
+
+/// Ends this process as its server ended: by a signal that somebody sent.
+pub(crate) fn end_by_signal(signal: i32) {
+    let _ = signal_hook::low_level::emulate_default_handler(signal);
 }
 
 #[cfg(test)]

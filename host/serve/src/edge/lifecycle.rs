@@ -113,6 +113,9 @@ pub fn serve(
         on_event(Event::Isolated);
     }
     if let Some(lacks) = lacks {
+        if settings.isolation_strict {
+            return Err(ListenError::Isolation(lacks));
+        }
         let message = format!("all pipelines run in one process, which a crash of native code ends: {lacks}");
         on_event(Event::Warning(message));
     }
@@ -134,7 +137,8 @@ pub fn serve(
         on_event(Event::Warning(everybody));
     }
     let lifecycle = ServerLifecycle { server, access, tls, local, on_event };
-    threads::require(needed_threads(settings.workers)).map_err(ListenError::Start)?;
+    threads::require(needed_threads(settings.workers, server.repository().worker_count()))
+        .map_err(ListenError::Start)?;
     let runtime = runtime(settings.workers).map_err(ListenError::Start)?;
     server.start_workers().map_err(ListenError::Start)?;
     let result = runtime.block_on(lifecycle.run(listeners, sources));
@@ -143,10 +147,10 @@ pub fn serve(
     result
 }
 
-/// The number of threads that a server starts at once: `workers` for connections, `workers` for requests, one for
+/// The number of threads that a server starts at once: for connections and for requests, one for
 /// blocking work, one for reloads.
-const fn needed_threads(workers: usize) -> usize {
-    2 * workers + 2
+const fn needed_threads(connections: usize, workers: usize) -> usize {
+    connections + workers + 2
 }
 
 /// The runtime that reads connections. It starts every thread that tokio needs now: tokio panics later if the system

@@ -22,6 +22,9 @@ pub enum ListenError {
     /// threads or the runtime cannot be started
     #[error("cannot start: {0}")]
     Start(std::io::Error),
+    /// `--isolation-strict`, where pipelines cannot have processes of their own
+    #[error("`--isolation-strict`: pipelines cannot have processes of their own: {0}")]
+    Isolation(String),
     /// a pipeline cannot be loaded
     #[error(transparent)]
     Repository(#[from] RepositoryError),

@@ -17,7 +17,7 @@ pub(crate) enum Signal {
 
 /// The process's signal streams.
 pub(crate) struct Signals {
-    /// when the end was last asked for
+    /// when a request to end last counted
     last_end: Option<Instant>,
     #[cfg(unix)]
     streams: Option<[tokio::signal::unix::Signal; 3]>,
@@ -41,9 +41,12 @@ impl Signals {
     pub(crate) async fn next(&mut self) -> Signal {
         loop {
             let signal = self.receive().await;
+            if signal != Signal::End {
+                return signal;
+            }
             let now = Instant::now();
-            let is_repeated = |last: Instant| now.duration_since(last) < TWICE;
-            if signal != Signal::End || !self.last_end.replace(now).is_some_and(is_repeated) {
+            if self.last_end.is_none_or(|last| now.duration_since(last) >= TWICE) {
+                self.last_end = Some(now);
                 return signal;
             }
         }

@@ -81,6 +81,8 @@ pub struct Settings {
     pub otlp: Option<Otlp>,
     /// where pipelines run that do not ask for more isolation
     pub isolation: IsolationPolicy,
+    /// whether a server that cannot isolate pipelines as wanted fails to start
+    pub isolation_strict: bool,
     /// how the process of a pipeline is started; `None` where none can be
     #[cfg(target_os = "linux")]
     pub worker: Option<WorkerCommand>,
@@ -228,6 +230,7 @@ impl Settings {
             access_log: false,
             otlp: None,
             isolation: IsolationPolicy::Auto,
+            isolation_strict: false,
             #[cfg(target_os = "linux")]
             worker: None,
             reload: false,

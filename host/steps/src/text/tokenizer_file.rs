@@ -84,8 +84,8 @@ fn if_there(read: Result<Vec<u8>, FileError>) -> Result<Option<Vec<u8>>, BuildEr
     }
 }
 
-/// What a process must be able to read to find the tokenizer `name` in the local Hugging Face caches: the lists of a
-/// model's snapshots, and their tokenizers, but no other files.
+/// The files that finding the tokenizer `name` in the local Hugging Face caches reads: the lists of a model's snapshots,
+/// and their tokenizers.
 pub fn cached_tokenizers(name: &str) -> Vec<PathBuf> {
     let Some(folder) = hub_name(name) else { return Vec::new() };
     let hubs = hub_folders(&|variable| std::env::var_os(variable).map(PathBuf::from));

@@ -4,9 +4,11 @@ use std::time::Duration;
 
 use super::events::EventLogger;
 use crate::exit::Exit;
-use crate::guard::{ServerEnd, supervise};
+use crate::guard::supervise;
+#[cfg(unix)]
+use crate::guard::{ServerEnd, end_by_signal};
 use crate::printer::Printer;
-use gpux::ModelCrash;
+#[cfg(unix)]
 use gpux_core::process_exit::exit;
 use gpux_serve::{ListenError, Listeners, RepositoryError, Settings};
 
@@ -17,19 +19,34 @@ pub(super) fn supervise_server(
     settings: &Settings,
     start_log: impl Fn() -> std::io::Result<EventLogger>,
 ) -> Result<Listeners, Exit> {
-    let listeners = Listeners::bind(settings).map_err(|error| report(printer, error))?;
-    let on_crash = |reason: &str, pause: Duration| {
+    let warn = |text: &str| {
         if let Ok(log) = start_log() {
-            let pause = if pause.is_zero() { String::new() } else { format!(" in {} s", pause.as_secs_f32()) };
-            log.warning(&format!("the server ended: {reason}; it is started again{pause}"));
+            log.warning(text);
         }
     };
+    let on_crash = |reason: &str, pause: Duration| {
+        let pause = if pause.is_zero() { String::new() } else { format!(" in {} s", pause.as_secs_f32()) };
+        warn(&format!("the server ended: {reason}; it is started again{pause}"));
+    };
+    let listeners = Listeners::bind(settings).map_err(|error| report(printer, error))?;
     match supervise(listeners, on_crash) {
-        Err(listeners) => Ok(listeners),
+        Err((listeners, reason)) => {
+            if let Some(reason) = reason {
+                warn(&format!("the server has no supervisor, which would start it again after a crash: {reason}"));
+            }
+            Ok(listeners)
+        }
         #[cfg(unix)]
         Ok(ServerEnd::Exit(code)) => exit(code),
         #[cfg(unix)]
-        Ok(ServerEnd::Crash(reason)) => Err(printer.error(&ModelCrash { reason, step: None }.into())),
+        Ok(ServerEnd::Signal(signal)) => {
+            end_by_signal(signal);
+            Err(Exit::Interrupted)
+        }
+        #[cfg(unix)]
+        Ok(ServerEnd::Crash(reason)) => {
+            Err(printer.fail("ModelCrashError", &format!("the server ended: {reason}"), Exit::Failed))
+        }
     }
 }
 
@@ -41,6 +58,6 @@ pub(super) fn report(printer: Printer, error: ListenError) -> Exit {
         ListenError::Repository(_) | ListenError::Tls(_) | ListenError::Telemetry(_) | ListenError::ModelControl(_) => {
             printer.fail("UsageError", &error.to_string(), Exit::Usage)
         }
-        ListenError::Bind { .. } | ListenError::Start(_) => printer.environment(&error),
+        ListenError::Bind { .. } | ListenError::Start(_) | ListenError::Isolation(_) => printer.environment(&error),
     }
 }

@@ -18,7 +18,7 @@ use options::ServerArguments;
 use precision::PrecisionChooser;
 
 use crate::exit::Exit;
-use crate::guard::Supervised;
+use crate::guard::SupervisorLink;
 use crate::load_arguments::LoadArguments;
 use crate::printer::LogLevel;
 use crate::server_log::{Log, LogFormat};
@@ -28,6 +28,8 @@ use gpux_config::FILE_NAMES;
 use gpux_core::Size;
 #[cfg(not(target_os = "linux"))]
 use gpux_serve::IsolationPolicy;
+#[cfg(target_os = "linux")]
+use gpux_serve::TemporaryFiles;
 use gpux_serve::{Event, PipelineSource, Server, Settings, ShutdownOutcome, serve};
 
 /// How long the end waits for a terminal, which may be paused, to erase the line about loading.
@@ -118,12 +120,12 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) fn main(arguments: &Arguments) -> Exit {
-    let supervised = match Supervised::connect() {
-        Ok(supervised) => supervised,
+    let supervisor = match SupervisorLink::connect() {
+        Ok(supervisor) => supervisor,
         Err(error) => return crate::printer(arguments.json, arguments.verbose).environment(&error),
     };
     // The supervisor has warned already.
-    let choose_printer = if supervised.is_some() { crate::quiet_printer } else { crate::printer };
+    let choose_printer = if supervisor.is_some() { crate::quiet_printer } else { crate::printer };
     let mut printer = choose_printer(arguments.json, arguments.verbose);
     printer.level = arguments.server.log_level.unwrap_or(printer.level);
     let load_options = match arguments.load.options() {
@@ -140,7 +142,11 @@ pub(crate) fn main(arguments: &Arguments) -> Exit {
     };
     #[cfg(target_os = "linux")]
     match arguments.server.worker(&arguments.load, settings.memory.unwrap_or(usize::MAX) as u64) {
-        Ok(worker) => settings.worker = Some(worker),
+        Ok(mut worker) => {
+            let folder = supervisor.as_ref().and_then(|(supervisor, _)| supervisor.temporary.clone());
+            worker.temporary = Arc::new(folder.map(TemporaryFiles::at).unwrap_or_default());
+            settings.worker = Some(worker);
+        }
         Err(error) => return printer.environment(&error),
     }
     #[cfg(not(target_os = "linux"))]
@@ -157,8 +163,8 @@ pub(crate) fn main(arguments: &Arguments) -> Exit {
         let log = Log::start(format, printer.level)?;
         Ok(EventLogger { printer, log, format, scheme, progress: Mutex::new(None) })
     };
-    let (supervised, listeners) = match supervised {
-        Some((supervised, listeners)) => (Some(supervised), listeners),
+    let (supervisor, listeners) = match supervisor {
+        Some((supervisor, listeners)) => (Some(supervisor), listeners),
         None => match supervise_server(printer, &settings, start_log) {
             Ok(listeners) => (None, listeners),
             Err(exit) => return exit,
@@ -183,8 +189,8 @@ pub(crate) fn main(arguments: &Arguments) -> Exit {
         events.warning(&format!("no precision is chosen beside the server: {error}"));
     }
     let on_event = move |event| {
-        if let (Event::Ready(_), Some(supervised)) = (&event, &supervised) {
-            supervised.tell_ready();
+        if let (Event::Ready(_), Some(supervisor)) = (&event, &supervisor) {
+            supervisor.tell_ready();
         }
         events.log(&told, &event);
     };

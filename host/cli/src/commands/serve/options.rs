@@ -13,6 +13,7 @@ use clap::{Args, ValueEnum};
 use crate::load_arguments::LoadArguments;
 use crate::printer::LogLevel;
 use crate::server_log::LogFormat;
+use gpux_core::child_process;
 use gpux_core::{Size, TimeSpan};
 use gpux_serve::{IsolationPolicy, Otlp, Settings, TlsFiles};
 #[cfg(target_os = "linux")]
@@ -199,6 +200,7 @@ impl ServerArguments {
         settings.access_log = self.access_log;
         settings.triton_metrics = self.triton_metrics;
         settings.reload = self.reload;
+        settings.isolation_strict = self.isolation_strict;
         settings.isolation = match self.isolation {
             IsolationName::Auto => IsolationPolicy::Auto,
             IsolationName::None => IsolationPolicy::None,
@@ -213,7 +215,7 @@ impl ServerArguments {
         arguments.extend(self.isolation_strict.then(|| "--isolation-strict".into()));
         let limits = MemoryLimits { each: self.worker_memory.map_or(memory / 2, |size| size.0), all: memory / 4 * 3 };
         Ok(WorkerCommand {
-            program: std::env::current_exe()?,
+            program: child_process::own_program()?,
             arguments,
             environment: std::env::vars_os().filter(|(name, _)| is_needed(name, load)).collect(),
             kill_after: self.kill_after,

@@ -83,7 +83,7 @@ impl PrecisionChooser {
 
     fn measure(&self, slot: &PipelineSlot) -> Result<Option<Choice>, String> {
         let pipeline = &slot.source().0;
-        let program = std::env::current_exe().map_err(|error| error.to_string())?;
+        let program = child_process::own_program().map_err(|error| error.to_string())?;
         let mut words: Vec<&OsStr> = vec![OsStr::new("__choose-precision")];
         words.extend(self.flags.iter().map(OsString::as_os_str));
         words.push(OsStr::new(pipeline));

@@ -36,6 +36,7 @@ PAGE = [
         [("serving", [0, 1, "floor", "gpux", "gpux ÷ floor", "FastAPI", "Triton"], None)],
     ),
     ("A picture with a component, beside Python servers", None, [("digits-serving", None, None)]),
+    ("A process for each pipeline, requests a second", None, [("isolation", [0, 1, 2, 3, 4], None)]),
     ("Texts of mixed lengths", None, [("texts", [0, 2, 4], None)]),
     ("Texts in other precisions", None, [("texts-precision", [0, 1, 2, 5, 7], None)]),
     ("Ten times the capacity", None, [("overload", None, None)]),

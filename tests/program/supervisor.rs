@@ -118,7 +118,7 @@ fn a_server_that_cannot_start_again_is_tried_later() {
     std::fs::write(&file, "name: [").unwrap();
     signal(server.process(), Signal::KILL);
     assert!(server.line(RESTARTED).contains("signal 9"));
-    assert!(server.line(RESTARTED).contains("it could not start (exit code 2)"));
+    assert!(server.line(RESTARTED).contains("the server could not start (exit code 2)"));
     std::fs::write(&file, &text).unwrap();
     server.line_after_restarts("ready on ");
     assert_eq!(server.post("/predict", "", r#"{"x": [1, 2, 3, 4]}"#).status, 200);

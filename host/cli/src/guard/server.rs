@@ -44,14 +44,17 @@ pub(crate) enum ServerEnd {
 }
 
 /// Runs the server in child processes until one ends for good: because it was asked to, because it was never ready, or
-/// with an exit code after it was ready. Tells `on_crash` of each other end, in words, and the pause before the next
-/// start. Gives the listeners back, and the reason, if no child can be started.
+/// with an exit code after it was ready. Tells `on_crash` what else the server did, in words (`ended: …`), and the pause
+/// before the next start. Gives the listeners back, and the reason, if no child can be started.
 pub(crate) fn supervise(
     listeners: Listeners,
     on_crash: impl FnMut(&str, Duration),
 ) -> std::result::Result<ServerEnd, (Listeners, Option<Error>)> {
     match ServerProcess::start(&listeners) {
-        Ok(child) => Ok(run(child, listeners, on_crash).unwrap_or_else(|error| ServerEnd::Crash(error.to_string()))),
+        Ok(child) => {
+            let failed = |error: Error| ServerEnd::Crash(format!("cannot be supervised: {error}"));
+            Ok(run(child, listeners, on_crash).unwrap_or_else(failed))
+        }
         Err(error) => Err((listeners, Some(error))),
     }
 }
@@ -70,11 +73,11 @@ fn run(mut child: ServerProcess, listeners: Listeners, mut on_crash: impl FnMut(
         let sockets = listeners.as_ref().filter(|_| was_ready);
         // A restarted server that cannot start is tried again: the reason may pass.
         let reason = match (end, sockets.filter(|_| !is_ready)) {
-            (ChildEnd::Exit(code @ 1..), Some(_)) => format!("it could not start (exit code {code})"),
-            (ChildEnd::Signal(signal), Some(_)) => format!("it was ended by signal {signal}"),
+            (ChildEnd::Exit(code @ 1..), Some(_)) => format!("could not start (exit code {code})"),
+            (ChildEnd::Signal(signal), Some(_)) => format!("ended before it was ready, by signal {signal}"),
             (ChildEnd::Exit(code), _) => return Ok(ServerEnd::Exit(code)),
             (ChildEnd::Signal(signal), _) => return Ok(ServerEnd::Signal(signal)),
-            (ChildEnd::Crash(reason), _) => reason,
+            (ChildEnd::Crash(reason), _) => format!("ended: {reason}"),
         };
         let Some(sockets) = sockets else { return Ok(ServerEnd::Crash(reason)) };
         crashes = if begun.elapsed() > STABLE { 1 } else { crashes.saturating_add(1) };
@@ -88,7 +91,7 @@ fn run(mut child: ServerProcess, listeners: Listeners, mut on_crash: impl FnMut(
                 Ok(child) => break child,
                 Err(error) => {
                     pause = LONGEST_PAUSE;
-                    on_crash(&format!("no process can be started: {error}"), pause);
+                    on_crash(&format!("could not be started: {error}"), pause);
                 }
             }
         };

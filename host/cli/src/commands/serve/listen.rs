@@ -24,9 +24,9 @@ pub(super) fn supervise_server(
             log.warning(text);
         }
     };
-    let on_crash = |reason: &str, pause: Duration| {
+    let on_crash = |what: &str, pause: Duration| {
         let pause = if pause.is_zero() { String::new() } else { format!(" in {} s", pause.as_secs_f32()) };
-        warn(&format!("the server ended: {reason}; it is started again{pause}"));
+        warn(&format!("the server {what}; it is started again{pause}"));
     };
     let listeners = Listeners::bind(settings).map_err(|error| report(printer, error))?;
     match supervise(listeners, on_crash) {
@@ -44,9 +44,7 @@ pub(super) fn supervise_server(
             Err(Exit::Interrupted)
         }
         #[cfg(unix)]
-        Ok(ServerEnd::Crash(reason)) => {
-            Err(printer.fail("ModelCrashError", &format!("the server ended: {reason}"), Exit::Failed))
-        }
+        Ok(ServerEnd::Crash(what)) => Err(printer.fail("ModelCrashError", &format!("the server {what}"), Exit::Failed)),
     }
 }
 

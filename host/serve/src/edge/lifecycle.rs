@@ -137,8 +137,7 @@ pub fn serve(
         on_event(Event::Warning(everybody));
     }
     let lifecycle = ServerLifecycle { server, access, tls, local, on_event };
-    threads::require(needed_threads(settings.workers, server.repository().worker_count()))
-        .map_err(ListenError::Start)?;
+    threads::require(needed_threads(settings.workers)).map_err(ListenError::Start)?;
     let runtime = runtime(settings.workers).map_err(ListenError::Start)?;
     server.start_workers().map_err(ListenError::Start)?;
     let result = runtime.block_on(lifecycle.run(listeners, sources));
@@ -147,10 +146,10 @@ pub fn serve(
     result
 }
 
-/// The number of threads that a server starts at once: for connections and for requests, one for
+/// The number of threads that a server starts at once: `workers` for connections, `workers` for requests, one for
 /// blocking work, one for reloads.
-const fn needed_threads(connections: usize, workers: usize) -> usize {
-    connections + workers + 2
+const fn needed_threads(workers: usize) -> usize {
+    2 * workers + 2
 }
 
 /// The runtime that reads connections. It starts every thread that tokio needs now: tokio panics later if the system

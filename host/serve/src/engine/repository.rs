@@ -86,17 +86,7 @@ impl Repository {
 
     /// Starts the threads that run requests.
     pub(crate) fn start_workers(&self) -> std::io::Result<()> {
-        self.scheduler.start_workers(self.worker_count())
-    }
-
-    /// The number of threads that run requests.
-    pub(crate) fn worker_count(&self) -> usize {
-        let workers = self.settings.workers;
-        match self.isolation() {
-            Isolation::None => workers,
-            // The process of a pipeline would be idle while its answer is encoded and the next request decoded.
-            Isolation::Pipeline => workers + workers.div_ceil(2),
-        }
+        self.scheduler.start_workers()
     }
 
     /// Loads and warms up new pipelines.

@@ -79,11 +79,9 @@ impl Scheduler {
         Self { shared: Arc::new(Shared { state: Mutex::new(state), work: Condvar::new() }) }
     }
 
-    /// Sets the number of workers (at least one) and starts all of them. They never end: they remain available even if
-    /// the system later refuses new threads.
-    pub(crate) fn start_workers(&self, workers: usize) -> io::Result<()> {
+    /// Starts all workers, which never end: they remain available even if the system later refuses new threads.
+    pub(crate) fn start_workers(&self) -> io::Result<()> {
         let mut state = self.shared.lock();
-        state.workers = workers.max(1);
         while state.threads < state.workers {
             self.shared.start_thread()?;
             state.threads += 1;

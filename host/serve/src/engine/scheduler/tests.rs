@@ -310,7 +310,7 @@ fn full_queue_evicts_lower_priorities() {
 #[test]
 fn starts_workers_up_front() {
     let scheduler = Scheduler::new(3);
-    scheduler.start_workers(3).unwrap();
-    scheduler.start_workers(3).unwrap();
+    scheduler.start_workers().unwrap();
+    scheduler.start_workers().unwrap();
     assert_eq!(scheduler.shared.lock().threads, 3);
 }

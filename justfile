@@ -145,16 +145,16 @@ start-up:
     benches/start-up.sh
 
 # clients that hang up mid-body, ten thousand of them
-hang-ups:
-    GPUX_HANG_UPS=10000 cargo test --test program releases_resources_of_disconnected_clients
+hang-ups ISOLATION="auto":
+    GPUX_TEST_ISOLATION={{ISOLATION}} GPUX_HANG_UPS=10000 cargo test --test program releases_resources_of_disconnected_clients
 
 # clients that make the server hold as much as it will, in control groups of 1 and 2 GiB; needs leave to make those
 memory-attacks:
     GPUX_MEMORY_ATTACKS=20 cargo test --test program container_memory
 
 # reloads in the middle of a hundred thousand requests
-reloads:
-    GPUX_RELOAD_REQUESTS=20000 cargo test --test program reload_under_load
+reloads ISOLATION="auto":
+    GPUX_TEST_ISOLATION={{ISOLATION}} GPUX_RELOAD_REQUESTS=20000 cargo test --test program reload_under_load
 
 # the tests of the server with each pipeline in a process of its own; those left out count files, threads or batches of
 # one process
@@ -174,7 +174,7 @@ deploy-check:
     deploy/check.sh
 
 # the long suites and the races; not part of the gate
-full: check bench (compare "image") (compare "text") (compare "audio") (compare "tensor") (compare "text" "random") random-parity (onnx-backend "--engine embedded") instructions languages start-up hang-ups memory-attacks reloads isolation browser deploy-check
+full: check bench (compare "image") (compare "text") (compare "audio") (compare "tensor") (compare "text" "random") random-parity (onnx-backend "--engine embedded") instructions languages start-up hang-ups memory-attacks reloads (hang-ups "pipeline") (reloads "pipeline") isolation browser deploy-check
 
 # numbers and speed of a few models on a GPU (CUDA, TensorRT, WebGPU), beside the CPU; exits with 3
 # where there is none

@@ -1,6 +1,6 @@
 """Overload: a pipeline that does some dozens of requests a second is offered ten times as many.
 
-    python benches/serve/overload.py [SECONDS]
+    python benches/serve/overload.py [SECONDS] [--isolation none|pipeline]
 
 The server has one core and one worker, the generator (oha, open loop) the other core. First the capacity is
 measured with as many clients as keep it busy, then ten times that is offered. Printed: what was answered
@@ -8,12 +8,12 @@ with 200 beside the capacity, latencies of the accepted and of the refused, the 
 Needs `taskset`, psutil, oha and the models of the peers ($PEERS_HOME, see race.py).
 """
 
+import argparse
 import collections
 import csv
 import io
 import json
 import os
-import pathlib
 import subprocess
 import sys
 import time
@@ -57,14 +57,15 @@ def oha(url, *arguments):
     return times
 
 
-def find_process(server):
-    """The process that serves: the child of the supervisor."""
-    return psutil.Process(server.pid).children()[0].pid
+def find_processes(server):
+    """The process that serves, the child of the supervisor, and its workers."""
+    serving = psutil.Process(server.pid).children()[0]
+    return [serving, *serving.children(recursive=True)]
 
 
 def memory(server):
-    lines = pathlib.Path(f"/proc/{find_process(server)}/status").read_text().splitlines()
-    return next(int(line.split()[1]) / 1024 for line in lines if line.startswith("VmRSS"))
+    """MiB of all processes; what several share is counted once."""
+    return sum(process.memory_full_info().pss for process in find_processes(server)) / 2**20
 
 
 def percentile(times, part):
@@ -72,9 +73,13 @@ def percentile(times, part):
 
 
 def main():
-    seconds = float(sys.argv[1]) if len(sys.argv) > 1 else 60
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("seconds", nargs="?", type=float, default=60)
+    parser.add_argument("--isolation", choices=("none", "pipeline"), default="none")
+    chosen = parser.parse_args()
+    seconds = chosen.seconds
     race.write("overload", "resnet18.onnx", race.SESSIONS, PIPELINE)
-    pin, options = ("taskset", "-c", "0"), ("--workers", "1")
+    pin, options = ("taskset", "-c", "0"), ("--workers", "1", "--isolation", chosen.isolation)
     server, url = start(race.RACE / "overload", pin=pin, options=options)
     try:
         oha(url, "-z", "3s", "-c", 4)

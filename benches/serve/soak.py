@@ -1,6 +1,6 @@
 """A day's traffic by count: memory must stay what it was, and every request must come to what it should.
 
-    python benches/serve/soak.py [REQUESTS]
+    python benches/serve/soak.py [REQUESTS] [--isolation none|pipeline]
 
 Sends REQUESTS (default 2,000,000) in twenty parts to three pipelines: a tiny model, the digits with their
 component, and texts; one request in ten is wrong. Prints the server's memory and files after each part, and ends
@@ -8,9 +8,9 @@ with 1 if an answer was not the expected one. Needs a release build, oha and the
 see race.py).
 """
 
+import argparse
 import collections
 import json
-import pathlib
 import subprocess
 import sys
 import time
@@ -32,15 +32,20 @@ def send(url, path, count, *arguments):
 
 
 def files(server):
-    return len(list(pathlib.Path(f"/proc/{overload.find_process(server)}/fd").iterdir()))
+    return sum(process.num_fds() for process in overload.find_processes(server))
 
 
 def main():
-    count = int(sys.argv[1]) if len(sys.argv) > 1 else 2_000_000
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("requests", nargs="?", type=int, default=2_000_000)
+    parser.add_argument("--isolation", choices=("none", "pipeline"), default="pipeline")
+    chosen = parser.parse_args()
+    count = chosen.requests
     for name in ("e1", "e3"):
         race.write(name, *race.PIPELINES[name])
     payloads, seven = race.HOME / "payloads", race.ROOT / "models" / "samples" / "seven.png"
-    server, url = overload.start(race.ROOT, race.RACE / "e1", race.RACE / "e3")
+    server, url = overload.start(race.ROOT, race.RACE / "e1", race.RACE / "e3",
+                                 options=("--isolation", chosen.isolation))
     typed = ["-T", "application/json"]
     part = count // PARTS
     # Path, how many of a thousand requests, the status that is right, the request.

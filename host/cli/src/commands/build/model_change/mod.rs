@@ -48,7 +48,7 @@ pub(super) struct ChangeArguments {
     #[arg(long, value_name = "PATH")]
     python: Option<PathBuf>,
 
-    /// Refused: see docs/onnx.md
+    /// Refused: see docs/models.md
     #[arg(long, hide = true, num_args = 0..=1, default_missing_value = "")]
     prune: Option<String>,
 }

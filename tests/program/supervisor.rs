@@ -66,7 +66,10 @@ fn a_server_that_was_never_ready_is_not_started_again() {
 
 #[test]
 fn a_killed_supervisor_takes_its_server_along() {
-    let mut server = Server::start(&[SCORES]);
+    let folder = tempfile::tempdir().unwrap();
+    let mut started = command(&[SCORES, "--isolation", "pipeline"]);
+    started.env("TMPDIR", folder.path());
+    let mut server = Server::of(started);
     server.child.kill().unwrap();
     server.child.wait().unwrap();
     let end = Instant::now() + Duration::from_secs(30);
@@ -74,6 +77,7 @@ fn a_killed_supervisor_takes_its_server_along() {
         assert!(Instant::now() < end, "the server still accepts connections");
         std::thread::sleep(Duration::from_millis(5));
     }
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
 }
 
 #[test]

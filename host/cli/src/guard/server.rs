@@ -30,7 +30,8 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 /// How often a pause looks for signals.
 const POLL: Duration = Duration::from_millis(20);
 
-/// Tells the server which folder it may make for temporary files. The supervisor removes it after the server's end.
+/// Tells the server which folder it may make for temporary files. The supervisor removes it after the server's end, the
+/// server after the supervisor's.
 const TEMPORARY_VARIABLE: &str = "GPUX_SERVER_TEMPORARY";
 
 /// How the server of a supervisor ended.
@@ -168,6 +169,7 @@ impl Drop for ServerProcess {
 pub(crate) struct SupervisorLink {
     control: UnixStream,
     /// where the server may make a folder for temporary files
+    #[cfg(target_os = "linux")]
     pub(crate) temporary: Option<PathBuf>,
 }
 
@@ -183,14 +185,20 @@ impl SupervisorLink {
         let mut sockets = receive_files(&control)?.into_iter().map(TcpListener::from);
         let main = sockets.next().ok_or(ErrorKind::UnexpectedEof)?;
         let listeners = Listeners::inherited(main, sockets.next());
-        let watched = control.try_clone()?;
+        let temporary = std::env::var_os(TEMPORARY_VARIABLE).map(PathBuf::from);
+        let (watched, removed) = (control.try_clone()?, temporary.clone());
         threads::spawn("gpux-supervised", move || {
             // The supervisor sends nothing more: this waits for its end.
             let _ = (&watched).read(&mut [0]);
+            let _ = removed.map(|folder| remove_tree(&folder));
             let _ = kill_process(getpid(), Signal::KILL);
         })?;
-        let temporary = std::env::var_os(TEMPORARY_VARIABLE).map(PathBuf::from);
-        Ok(Some((Self { control, temporary }, listeners)))
+        let link = Self {
+            control,
+            #[cfg(target_os = "linux")]
+            temporary,
+        };
+        Ok(Some((link, listeners)))
     }
 
     /// Tells the supervisor that the server is ready: from now on a crash of it is followed by a restart.

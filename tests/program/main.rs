@@ -31,6 +31,7 @@ mod run;
 mod schema;
 #[cfg(unix)]
 mod server_resilience;
+mod step_builds;
 #[cfg(target_os = "linux")]
 mod supervisor;
 mod test_server;

@@ -1,5 +1,5 @@
-//! The messages of the protocol over gRPC, generated from `proto/open_inference.proto` (`tests/protobuf.rs` checks that
-//! they are current).
+//! The messages of the protocol over gRPC, generated from `proto/open_inference.proto` by
+//! `cargo run -p protobuf-messages`.
 
 #![allow(
     clippy::all,

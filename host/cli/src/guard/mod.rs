@@ -10,5 +10,5 @@ mod server;
 #[cfg(unix)]
 pub(super) use command::run_in_child;
 #[cfg(unix)]
-pub(super) use server::end_by_signal;
-pub(super) use server::{ServerEnd, SupervisorLink, supervise};
+pub(super) use server::{ServerEnd, end_by_signal};
+pub(super) use server::{SupervisorLink, supervise};

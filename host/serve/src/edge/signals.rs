@@ -12,6 +12,7 @@ pub(crate) enum Signal {
     /// shut down: SIGINT (ctrl-C) or SIGTERM
     End,
     /// reload files: SIGHUP
+    #[cfg_attr(not(unix), expect(dead_code, reason = "there is no such signal"))]
     Reload,
 }
 

@@ -59,6 +59,7 @@ impl StartedRunner {
 
 impl Runner {
     /// Runs a request of the pipeline that `info` describes, and waits for its end on the calling thread.
+    #[cfg_attr(not(target_os = "linux"), expect(unused_variables, reason = "pipelines are isolated on Linux alone"))]
     pub(crate) fn run(
         &self,
         info: &PipelineInfo,

@@ -13,6 +13,7 @@ use clap::{Args, ValueEnum};
 use crate::load_arguments::LoadArguments;
 use crate::printer::LogLevel;
 use crate::server_log::LogFormat;
+#[cfg(target_os = "linux")]
 use gpux_core::child_process;
 use gpux_core::{Size, TimeSpan};
 use gpux_serve::{IsolationPolicy, Otlp, Settings, TlsFiles};

@@ -87,16 +87,17 @@ def made(folder):
         return numpy_helper.from_array(random.uniform(-bound, bound, shape).astype(numpy.float32), name)
 
     def model(name, shape, layers):
-        nodes, initializers, last, width = [], [], "x", shape[1]
+        nodes, initializers, last, given = [], [], "x", shape
         for index, (kind, out) in enumerate(layers):
             weight = f"w{index}"
             if kind == "Conv":
-                initializers.append(weights(weight, out, width, 3, 3))
+                initializers.append(weights(weight, out, given[1], 3, 3))
                 nodes.append(helper.make_node("Conv", [last, weight], [f"c{index}"], pads=[1, 1, 1, 1]))
-                width = out
+                given = [shape[0], out, *shape[2:]]
             else:
-                initializers.append(weights(weight, shape[-1], out))
+                initializers.append(weights(weight, given[-1], out))
                 nodes.append(helper.make_node("MatMul", [last, weight], [f"c{index}"]))
+                given = [*shape[:-1], out]
             nodes.append(helper.make_node("Relu", [f"c{index}"], [f"r{index}"]))
             last = f"r{index}"
         nodes.append(helper.make_node("Identity", [last], ["y"]))
@@ -104,7 +105,7 @@ def made(folder):
             nodes,
             name,
             [helper.make_tensor_value_info("x", TensorProto.FLOAT, shape)],
-            [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
+            [helper.make_tensor_value_info("y", TensorProto.FLOAT, given)],
             initializers,
         )
         path = folder / f"{name}.onnx"

@@ -43,26 +43,15 @@ PAGE = [
     ),
     ("A picture with a component, beside Python servers", None, [("digits-serving", [0, 1, 3], None)]),
     ("A process for each pipeline, requests a second", None, [("isolation", [0, 1, 2, 3, 4], None)]),
-    ("Texts of mixed lengths", None, [("texts", [0, 2, 4], None)]),
     (
         "Texts in other precisions",
         "The race's text model. Requests a second with the ratio to the floor (float32, one by one), processor time a "
         "request; medians of three rounds. The floor also loads the other models.",
         [("texts-precision", [0, 2, 5, 7], None)],
     ),
+    ("CUDA beside the CPU", None, [("gpu", None, None)]),
     ("Ten times the capacity", None, [("overload", None, None)]),
     ("Around a model", None, [("overhead", [0, 1], lambda row: "Session" not in row[0])]),
-    ("Requests that run together", None, [("concurrency", [0, 1, 2, 5, 6], ["1", "16", "64"])]),
-    (
-        "Threads of several models",
-        "Runs a second of bare sessions with ONNX Runtime's defaults → of gpux, medians of 7 turns.",
-        [("threads", [0, 1, 5], lambda row: "an instance" not in row[0])],
-    ),
-    (
-        "Memory of a model's sessions",
-        None,
-        [("memory", [0, 1, 2, 3, 4], lambda row: row[0].startswith("ResNet-50") and row[1] != 2)],
-    ),
     ("A sandbox", None, [("sandbox", [0, 1, 4], lambda row: row[0].startswith(("pass-through", "center-ink, 1920")))]),
     ("Steps in three languages", None, [("languages", [0, 1, 3, 4, 5], None)]),
     (
@@ -94,12 +83,6 @@ PAGE = [
                 ["nms, 84 × 8400, 200 objects, 3000 candidates", "sigmoid, 80 × 8400, beside PyTorch"],
             ),
         ],
-    ),
-    (
-        "Models in other precisions",
-        "Milliseconds of a run before → after, and the largest difference as a part of the output's largest number. "
-        "Random weights.",
-        [("precision", [0, 1, 2, 3, 4], lambda row: row[0] in ["mobilenet", "minilm"])],
     ),
     (
         "Labels in other precisions",

@@ -5,8 +5,10 @@
 PEERS is the folder with the peers' race.py; its models and payloads must be made ($PEERS_HOME, by its
 setup.sh, models.py and payloads.py). Builds gpux and the floor, writes one folder a pipeline to
 target/race/, and runs the race with both added. Without further arguments: everybody, everything.
-`gpux-isolated` gives each pipeline a process of its own. `gpux-int8` is the text pipeline in int8; with OPENVINO, the folder of a whole build of OpenVINO, `gpux-bf16` is that in
-bfloat16. E3long is a text of 128 tokens.
+`gpux-isolated` gives each pipeline a process of its own. `gpux-int8`, which must be named, is the text pipeline
+in int8. With OPENVINO, the library of the plug-in, `gpux-bf16` has text and photo in bfloat16. With CUDA=1, and a GPU
+build of ONNX Runtime in the peers' environment, `gpux-cuda`, `gpux-cuda-isolated` and `fastapi-cuda` have all models
+on the GPU. E3long is a text of 128 tokens.
 """
 
 import json
@@ -19,7 +21,6 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 HOME = pathlib.Path(os.environ.get("PEERS_HOME", pathlib.Path.home() / ".cache" / "gpux-peers"))
 RACE = ROOT / "target" / "race"
-PRECISIONS = ROOT / "target" / "race-precisions"
 
 # As the peers and the floor have them.
 SESSIONS = ", threads: 1, instances: 2"
@@ -98,34 +99,44 @@ def library():
     return found[0]
 
 
-def write_precisions():
-    """The text pipeline in int8 and in bfloat16, and a text that is as long as the tokenizer leaves it."""
-    gpux = ROOT / "target" / "release" / "gpux"
-    model, more, rest = PIPELINES["e3"]
-    for precision in ["int8", "bf16"]:
-        write(precision, model, f"{more}, precision: {precision}", rest, PRECISIONS)
-    folder = PRECISIONS / "int8"
-    python = HOME / "base" / "bin" / "python"
-    command = [gpux, "build", folder, "--precision", "int8", "--python", python, "--engine-library", library()]
-    subprocess.run(command, check=True)
+def write_long_text():
+    """A text that is as long as the tokenizer leaves it."""
     words = json.loads((HOME / "payloads" / "e3.json").read_text())["text"].split()
     (RACE / "long.json").write_text(json.dumps({"text": " ".join((words * 6)[:126])}))
 
 
-def contestant(name, serve, library, paths):
-    """One that serves the text pipeline alone."""
+def int8(texts):
+    """The text pipeline in int8, alone."""
+    gpux, python = ROOT / "target" / "release" / "gpux", HOME / "base" / "bin" / "python"
+    folder = ROOT / "target" / "race-precisions" / "int8"
+    model, more, rest = PIPELINES["e3"]
+    write("int8", model, f"{more}, precision: int8", rest, folder.parent)
+    command = [gpux, "build", folder, "--precision", "int8", "--python", python, "--engine-library", library()]
+    subprocess.run(command, check=True)
+    health = "http://127.0.0.1:{port}"
     return [
-        "[[contestant]]", f'name = "{name}"',
-        f'command = "{ROOT}/target/release/gpux serve {PRECISIONS / serve} --port {{port}} --engine-library {library}"',
-        'health = "http://127.0.0.1:{port}/health"', "[contestant.workloads]",
-        *(f'{workload} = ["http://127.0.0.1:{{port}}/predict", "{payload}"]' for workload, payload in paths.items()),
+        "[[contestant]]", 'name = "gpux-int8"',
+        f'command = "{gpux} serve {folder} --port {{port}} --engine-library {library()}"',
+        f'health = "{health}/health"', "[contestant.workloads]",
+        *(f'{workload} = ["{health}/predict", "{payload}"]' for workload, payload in texts.items()),
     ]
 
 
-def serve_all(name, isolation, paths):
+def fastapi_cuda(peers, texts):
+    """The peers' FastAPI with its models on the GPU."""
+    health = "http://127.0.0.1:{port}"
+    command = "{home}/base/bin/python -m uvicorn fastapi_cuda:app --port {port} --no-access-log --log-level warning"
+    return [
+        "[[contestant]]", 'name = "fastapi-cuda"', f'command = "{command}"', f'health = "{health}/health"',
+        f'environment = {{ PYTHONPATH = "{ROOT}/benches/serve:{peers}/servers" }}', "[contestant.workloads]",
+        f'E2photo = ["{health}/e2", "e2.jpg"]', *(f'{name} = ["{health}/e3", "{payload}"]' for name, payload in texts.items()),
+    ]
+
+
+def serve_all(name, paths, isolation="none", more="--provider cpu"):
     """One that serves every pipeline, and digits."""
     health = "http://127.0.0.1:{port}"
-    command = f"{ROOT}/target/release/gpux serve {RACE} {ROOT} --isolation {isolation} --port {{port}}"
+    command = f"{ROOT}/target/release/gpux serve {RACE} {ROOT} --isolation {isolation} {more} --port {{port}}"
     return [
         "[[contestant]]", f'name = "{name}"', f'command = "{command} --engine-library {library()}"',
         f'health = "{health}/health"', "[contestant.workloads]",
@@ -143,7 +154,7 @@ def main():
     build_both()
     for name, pipeline in PIPELINES.items():
         write(name, *pipeline)
-    write_precisions()
+    write_long_text()
     texts = {"E3text": "e3.json", "E3long": "./long.json"}
     paths = {"E1json": ("e1", "e1.json"), "E2photo": ("e2", "e2.jpg"), "Epre": ("pre", "e2.jpg"), "E3text": ("e3", "e3.json"), "E3long": ("e3", "./long.json")}
     bytes_only = ROOT / "target" / "race" / "contestants.toml"
@@ -152,12 +163,19 @@ def main():
         "[[contestant]]", 'name = "floor"', f'command = "{floor()} {{port}} {HOME}/models"', f'health = "{health}/health"',
         f'environment = {{ ORT_DYLIB_PATH = "{library()}" }}', "[contestant.workloads]",
         *(f'{name} = ["{health}/{path}", "{payload}"]' for name, (path, payload) in paths.items()),
-        *serve_all("gpux", "none", paths),
-        *serve_all("gpux-isolated", "pipeline", paths),
-        *contestant("gpux-int8", "int8", library(), texts),
+        *serve_all("gpux", paths),
+        *serve_all("gpux-isolated", paths, "pipeline"),
     ]
+    if "gpux-int8" in arguments:
+        lines += int8(texts)
+    if os.environ.get("CUDA"):
+        on_gpu = "--provider cuda --strict"
+        lines += serve_all("gpux-cuda", paths, more=on_gpu)
+        lines += serve_all("gpux-cuda-isolated", paths, "pipeline", on_gpu)
+        lines += fastapi_cuda(pathlib.Path(peers).resolve(), texts)
     if openvino := os.environ.get("OPENVINO"):
-        lines += contestant("gpux-bf16", "bf16", openvino, texts)
+        more = f"--provider-library openvino={openvino} --provider openvino --strict --precision bf16"
+        lines += serve_all("gpux-bf16", paths, more=more)
     bytes_only.write_text("\n".join(lines) + "\n")
     python = HOME / "base" / "bin" / "python"
     race = [python, "race.py", "--contestants", bytes_only, *arguments]

@@ -117,8 +117,10 @@ fn gpu(root: &Path, device: &Path) -> Option<Gpu> {
     let told = root.join("proc/driver/nvidia/gpus").join(&place).join("information");
     let told = super::read_text(told)
         .and_then(|text| text.lines().find_map(|line| line.strip_prefix("Model:").map(|rest| rest.trim().to_owned())));
+    let model = told.unwrap_or(model);
+    let model = model.strip_prefix(vendor).map(|rest| rest.trim_start().to_owned()).unwrap_or(model);
     let driver = std::fs::read_link(device.join("driver")).ok().map(|link| name(&link));
-    Some(Gpu { vendor: vendor.to_owned(), name: told.unwrap_or(model), place, driver })
+    Some(Gpu { vendor: vendor.to_owned(), name: model, place, driver })
 }
 
 fn entries(folder: &Path) -> impl Iterator<Item = PathBuf> + use<> {

@@ -103,7 +103,7 @@ fn detects_gpus_with_name_and_driver() {
         ("dev/dri/card0", ""),
     ]);
     let shown: Vec<_> = hardware.gpus.iter().map(|gpu| format!("{} {} {}", gpu.vendor, gpu.name, gpu.place)).collect();
-    assert_eq!(shown, ["NVIDIA NVIDIA H200 0000:01:00.0", "AMD 0x744c 0000:03:00.0"]);
+    assert_eq!(shown, ["NVIDIA H200 0000:01:00.0", "AMD 0x744c 0000:03:00.0"]);
     assert_eq!(hardware.drivers.nvidia.as_deref(), Some("580.82.07"));
     assert_eq!(hardware.drivers.devices.len(), 1);
     assert_eq!((hardware.unavailable_reason(TensorRt), hardware.unavailable_reason(Cuda)), (None, None));

@@ -73,6 +73,7 @@ pub(crate) const ACCELERATORS: &[Row] = &[
     ("/sys/dev/char", READ),
     // Libraries and drivers outside /usr/lib, and what names them.
     ("/usr/local/cuda*", READ),
+    ("/usr/local/nvidia*", READ),
     ("/opt/rocm*", READ),
     ("/etc/OpenCL", READ),
     ("/etc/glvnd", READ),

@@ -75,7 +75,7 @@ pub fn rank_providers(
     }
     let Some(program) = trial.program else {
         let warning =
-            "the fastest provider is not known, and measuring needs the `gpux` program; the usual order holds";
+            "the fastest provider is not known, and cannot be measured in this process; the usual order holds";
         return ProviderRanking { warning: Some(warning.to_owned()), ..ProviderRanking::default() };
     };
     let measure = |provider: &ExecutionProvider| {

@@ -13,7 +13,7 @@ const MEMORY: u64 = 2 << 30;
 /// A model under trial, and the program, engine and cache for it.
 #[derive(Clone, Copy)]
 pub struct Trial<'a> {
-    /// the `gpux` program; without it nothing can be tried safely
+    /// the `gpux` program; without it nothing is tried
     pub program: Option<&'a Path>,
     /// where results are remembered
     pub cache: Option<&'a CacheDir>,

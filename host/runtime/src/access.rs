@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use super::engine::engine_search;
 use super::file_content::FileContent;
 use super::grants;
-use super::load_options::{EngineChoice, LoadOptions};
+use super::load_options::LoadOptions;
 use super::models::provider_choice;
 use super::pipeline::{Pipeline, is_model};
 use crate::GpuxError;
@@ -71,8 +71,7 @@ impl LoadOptions {
         let search = engine_search(self, &choices);
         let mut access = PipelineAccess { read: search.folders(), ..PipelineAccess::default() };
         self.engine.python_packages = search.python;
-        access.accelerators =
-            self.engine.choice != EngineChoice::Embedded && self.providers.names.as_deref() != Some("cpu");
+        access.accelerators = self.may_use_accelerators();
         if is_one_file(wanted) {
             access.read.extend(files_of_model(&path, folder));
         } else if self.policy.outside_files {

@@ -1,12 +1,12 @@
 //! How pipelines are loaded: flags and environment, never gpux.yml.
 
 use std::num::NonZeroU32;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use super::policy::Policy;
 use gpux_config::PrecisionChoice;
 use gpux_core::CacheDir;
-use gpux_inference::{InputShapes, ProviderLibrary};
+use gpux_inference::{Drivers, InputShapes, ProviderLibrary};
 use gpux_sandbox::{Sandbox, SandboxError, SandboxOptions};
 
 /// How a pipeline is loaded. The operator sets these options; a gpux.yml cannot.
@@ -81,6 +81,20 @@ pub struct ProviderSelection {
 }
 
 impl LoadOptions {
+    /// Whether models may run on something else than the processor.
+    pub(crate) fn may_use_accelerators(&self) -> bool {
+        self.engine.choice != EngineChoice::Embedded && self.providers.names.as_deref() != Some("cpu")
+    }
+
+    /// The program that tries models in child processes; `None` also where children cannot use what the models run on.
+    /// NVIDIA's driver writes to `/proc/self/task`. A confined process has the right to its own, which its children
+    /// inherit, but not one to theirs.
+    pub(crate) fn trial_program(&self, drivers: &Drivers) -> Option<&Path> {
+        let confined = self.cache.as_ref().is_some_and(|cache| cache.shared().is_some());
+        let fails = confined && self.may_use_accelerators() && drivers.has_nvidia();
+        self.program.as_deref().filter(|_| !fails)
+    }
+
     /// Stops using a cache that cannot be written to, and returns the warning for the user.
     pub fn drop_unusable_cache(&mut self) -> Option<String> {
         let cache = self.cache.as_ref()?;
@@ -118,5 +132,28 @@ impl Default for LoadOptions {
             serving: false,
             model_files: Vec::new(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tries_no_models_for_a_gpu_that_children_cannot_use() {
+        let nvidia = Drivers { nvidia: Some("580.82.07".to_owned()), ..Drivers::default() };
+        let shared = CacheDir::at("shared");
+        let mut options = LoadOptions {
+            program: Some("gpux".into()),
+            cache: Some(CacheDir::within(&shared, "own".into(), None)),
+            ..LoadOptions::default()
+        };
+        assert_eq!(options.trial_program(&nvidia), None);
+        assert!(options.trial_program(&Drivers::default()).is_some());
+        options.providers.names = Some("cpu".to_owned());
+        assert!(options.trial_program(&nvidia).is_some());
+        options.providers.names = None;
+        options.cache = Some(shared);
+        assert!(options.trial_program(&nvidia).is_some());
     }
 }

@@ -13,7 +13,7 @@ use crate::GpuxError;
 use gpux_config::{BatchingSpec, Diagnostic, ModelSpec, PrecisionChoice, Spanned, Spec};
 use gpux_core::{ProjectFiles, Registry};
 use gpux_inference::{
-    self, BatchOptions, ExecutionProvider, FloatPrecision, ModelFile, ModelOptions, ModelStep, Optimization,
+    self, BatchOptions, ExecutionProvider, FloatPrecision, Hardware, ModelFile, ModelOptions, ModelStep, Optimization,
     ProviderChoice, ProviderError, ProviderRanking, ShapeLadder, Trial, ensure_validated, rank_providers,
 };
 
@@ -126,7 +126,7 @@ pub(super) fn load(spec: &Spec, files: &ProjectFiles, load_options: &LoadOptions
         loaded.warnings.extend(warning);
         let mut options = model_options(model, spec, providers, file.digest(), load_options)?;
         options.precision = float;
-        let (program, cache) = (load_options.program.as_deref(), load_options.cache.as_ref());
+        let (program, cache) = (load_options.trial_program(&Hardware::detect().drivers), load_options.cache.as_ref());
         let trial = Trial {
             program,
             cache,

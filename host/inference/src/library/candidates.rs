@@ -54,6 +54,15 @@ pub(super) fn in_site(site: &Path) -> Vec<PathBuf> {
     in_folder(&site.join("onnxruntime/capi"))
 }
 
+/// Where the library at `library` finds those that it needs: its own folder, then those of NVIDIA's packages beside the
+/// package that it is in.
+pub(crate) fn folders_of_needed(library: &Path) -> Vec<PathBuf> {
+    let own = library.parent().map(Path::to_owned);
+    let site = library.ancestors().nth(3).filter(|site| site.ends_with("site-packages"));
+    let within = ["nvidia/cu13/lib", "nvidia/cudnn/lib", "nvidia/cu13/bin/x86_64", "nvidia/cudnn/bin", "tensorrt_libs"];
+    own.into_iter().chain(site.into_iter().flat_map(|site| within.map(|folder| site.join(folder)))).collect()
+}
+
 /// Where the platform keeps libraries.
 pub(super) fn system_folders() -> Vec<PathBuf> {
     let variable = if cfg!(target_os = "macos") {

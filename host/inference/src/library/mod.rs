@@ -17,7 +17,7 @@ use super::providers::{ExecutionProvider, ProviderLibrary};
 use gpux_core::{CacheDir, CacheFolder};
 
 pub use build::LibraryBuild;
-pub(super) use candidates::engine_folders;
+pub(super) use candidates::{engine_folders, folders_of_needed};
 pub use plugin::PluginFile;
 
 /// The oldest library that can be loaded: its API is what gpux is built against.
@@ -291,7 +291,7 @@ impl LibrarySearch {
         let plugins = self.plugins().into_iter().map(|plugin| plugin.library.path);
         // A library looks for others where it lies, which may be elsewhere than the link to it.
         let found = found.chain(plugins).flat_map(|path| [std::path::absolute(&path), path.canonicalize()]);
-        let found = found.flatten().filter_map(|path| path.parent().map(Path::to_owned));
+        let found = found.flatten().flat_map(|path| folders_of_needed(&path));
         let installed = self.cache.iter().map(|cache| cache.path(CacheFolder::Engines));
         found.chain(installed).chain(self.python.iter().cloned()).chain(self.system.iter().cloned()).collect()
     }

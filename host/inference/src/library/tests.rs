@@ -43,6 +43,18 @@ fn searches_option_installed_python_system() {
 
 #[cfg(target_os = "linux")]
 #[test]
+fn names_folders_of_libraries_that_a_package_needs() {
+    let folder = tempfile::tempdir().unwrap();
+    let site = folder.path().join("site-packages");
+    let library = place(&site, "onnxruntime/capi/libonnxruntime.so.1.31.1");
+    let folders = LibrarySearch { option: Some(library), ..LibrarySearch::default() }.folders();
+    for needed in ["onnxruntime/capi", "nvidia/cu13/lib", "nvidia/cudnn/lib"] {
+        assert!(folders.contains(&site.join(needed)), "{needed} is not among {folders:?}");
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[test]
 fn skips_or_rejects_old_libraries() {
     let folder = tempfile::tempdir().unwrap();
     let old = place(folder.path(), "sys/libonnxruntime.so.1.17.3");

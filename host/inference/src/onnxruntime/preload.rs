@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Once;
 
 use crate::hardware::Hardware;
+use crate::library::folders_of_needed;
 use crate::providers::ExecutionProvider;
 
 /// Each follows its own dependencies.
@@ -42,10 +43,10 @@ static FOR_TENSORRT: Once = Once::new();
 /// Missing libraries are left to the system's loader; the provider's error names them.
 pub(super) fn preload(library: &Path, provider: ExecutionProvider) {
     if matches!(provider, ExecutionProvider::TensorRt | ExecutionProvider::Cuda) {
-        FOR_CUDA.call_once(|| load(&find_libraries(&folders(library), CUDA)));
+        FOR_CUDA.call_once(|| load(&find_libraries(&folders_of_needed(library), CUDA)));
     }
     if provider == ExecutionProvider::TensorRt {
-        FOR_TENSORRT.call_once(|| load(&find_libraries(&folders(library), TENSORRT)));
+        FOR_TENSORRT.call_once(|| load(&find_libraries(&folders_of_needed(library), TENSORRT)));
     }
 }
 
@@ -53,7 +54,7 @@ pub(super) fn preload(library: &Path, provider: ExecutionProvider) {
 pub(super) fn has_tensorrt(library: &Path) -> bool {
     let wanted = &TENSORRT[..1];
     let system = Hardware::library_folders();
-    !find_libraries(&folders(library), wanted).is_empty()
+    !find_libraries(&folders_of_needed(library), wanted).is_empty()
         || !find_libraries(&system, wanted).is_empty()
         || is_in_cache(wanted[0])
 }
@@ -68,14 +69,6 @@ fn load(files: &[PathBuf]) {
     for file in files {
         let _ = ort::util::preload_dylib(file);
     }
-}
-
-/// The library's own folder, then those of NVIDIA's packages beside the package that it is in.
-fn folders(library: &Path) -> Vec<PathBuf> {
-    let own = library.parent().map(Path::to_owned);
-    let site = library.ancestors().nth(3).filter(|site| site.ends_with("site-packages"));
-    let within = ["nvidia/cu13/lib", "nvidia/cudnn/lib", "nvidia/cu13/bin/x86_64", "nvidia/cudnn/bin", "tensorrt_libs"];
-    own.into_iter().chain(site.into_iter().flat_map(|site| within.map(|folder| site.join(folder)))).collect()
 }
 
 fn find_libraries(folders: &[PathBuf], names: &[&str]) -> Vec<PathBuf> {
@@ -102,13 +95,13 @@ mod tests {
             place(&format!("site-packages/nvidia/cu13/lib/{}", CUDA[0])),
             place(&format!("site-packages/nvidia/cudnn/lib/{}", CUDA[7])),
         );
-        assert_eq!(find_libraries(&folders(&library), CUDA), [runtime.clone(), cudnn]);
+        assert_eq!(find_libraries(&folders_of_needed(&library), CUDA), [runtime.clone(), cudnn]);
         let with_external_weights = place(&format!("engines/cuda/{}", CUDA[1]));
         assert_eq!(
-            find_libraries(&folders(&with_external_weights), CUDA),
+            find_libraries(&folders_of_needed(&with_external_weights), CUDA),
             std::slice::from_ref(&with_external_weights)
         );
         let nearer = place(&format!("site-packages/onnxruntime/capi/{}", CUDA[0]));
-        assert_eq!(find_libraries(&folders(&library), CUDA)[0], nearer);
+        assert_eq!(find_libraries(&folders_of_needed(&library), CUDA)[0], nearer);
     }
 }

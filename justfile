@@ -33,6 +33,10 @@ cluster PYTHON="python3":
 arm64 *ARGUMENTS:
     tests/aarch64.sh {{ARGUMENTS}}
 
+# the Windows program under Wine; the file says what it needs installed
+wine:
+    tests/wine.sh
+
 # rewrite what the golden cases expect; read the difference
 bless:
     GPUX_BLESS=1 TRYCMD=overwrite cargo test

@@ -53,7 +53,9 @@ class TableInference:
         pipeline: runs the rows, several at a time.
         columns: the column of an input, by the input's name. An input that is not named takes the column of its name.
         error_column: the name of the error column; with `None`, the first row that fails raises its error.
-        concurrency: rows that run at the same time, by default as many as `Pipeline.batch` chooses.
+        concurrency: rows that run at the same time, by default as many as the models can run, at least one for each of
+            `processors`: a model that has one thread is slower with two callers.
+        processors: how many this worker may use.
         element_types: the Arrow type of each element type of tensors.
 
     Raises:
@@ -67,13 +69,14 @@ class TableInference:
         columns: Mapping[str, str] | None = None,
         error_column: str | None = "error",
         concurrency: int | None = None,
+        processors: int = 1,
         element_types: Mapping[str, pa.DataType] = ELEMENT_TYPES,
     ) -> None:
         self._pipeline = pipeline
         self._inputs = input_columns(pipeline.inputs, columns or {})
         self._named = set(columns or {})
         self._error_column = error_column
-        self._concurrency = concurrency
+        self._concurrency = concurrency or max(pipeline.concurrency, processors)
         self.fields = output_fields(pipeline.outputs, element_types)
         """The columns that are added, in order, without the error column."""
 

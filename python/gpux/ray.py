@@ -54,7 +54,8 @@ def infer(
         columns: the column of an input, by the input's name, where the names differ.
         error_column: the name of the error column. With `None`, the first row that fails ends the job.
         rows_per_batch: rows that an actor takes at a time, at most.
-        concurrency: rows that an actor runs at the same time, by default as many as `Pipeline.batch` chooses.
+        concurrency: rows that an actor runs at the same time, by default as many as the models can run, at least one
+            for each of its CPUs.
         ray_options: arguments of `Dataset.map_batches` for the actors, such as `{"num_gpus": 1}`; by default each
             takes one CPU.
         options: arguments of `gpux.Pipeline`; by default `threads` is an actor's CPUs.
@@ -70,14 +71,20 @@ def infer(
     if rows_per_batch < 1:
         raise ValueError(f"rows_per_batch: {rows_per_batch} is below 1")
     actor = {"num_cpus": 1, **(ray_options or {})}
+    processors = _processors(actor)
     result: Dataset = dataset.map_batches(
         _Worker,
         batch_format="pyarrow",
         batch_size=rows_per_batch,
         compute=ActorPoolStrategy(min_size=least, max_size=most),
         fn_constructor_args=(
-            PipelineSource.at(path, {"threads": _threads(actor), **options}),
-            {"columns": columns, "error_column": error_column, "concurrency": concurrency},
+            PipelineSource.at(path, {"threads": processors, **options}),
+            {
+                "columns": columns,
+                "error_column": error_column,
+                "concurrency": concurrency,
+                "processors": processors,
+            },
         ),
         **actor,
     )
@@ -85,8 +92,8 @@ def infer(
     return result
 
 
-def _threads(actor: Mapping[str, Any]) -> int:
-    """The threads that an actor with these options has processors for."""
+def _processors(actor: Mapping[str, Any]) -> int:
+    """The processors of an actor with these options."""
     return max(1, int(actor.get("num_cpus") or 1))
 
 
@@ -146,5 +153,5 @@ def application(
         },
         **(ray_options or {}),
     }
-    source = PipelineSource.at(path, {"threads": _threads(settings.get("ray_actor_options") or {}), **options})
+    source = PipelineSource.at(path, {"threads": _processors(settings.get("ray_actor_options") or {}), **options})
     return serve.deployment(**settings)(Replica).bind(source, list(arguments))

@@ -54,7 +54,8 @@ def infer(
         columns: the column of an input, by the input's name, where the names differ.
         error_column: the name of the error column. With `None`, a row that fails ends the job.
         rows_per_batch: rows that are computed before they are passed on, at most.
-        concurrency: rows that a worker runs at the same time, by default as many as `Pipeline.batch` chooses.
+        concurrency: rows that a worker runs at the same time, by default as many as the models can run, at least
+            `spark.task.cpus`.
         options: arguments of `gpux.Pipeline`; by default `threads` is `spark.task.cpus`.
 
     Raises:
@@ -65,7 +66,8 @@ def infer(
     """
     if rows_per_batch < 1:
         raise ValueError(f"rows_per_batch: {rows_per_batch} is below 1")
-    options = {"threads": int(dataframe.sparkSession.conf.get("spark.task.cpus", "1") or 1), **options}
+    processors = int(dataframe.sparkSession.conf.get("spark.task.cpus", "1") or 1)
+    options = {"threads": processors, **options}
     source = PipelineSource.at(path, options)
     on_driver = {name: value for name, value in options.items() if name not in MACHINE_OPTIONS}
     pipeline = PipelineSource.at(path, on_driver).load(_shipped_files())
@@ -75,7 +77,12 @@ def infer(
         fields.append(pa.field(error_column, pa.string()))
     check_new_columns(dataframe.columns, [field.name for field in fields])
     added = [sql.StructField(field.name, _spark_type(field.type), nullable=True) for field in fields]
-    settings = {"columns": columns, "error_column": error_column, "concurrency": concurrency}
+    settings = {
+        "columns": columns,
+        "error_column": error_column,
+        "concurrency": concurrency,
+        "processors": processors,
+    }
     run = partial(_run, source=source, settings=settings, rows=rows_per_batch)
     return dataframe.mapInArrow(run, sql.StructType([*dataframe.schema.fields, *added]))
 

@@ -25,6 +25,8 @@ class FakePort:
 class Echo:
     """Gives its inputs as its outputs; fails on the text `bad`."""
 
+    concurrency = 1
+
     def __init__(self, inputs: list[FakePort], outputs: list[FakePort]) -> None:
         self.inputs, self.outputs = inputs, outputs
         self.ran: list[dict[str, Any]] = []

@@ -43,4 +43,5 @@ def test_options_reach_the_pipeline() -> None:
 
 def test_a_worker_has_the_threads_of_its_processors() -> None:
     ray = pytest.importorskip("gpux.ray")
-    assert [ray._threads(actor) for actor in ({}, {"num_cpus": 4}, {"num_cpus": 0.5}, {"num_gpus": 1})] == [1, 4, 1, 1]
+    actors = ({}, {"num_cpus": 4}, {"num_cpus": 0.5}, {"num_gpus": 1})
+    assert [ray._processors(actor) for actor in actors] == [1, 4, 1, 1]

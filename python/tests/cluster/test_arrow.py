@@ -30,10 +30,12 @@ class Echo:
     def __init__(self, inputs: list[FakePort], outputs: list[FakePort]) -> None:
         self.inputs, self.outputs = inputs, outputs
         self.ran: list[dict[str, Any]] = []
+        self.workers: int | None = None
 
     def batch(self, requests: list[dict[str, Any]], *, workers: int | None, return_exceptions: bool) -> list[Any]:
         assert return_exceptions
         self.ran += requests
+        self.workers = workers
         names = [(port.name, source.name) for port, source in zip(self.outputs, self.inputs, strict=False)]
         return [
             StepError("step 2: it is bad")
@@ -70,6 +72,17 @@ def test_a_failed_row_raises_without_an_error_column() -> None:
         inference.run(pa.table({"x": ["good", "bad"]}))
     with pytest.raises(ValidationError, match="column `x` is null"):
         inference.run(pa.table({"x": pa.array([None], pa.string())}))
+
+
+@pytest.mark.parametrize(
+    ("models_run", "options", "workers"),
+    [(1, {}, 1), (1, {"processors": 4}, 4), (16, {"processors": 4}, 16), (16, {"processors": 4, "concurrency": 2}, 2)],
+)
+def test_rows_at_the_same_time(models_run: int, options: dict[str, int], workers: int) -> None:
+    pipeline = Echo([FakePort("x", "text")], [FakePort("y", "text")])
+    pipeline.concurrency = models_run
+    TableInference(pipeline, **options).run(pa.table({"x": ["a"]}))
+    assert pipeline.workers == workers
 
 
 def test_no_rows_have_the_columns_of_some() -> None:

@@ -93,15 +93,15 @@ impl Sampling {
         let pillow = self.library == Library::Pillow;
         let between = if pillow { pillow::between(dims, target) } else { ImageDims { width: target.width, ..dims } };
         let between = between.height.saturating_mul(between.width.saturating_mul(dims.channels * sample));
-        // Passes of bytes turn some rows at a time; their weights are as many as the sides are long, times the reach of
-        // a filter, in two types.
-        let between = if self.library == Library::Opencv {
-            between
-        } else {
+        // Pillow's passes turn some rows at a time; their weights are as many as the sides are long, times the
+        // reach of a filter.
+        let between = if pillow {
             let rows = weighted::ROWS.min(dims.height) * weighted::padded(dims.channels);
             let wide = dims.width.saturating_add(target.width);
             let sides = wide.saturating_add(dims.height).saturating_add(target.height);
-            between.saturating_add(wide.saturating_mul(rows)).saturating_add(sides.saturating_mul(96))
+            between.saturating_add(wide.saturating_mul(rows)).saturating_add(sides.saturating_mul(32))
+        } else {
+            between
         };
         // Colours weighed by their opacity are a copy.
         if dims.channels == 4 { between.saturating_add(tensor.byte_len()) } else { between }

@@ -6,7 +6,7 @@ use fast_image_resize::{FilterType, PixelTrait, ResizeAlg, ResizeOptions, Resize
 
 use super::super::dims::ImageDims;
 use super::super::premultiply;
-use super::weighted::{self, Kernel, WeightType};
+use super::weighted::{self, Kernel};
 use super::{Filter, nearest, pillow_box, to_tensor};
 use crate::deadline::{Deadline, DeadlineExceeded};
 use gpux_core::{Color, StepFailure, Tensor, TensorData};
@@ -46,7 +46,7 @@ pub(super) fn resize(
 }
 
 /// The support and weights of a filter; `None` for the nearest neighbour.
-pub(super) fn kernel(filter: Filter) -> Option<Kernel> {
+fn kernel(filter: Filter) -> Option<Kernel> {
     match filter {
         Filter::Nearest => None,
         Filter::Bilinear => Some(Kernel::Triangle),
@@ -102,7 +102,7 @@ fn resize_levels(
     let between = between(dims, target);
     let pass = |from: &[u8], dims, target| match kernel {
         Kernel::Box => pillow_box::resize(from, dims, target, deadline),
-        _ => weighted::pass(from, dims, target, kernel, WeightType::Int32, deadline),
+        _ => weighted::pass(from, dims, target, kernel, deadline),
     };
     let half = if between == dims { None } else { Some(pass(from, dims, between)?) };
     let half = half.as_deref().unwrap_or(from);
@@ -145,7 +145,7 @@ fn resize_pixels<P: PixelTrait>(
 }
 
 /// The filter by the name that `fast_image_resize` has for it.
-fn algorithm(filter: Filter) -> ResizeAlg {
+pub(super) fn algorithm(filter: Filter) -> ResizeAlg {
     match filter {
         Filter::Nearest => ResizeAlg::Nearest,
         Filter::Bilinear => ResizeAlg::Convolution(FilterType::Bilinear),
@@ -155,6 +155,6 @@ fn algorithm(filter: Filter) -> ResizeAlg {
     }
 }
 
-fn cannot(error: impl std::fmt::Display) -> StepFailure {
+pub(super) fn cannot(error: impl std::fmt::Display) -> StepFailure {
     StepFailure::Failed(format!("cannot resize: {error}"))
 }

@@ -1,9 +1,12 @@
 //! torchvision's `resize` of tensors (`torch.nn.functional.interpolate`).
 
+use fast_image_resize::images::{TypedCroppedImage, TypedCroppedImageMut, TypedImage, TypedImageRef};
+use fast_image_resize::pixels::{U8, U8x3, U8x4};
+use fast_image_resize::{PixelTrait, ResizeOptions, Resizer};
+
 use super::super::dims::ImageDims;
-use super::pillow::{kernel, resize_floats};
+use super::pillow::{algorithm, cannot, resize_floats};
 use super::taps::{Interpolate, Precision, Taps, mix};
-use super::weighted::{self, Kernel, WeightType};
 use super::{Filter, Sampling, nearest, to_tensor};
 use crate::deadline::{Deadline, DeadlineExceeded};
 use gpux_core::{StepFailure, Tensor, TensorData};
@@ -15,10 +18,10 @@ pub(super) fn resize(
     how: Sampling,
     deadline: &Deadline,
 ) -> Result<Tensor, StepFailure> {
-    if let Some(kernel) = kernel(how.filter).filter(|_| how.antialias) {
+    if how.antialias && how.filter != Filter::Nearest {
         // The filters are Pillow's, but nothing is weighed by opacity, and weights of bytes have 16 bits.
         return match tensor.data() {
-            TensorData::Uint8(data) => to_tensor(target, resize_antialiased(data, dims, target, kernel, deadline)?),
+            TensorData::Uint8(data) => to_tensor(target, resize_antialiased(data, dims, target, how.filter, deadline)?),
             TensorData::Float32(data) => {
                 to_tensor(target, resize_floats(data, dims, target, how.filter, false, deadline)?)
             }
@@ -45,19 +48,59 @@ pub(super) fn resize(
     }
 }
 
-/// Bytes with antialiasing: across, rounded to 8 bits, then down.
+/// Bytes with antialiasing: across, rounded to 8 bits, then down. The resizer alone would go down first, which
+/// puts a third of the samples of a noisy image elsewhere, some by 40.
 fn resize_antialiased(
     from: &[u8],
     dims: ImageDims,
     target: ImageDims,
-    kernel: Kernel,
+    filter: Filter,
     deadline: &Deadline,
-) -> Result<Vec<u8>, DeadlineExceeded> {
+) -> Result<Vec<u8>, StepFailure> {
     let across = ImageDims { width: target.width, ..dims };
-    let pass = |from: &[u8], dims, target| weighted::pass(from, dims, target, kernel, WeightType::Int16, deadline);
-    let wide = if across == dims { None } else { Some(pass(from, dims, across)?) };
+    let pass = match dims.channels {
+        1 => pass::<U8>,
+        3 => pass::<U8x3>,
+        _ => pass::<U8x4>,
+    };
+    let wide = if across == dims { None } else { Some(pass(from, dims, across, filter, deadline)?) };
     let from = wide.as_deref().unwrap_or(from);
-    if across == target { Ok(from.to_vec()) } else { pass(from, across, target) }
+    if across == target { Ok(from.to_vec()) } else { pass(from, across, target, filter, deadline) }
+}
+
+/// Samples of a part of a pass: some milliseconds.
+const PART: usize = 4 << 20;
+
+/// One pass of [`resize_antialiased`]: only the width or only the height changes. Works on parts of rows or columns, and
+/// checks `deadline` between them.
+fn pass<P: PixelTrait>(
+    from: &[u8],
+    dims: ImageDims,
+    target: ImageDims,
+    filter: Filter,
+    deadline: &Deadline,
+) -> Result<Vec<u8>, StepFailure> {
+    let mut result = vec![0; target.height * target.width * target.channels];
+    let samples = from.len().max(result.len());
+    let source = TypedImageRef::<P>::from_buffer(dims.width as u32, dims.height as u32, from).map_err(cannot)?;
+    let (width, height) = (target.width as u32, target.height as u32);
+    let mut to = TypedImage::<P>::from_buffer(width, height, &mut result).map_err(cannot)?;
+    let across = dims.height == target.height;
+    let side = if across { target.height } else { target.width };
+    let length = (side * PART / samples.max(1)).clamp(1, side);
+    let options = ResizeOptions::new().resize_alg(algorithm(filter)).use_alpha(false);
+    for start in (0..side).step_by(length) {
+        deadline.check()?;
+        let (start, length) = (start as u32, length.min(side - start) as u32);
+        let part =
+            |width: u32, height: u32| if across { [0, start, width, length] } else { [start, 0, length, height] };
+        let [left, top, wide, high] = part(dims.width as u32, dims.height as u32);
+        let source = TypedCroppedImage::from_ref(&source, left, top, wide, high).map_err(cannot)?;
+        let [left, top, wide, high] = part(width, height);
+        let mut to = TypedCroppedImageMut::from_ref(&mut to, left, top, wide, high).map_err(cannot)?;
+        Resizer::new().resize_typed(&source, &mut to, &options).map_err(cannot)?;
+    }
+    Ok(result)
 }
 
 fn floats<const N: usize>(

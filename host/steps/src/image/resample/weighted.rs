@@ -1,4 +1,4 @@
-//! Weighted sums of bytes in the fixed point of Pillow or torch, to the bit.
+//! Weighted sums of bytes in Pillow's fixed point, to the bit.
 
 use std::f64::consts::PI;
 
@@ -45,28 +45,7 @@ impl Kernel {
     }
 }
 
-/// The integers that weights are kept in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum WeightType {
-    /// torch's, with as many bits after the point as the largest weight leaves
-    Int16,
-    /// Pillow's, with [`BITS`] after the point
-    Int32,
-}
-
-impl WeightType {
-    /// Bits after the point where no weight is larger than `largest` (`compute_indices_int16_weights_aa` in torch's
-    /// UpSampleKernel.cpp).
-    fn bits(self, largest: f64) -> u32 {
-        let fits = |bits: &u32| (0.5 + largest * f64::from(1 << (bits + 1))) < f64::from(1 << 15);
-        match self {
-            Self::Int16 => (0..BITS).find(|bits| !fits(bits)).unwrap_or(BITS),
-            Self::Int32 => BITS,
-        }
-    }
-}
-
-/// The most bits after the point of a weight: of 32, 8 are the sample's, and two are left for sums above 1 and below 0.
+/// Bits after the point of a weight: of 32, 8 are the sample's, and two are left for sums above 1 and below 0.
 const BITS: u32 = 22;
 
 /// Rows that are resized across together: their samples side by side, in vectors.
@@ -82,39 +61,33 @@ struct WeightedTaps {
     /// `length` for each new sample, of which as many count as its span has
     weights: Vec<i32>,
     length: usize,
-    /// bits after the point of a weight
-    bits: u32,
 }
 
 impl WeightedTaps {
-    fn new(old: usize, new: usize, kernel: Kernel, weight_type: WeightType) -> Self {
+    fn new(old: usize, new: usize, kernel: Kernel) -> Self {
         let scale = old as f64 / new as f64;
         let shrink = scale.max(1.0);
         let (support, step) = (kernel.support() * shrink, 1.0 / shrink);
+        let fixed = |weight: f64| {
+            let weight = weight * f64::from(1 << BITS);
+            (if weight < 0.0 { weight - 0.5 } else { weight + 0.5 }) as i32
+        };
         let length = support.ceil() as usize * 2 + 1;
-        let (mut spans, mut weights) = (Vec::with_capacity(new), vec![0.0; new * length]);
+        let (mut spans, mut weights) = (Vec::with_capacity(new), vec![0; new * length]);
+        let mut parts = Vec::with_capacity(length);
         for (index, weights) in weights.chunks_exact_mut(length).enumerate() {
             let center = (index as f64 + 0.5) * scale;
             let start = (center - support + 0.5).max(0.0) as usize;
             let end = ((center + support + 0.5) as usize).min(old);
-            let weights = &mut weights[..end - start];
-            for (weight, at) in weights.iter_mut().zip(start..end) {
-                *weight = kernel.weight((at as f64 - center + 0.5) * step);
+            parts.clear();
+            parts.extend((start..end).map(|at| kernel.weight((at as f64 - center + 0.5) * step)));
+            let total: f64 = parts.iter().sum();
+            for (weight, part) in weights.iter_mut().zip(&parts) {
+                *weight = fixed(if total == 0.0 { *part } else { part / total });
             }
-            let total: f64 = weights.iter().sum();
-            if total != 0.0 {
-                for weight in weights {
-                    *weight /= total;
-                }
-            }
-            spans.push((start as u32, (end - start) as u32));
+            spans.push((start as u32, parts.len() as u32));
         }
-        let bits = weight_type.bits(weights.iter().copied().fold(0.0, f64::max));
-        let fixed = |weight: f64| {
-            let weight = weight * f64::from(1 << bits);
-            (if weight < 0.0 { weight - 0.5 } else { weight + 0.5 }) as i32
-        };
-        Self { spans, weights: weights.into_iter().map(fixed).collect(), length, bits }
+        Self { spans, weights, length }
     }
 
     fn iter(&self) -> impl Iterator<Item = (usize, &[i32])> {
@@ -129,17 +102,21 @@ pub(super) fn pass(
     dims: ImageDims,
     target: ImageDims,
     kernel: Kernel,
-    weight_type: WeightType,
     deadline: &Deadline,
 ) -> Result<Vec<u8>, DeadlineExceeded> {
     let channels = dims.channels;
     let mut result = vec![0; target.height * target.width * channels];
     if dims.width == target.width {
-        let taps = WeightedTaps::new(dims.height, target.height, kernel, weight_type);
-        along(from, &taps, dims.width * channels, &mut result, deadline)?;
+        along(
+            from,
+            &WeightedTaps::new(dims.height, target.height, kernel),
+            dims.width * channels,
+            &mut result,
+            deadline,
+        )?;
         return Ok(result);
     }
-    let taps = WeightedTaps::new(dims.width, target.width, kernel, weight_type);
+    let taps = WeightedTaps::new(dims.width, target.width, kernel);
     let (row, new_row) = (dims.width * channels, target.width * channels);
     let rows = ROWS.min(dims.height);
     let pixel = padded(channels);
@@ -246,9 +223,6 @@ fn along(
     to: &mut [u8],
     deadline: &Deadline,
 ) -> Result<(), DeadlineExceeded> {
-    let bits = taps.bits;
-    // Rounds to the nearest.
-    let half = 1_i32 << bits >> 1;
     for ((start, weights), to) in taps.iter().zip(to.chunks_exact_mut(inner)) {
         deadline.check_after(inner * weights.len())?;
         let from = &from[start * inner..][..weights.len() * inner];
@@ -257,22 +231,23 @@ fn along(
             || {
                 let mut at = 0;
                 while at + LANES <= inner {
-                    let mut sums = [half; LANES];
+                    let mut sums = [1_i32 << (BITS - 1); LANES];
                     for (run, weight) in from.chunks_exact(inner).zip(weights) {
                         for (sum, sample) in sums.iter_mut().zip(&run[at..at + LANES]) {
                             *sum = sum.wrapping_add(i32::from(*sample).wrapping_mul(*weight));
                         }
                     }
                     for (to, sum) in to[at..at + LANES].iter_mut().zip(sums) {
-                        *to = (sum >> bits).clamp(0, 255) as u8;
+                        *to = (sum >> BITS).clamp(0, 255) as u8;
                     }
                     at += LANES;
                 }
                 for (at, to) in to.iter_mut().enumerate().skip(at) {
                     let products = from.iter().skip(at).step_by(inner).zip(weights);
-                    let sum = products
-                        .fold(half, |sum, (sample, weight)| sum.wrapping_add(i32::from(*sample).wrapping_mul(*weight)));
-                    *to = (sum >> bits).clamp(0, 255) as u8;
+                    let sum = products.fold(1_i32 << (BITS - 1), |sum, (sample, weight)| {
+                        sum.wrapping_add(i32::from(*sample).wrapping_mul(*weight))
+                    });
+                    *to = (sum >> BITS).clamp(0, 255) as u8;
                 }
             },
         );

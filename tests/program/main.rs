@@ -21,6 +21,7 @@ mod engines;
 mod examples;
 mod guests;
 mod http_api;
+mod int8;
 #[cfg(target_os = "linux")]
 mod isolation;
 mod languages;

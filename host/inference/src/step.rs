@@ -17,7 +17,7 @@ use super::sessions::{ModelInputs, SessionRunError, SessionSet};
 use super::value::OnnxValue;
 use gpux_core::{
     Context, Deadline, DeviceStep, Dim, ElementType, HostOrDevice, InputConversions, Kind, Memory, Mismatch, Signature,
-    Step, StepFailure, TensorKind, Value,
+    Step, StepFailure, Tensor, TensorKind, Value,
 };
 
 pub use load::ModelOptions;
@@ -95,14 +95,19 @@ impl ModelStep {
         self.sessions.options().optimized.is_some()
     }
 
-    /// The shape of each input as the model takes it; `None` for one that is left out, that is no
-    /// tensor, or that the model does not take.
-    pub fn shapes(&self, inputs: &[Option<Value>]) -> InputShapes {
-        let shape = |(index, value): (usize, &Option<Value>)| {
+    /// Each input as the model takes it; `None` for one that is left out, that is no tensor, or that the
+    /// model does not take.
+    pub fn tensors(&self, inputs: &[Option<Value>]) -> Vec<Option<Tensor>> {
+        let tensor = |(index, value): (usize, &Option<Value>)| {
             let value = value.clone().filter(|_| index < self.wanted.len())?;
-            Some(self.adapt_input(index, value, &Deadline::default()).ok()?.shape().to_vec())
+            self.adapt_input(index, value, &Deadline::default()).ok()
         };
-        inputs.iter().enumerate().map(shape).collect()
+        inputs.iter().enumerate().map(tensor).collect()
+    }
+
+    /// Their shapes.
+    pub fn shapes(&self, inputs: &[Option<Value>]) -> InputShapes {
+        self.tensors(inputs).into_iter().map(|tensor| tensor.map(|tensor| tensor.shape().to_vec())).collect()
     }
 
     /// The batcher, if batching was asked for; or the reason why it is off.

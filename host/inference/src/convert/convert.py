@@ -1,5 +1,5 @@
 """What `gpux build --precision` asks of ONNX Runtime's own offline tools: `convert_float_to_float16` of
-onnxruntime.transformers and `quantize_dynamic` of onnxruntime.quantization.
+onnxruntime.transformers, `quantize_dynamic` and `quantize_static` of onnxruntime.quantization.
 
 Called as `python -c SCRIPT REQUEST`; the last line on stdout is the answer. The model is read, never written.
 """
@@ -9,6 +9,7 @@ import sys
 # The folder that gpux was called in may be a stranger's: no module comes from there.
 sys.path[:] = [path for path in sys.path if path]
 
+import collections
 import importlib.util
 import json
 import os
@@ -37,6 +38,14 @@ def graphs(graph):
                     yield from graphs(inner)
 
 
+class Unchanged(Exception):
+    """Why a model stays as it is."""
+
+
+def operators(model):
+    return collections.Counter(node.op_type for graph in graphs(model.graph) for node in graph.node)
+
+
 def float16(model):
     from onnx import TensorProto
     from onnxruntime.transformers.float16 import convert_float_to_float16
@@ -47,34 +56,115 @@ def float16(model):
 
     before = sum(map(halves, graphs(model.graph)))
     model = convert_float_to_float16(model, keep_io_types=True)
-    changed = sum(map(halves, graphs(model.graph))) > before
-    return model, None if changed else "it has no weights in float32"
+    if sum(map(halves, graphs(model.graph))) == before:
+        raise Unchanged("it has no weights in float32")
+    return model, "16-bit floats"
 
 
-def int8(model, folder, external):
+# What has weights, and is much faster in 8 bits.
+CONVOLUTIONS = ("Conv", "ConvTranspose")
+PRODUCTS = ("MatMul", "Gemm", "LSTM", "GRU")
+
+
+def int8(model, request):
+    """Products of matrices keep their accuracy best with the range that each run has ("dynamic"). Convolutions are
+    fast only between ranges that are known beforehand, from samples ("static").
+    """
     import onnx
-    from onnxruntime.quantization import QuantType, quantize_dynamic
 
-    def operators(model):
-        return [node.op_type for graph in graphs(model.graph) for node in graph.node]
-
-    # ONNX Runtime's convolutions of integers on the CPU are made for unsigned weights.
-    kind = QuantType.QUInt8 if "Conv" in operators(model) else QuantType.QInt8
-    before = len(operators(model))
-    path = os.path.join(folder, "quantized.onnx")
-    quantize_dynamic(
-        model,
-        path,
-        weight_type=kind,
-        per_channel=kind == QuantType.QInt8,
-        use_external_data_format=external,
-    )
+    before = operators(model)
+    path = os.path.join(request["folder"], "quantized.onnx")
+    if sum(before[kind] for kind in CONVOLUTIONS) > sum(before[kind] for kind in PRODUCTS):
+        if not request["samples"]:
+            raise Unchanged("convolutions take their ranges from samples: give --sample, or add golden cases")
+        static(model, path, request)
+        how = f"static quantization, ranges from {len(request['samples'])} of the samples"
+    else:
+        dynamic(model, path, request)
+        how = "dynamic quantization"
     model = onnx.load(path)
     for file in [path, path + ".data"]:
         if os.path.exists(file):
             os.remove(file)
-    changed = len(operators(model)) != before
-    return model, None if changed else "it has no operator that is quantized (MatMul, Conv, Gemm, Gather, LSTM … with weights in float32)"
+    if operators(model) == before:
+        raise Unchanged("it has no operator that is quantized (MatMul, Conv, Gemm, Gather, LSTM … with weights in float32)")
+    return model, how
+
+
+def dynamic(model, path, request):
+    from onnxruntime.quantization import QuantType, quantize_dynamic
+    from onnxruntime.quantization.registry import IntegerOpsRegistry
+
+    quantize_dynamic(
+        model,
+        path,
+        op_types_to_quantize=[kind for kind in IntegerOpsRegistry if kind not in CONVOLUTIONS],
+        weight_type=QuantType.QInt8,
+        per_channel=True,
+        use_external_data_format=request["external"],
+    )
+
+
+def static(model, path, request):
+    import numpy
+    from onnxruntime.quantization import CalibrationDataReader, QuantType, quantize_static
+
+    class Samples(CalibrationDataReader):
+        def __init__(self):
+            self.left = iter(request["samples"])
+
+        def get_next(self):
+            sample = next(self.left, None)
+            return sample and {name: numpy.load(file, allow_pickle=False) for name, file in sample.items()}
+
+    if not request["external"]:
+        model = folded(model, request["folder"])
+    for number, node in enumerate(model.graph.node):
+        node.name = f"{node.op_type}_{number}"
+    quantize_static(
+        model,
+        path,
+        Samples(),
+        per_channel=True,
+        activation_type=QuantType.QUInt8,
+        weight_type=QuantType.QInt8,
+        nodes_to_exclude=tail(model.graph),
+        use_external_data_format=request["external"],
+        # Results keep their precision.
+        extra_options={"OpTypesToExcludeOutputQuantization": ["Gemm", "MatMul"]},
+    )
+
+
+def folded(model, folder):
+    """The model with its batch normalization in the weights of convolutions, in an opset in which these have a scale
+    for each channel.
+    """
+    import onnx
+    import onnxruntime
+    from onnx import version_converter
+
+    if next(each.version for each in model.opset_import if each.domain in ("", "ai.onnx")) < 13:
+        model = version_converter.convert_version(model, 13)
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC
+    options.optimized_model_filepath = os.path.join(folder, "folded.onnx")
+    onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    model = onnx.load(options.optimized_model_filepath)
+    os.remove(options.optimized_model_filepath)
+    return model
+
+
+def tail(graph):
+    """The names of the nodes behind the last product: where outputs of different sizes meet (boxes and their scores),
+    one scale does not fit all.
+    """
+    wanted, behind = set(), []
+    for node in reversed(graph.node):
+        if node.op_type in CONVOLUTIONS + PRODUCTS or wanted.intersection(node.output):
+            wanted.update(node.input)
+        else:
+            behind.append(node.name)
+    return behind
 
 
 def main(request):
@@ -86,21 +176,17 @@ def main(request):
     import onnxruntime
 
     model = onnx.load(request["model"])
-    # One protobuf message holds at most 2 GB.
-    external = request["external"]
-    folder = request["folder"]
-    if request["precision"] == "fp16":
-        model, unchanged = float16(model)
-    else:
-        model, unchanged = int8(model, folder, external)
-    if unchanged:
-        return {"unchanged": unchanged}
+    try:
+        model, how = float16(model) if request["precision"] == "fp16" else int8(model, request)
+    except Unchanged as reason:
+        return {"unchanged": str(reason)}
     name = request["name"]
     options = {}
-    if external:
+    # One protobuf message holds at most 2 GB.
+    if request["external"]:
         options = {"save_as_external_data": True, "all_tensors_to_one_file": True, "location": name + ".data"}
-    onnx.save(model, os.path.join(folder, name), **options)
-    return {"made": {"tools": f"onnxruntime {onnxruntime.__version__}, onnx {onnx.__version__}"}}
+    onnx.save(model, os.path.join(request["folder"], name), **options)
+    return {"made": {"tools": f"onnxruntime {onnxruntime.__version__}, onnx {onnx.__version__}: {how}"}}
 
 
 try:

@@ -3,6 +3,7 @@
 
 mod python;
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -15,6 +16,7 @@ use super::trial_context::absolute;
 use gpux_core::catch_panic::shorten;
 use gpux_core::child_process::{self, ChildError};
 use gpux_core::files::check_room;
+use gpux_core::{Tensor, to_npy};
 
 const SCRIPT: &str = include_str!("convert.py");
 /// A model of some gigabytes is converted within it on a slow machine.
@@ -35,8 +37,9 @@ pub const CONVERSION_PACKAGES: [(&str, &str); 2] = [("onnx", "1.23.2"), ("onnxru
 pub enum Precision {
     /// floats of 16 bits, weights and computation
     Fp16,
-    /// weights of 8 bits; activations are quantized to 8 bits at each run ("dynamic
-    /// quantization")
+    /// weights of 8 bits; activations are quantized to 8 bits, with ranges of each run in models that
+    /// are products of matrices for the most part ("dynamic quantization"), and of samples in those of
+    /// convolutions ("static quantization")
     Int8,
 }
 
@@ -75,6 +78,8 @@ pub struct Conversion<'a> {
     pub file: &'a ModelFile,
     /// the precision to compute in
     pub precision: Precision,
+    /// inputs of runs, one for each input of the model, whose ranges static quantization takes
+    pub samples: &'a [Vec<Option<Tensor>>],
     /// the Python to use; `None`: the active environment's, else that of the search path
     pub python: Option<&'a Path>,
     /// where to put it: an empty folder, in which the tools leave other files, too, when they fail
@@ -149,6 +154,8 @@ struct Request<'a> {
     folder: &'a Path,
     name: &'a str,
     external: bool,
+    /// files of tensors, by the model's names
+    samples: &'a [BTreeMap<&'a str, PathBuf>],
     /// bytes
     memory: u64,
     /// of processor time, on each core
@@ -164,17 +171,39 @@ enum Answer {
     Failed(String),
 }
 
+/// Writes the tensors of samples to files.
+fn write_samples<'a>(conversion: &Conversion<'a>, folder: &Path) -> std::io::Result<Vec<BTreeMap<&'a str, PathBuf>>> {
+    let mut samples = Vec::new();
+    for (number, tensors) in conversion.samples.iter().enumerate() {
+        let mut sample = BTreeMap::new();
+        for (position, (input, tensor)) in conversion.file.info().inputs.iter().zip(tensors).enumerate() {
+            if let Some(bytes) = tensor.as_ref().and_then(|tensor| to_npy(tensor).ok()) {
+                let path = folder.join(format!("{number}-{position}.npy"));
+                std::fs::write(&path, bytes)?;
+                sample.insert(input.name.as_str(), path);
+            }
+        }
+        samples.push(sample);
+    }
+    Ok(samples)
+}
+
 /// Makes the model; says what made it. It has not been loaded by any engine yet.
 pub fn convert(conversion: &Conversion<'_>) -> Result<String, ConvertError> {
     let Conversion { file, precision, folder, name, .. } = *conversion;
     let info = file.info();
     let failed = |reason: String| ConvertError::Failed { precision, reason: shorten(&reason) };
     let folder = absolute(folder);
+    let disk = |source| ConvertError::Disk { folder: folder.clone(), source };
+    // Removed when this returns.
+    let sample_folder = tempfile::tempdir_in(&folder).map_err(disk)?;
+    let samples = write_samples(conversion, sample_folder.path()).map_err(disk)?;
     let request = Request {
         model: &absolute(file.path()),
         precision,
         folder: &folder,
         name,
+        samples: &samples,
         external: !info.external_files.is_empty() || info.size_bytes > LARGEST,
         memory: MEMORY.saturating_add(info.size_bytes.saturating_mul(TIMES)),
         seconds: TIMEOUT.as_secs(),

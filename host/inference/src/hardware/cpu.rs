@@ -31,6 +31,9 @@ const FEATURES: [&str; 22] = [
     "sme",
 ];
 
+/// Those of them that multiply integers of 8 bits.
+const INTEGER_PRODUCTS: [&str; 6] = ["avx512_vnni", "avx_vnni", "amx_int8", "asimddp", "i8mm", "sme"];
+
 /// The processor.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Cpu {
@@ -55,6 +58,11 @@ impl Cpu {
     /// no more than one, and those beyond the container's share only wait for each other.
     pub fn kernel_threads(&self) -> usize {
         self.physical.unwrap_or(self.cores).min(self.cores).max(1)
+    }
+
+    /// Whether it has instructions for products of 8-bit integers, which do not overflow either.
+    pub fn multiplies_bytes(&self) -> bool {
+        self.features.iter().any(|known| INTEGER_PRODUCTS.contains(known))
     }
 
     /// This machine's, read anew.

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use super::samples::Samples;
 use super::{ModelChange, parent_folder};
 use crate::build_log::BuildLog;
 use crate::exit::Exit;
@@ -9,7 +10,9 @@ use crate::printer::Printer;
 use gpux::GpuxError;
 use gpux_author::{Package, ToolEnvironment};
 use gpux_core::files;
-use gpux_inference::{CONVERSION_PACKAGES, Conversion, ConvertError, ModelFile, ModelLoadError, ShapeError, convert};
+use gpux_inference::{
+    CONVERSION_PACKAGES, Conversion, ConvertError, ModelFile, ModelLoadError, Precision, ShapeError, convert,
+};
 
 /// A changed model in a folder of its own, with what belongs to it.
 pub(super) struct ChangedModel {
@@ -72,7 +75,7 @@ impl From<ShapeError> for ChangeError {
 
 impl ChangedModel {
     /// First the shapes, then the precision.
-    pub(super) fn create(change: &ModelChange<'_>, folder: &Path) -> Result<Self, ChangeError> {
+    pub(super) fn create(change: &ModelChange<'_>, folder: &Path, samples: &Samples<'_>) -> Result<Self, ChangeError> {
         let name = change.place.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let file = change.original.file();
         let mut made = None;
@@ -99,9 +102,14 @@ impl ChangedModel {
         // The tools leave other files, too, when they fail.
         let folder = folder.join("made");
         std::fs::create_dir(&folder).map_err(|error| ChangeError::output(&folder, &error))?;
+        let ranges = match precision {
+            Precision::Fp16 => Vec::new(),
+            Precision::Int8 => samples.for_ranges(change.name, change.original),
+        };
         let conversion = Conversion {
             file: fixed.as_ref().unwrap_or(file),
             precision,
+            samples: &ranges,
             python: change.asked.python.as_deref(),
             folder: &folder,
             name: &name,

@@ -220,7 +220,7 @@ impl ModelChange<'_> {
         // In the folder where it will lie: it moves there in one step, or is gone.
         let staged = tempfile::Builder::new().prefix(".gpux-").tempdir_in(folder);
         let staged = staged.map_err(|error| ChangeError::output(&self.place, &error))?;
-        let made = ChangedModel::create(&self, staged.path())?;
+        let made = ChangedModel::create(&self, staged.path(), samples)?;
         // The whole pipeline is checked again, with this model in it.
         let model_files = vec![(self.name.to_owned(), made.path.clone())];
         let load_options = LoadOptions { model_files, ..self.load_options.clone() };

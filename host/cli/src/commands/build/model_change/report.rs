@@ -29,9 +29,6 @@ pub(super) struct Report {
     pub(super) line: Option<String>,
 }
 
-/// Instructions that multiply integers of 8 bits, under the names of `gpux inspect`.
-const INTEGER_INSTRUCTIONS: [&str; 6] = ["avx512_vnni", "avx_vnni", "amx_int8", "asimddp", "i8mm", "sme"];
-
 impl Report {
     /// The time of the original divided by that of the changed model.
     fn speedup(&self) -> f64 {
@@ -47,14 +44,11 @@ impl Report {
         }
         match self.precision? {
             Precision::Fp16 => Some("the CPU computes most operators in float32, and converts before and after"),
-            Precision::Int8 => {
-                let known = Hardware::detect().cpu.features.iter().any(|known| INTEGER_INSTRUCTIONS.contains(known));
-                Some(if known {
-                    "what is multiplied is brought to 8 bits at each run, which takes longer than it saves here"
-                } else {
-                    "this processor has no instructions for products of 8 bits (VNNI)"
-                })
-            }
+            Precision::Int8 => Some(if Hardware::detect().cpu.multiplies_bytes() {
+                "what is multiplied is brought to 8 bits at each run, which takes longer than it saves here"
+            } else {
+                "this processor has no instructions for products of 8 bits (VNNI)"
+            }),
         }
     }
 

@@ -7,12 +7,16 @@ use crate::input::{RequestItem, Requests};
 use crate::printer::{Printer, pluralize};
 use gpux::Pipeline;
 use gpux_author::{ModelComparison, ModelInputCapture, ModelSample};
+use gpux_core::Tensor;
 use gpux_inference::{ModelStep, synthetic_inputs};
 
 /// The most requests that are run: their tensors are all held.
 const MAX_REQUESTS: usize = 64;
 /// The number of synthetic samples, without others.
 const SYNTHETIC_SAMPLES: u64 = 8;
+
+/// One sample of so many is only compared.
+const HELD_BACK: usize = 4;
 
 /// The captured inputs of a pipeline's models.
 pub(super) struct Samples<'a> {
@@ -62,6 +66,14 @@ pub(super) fn samples<'a>(
 }
 
 impl Samples<'_> {
+    /// The tensors from which a model's ranges are taken. Every fourth sample is not among them, so that the
+    /// comparison also has values that the ranges were not made for.
+    pub(super) fn for_ranges(&self, name: &str, model: &ModelStep) -> Vec<Vec<Option<Tensor>>> {
+        let samples = self.capture.samples_of(name);
+        let seen = samples.iter().enumerate().filter(|(number, _)| number % HELD_BACK != HELD_BACK - 1);
+        seen.map(|(_, sample)| model.tensors(sample)).collect()
+    }
+
     /// Runs both models on the original's inputs.
     pub(super) fn evaluate(
         &self,

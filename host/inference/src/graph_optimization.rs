@@ -32,7 +32,7 @@ const LARGEST: u64 = 4 << 30;
 /// Bytes from which a graph is cached even if it loads no faster: its weights are mapped.
 const WORTH_MAPPING: u64 = 8 << 20;
 /// The version of the cache's format.
-const FORMAT: u32 = 2;
+const FORMAT: u32 = 3;
 /// The graph, in the model's folder.
 const GRAPH: &str = "graph.onnx";
 /// Why there is none, in its place.

@@ -25,6 +25,7 @@ use super::engine::{Device, Engine, Optimized, Session, SessionOptions, not_offe
 use super::error::ModelLoadError;
 use super::exclusive_device::{self, ExclusiveValue};
 use super::float_precision::FloatPrecision;
+use super::hardware::Hardware;
 use super::library::{LibraryBuild, LibraryError, LibraryFile};
 use super::model_file::ModelFile;
 use super::providers::{ExecutionProvider, ProviderLibrary};
@@ -216,6 +217,22 @@ fn with_external_weights(builder: SessionBuilder) -> Result<SessionBuilder, Stri
     builder.map_err(text)?.with_config_entry("session.save_external_prepacked_constant_initializers", "1").map_err(text)
 }
 
+/// The options of ONNX Runtime's own kernels.
+fn for_cpu(builder: SessionBuilder, precision: FloatPrecision) -> Result<SessionBuilder, String> {
+    // Its kernel for a sum with its normalization takes several times as long as the two of them (decision 037).
+    let slow_fusions = "SkipLayerNormFusion";
+    let mut builder =
+        builder.with_config_entry("optimization.disable_specified_optimizers", slow_fusions).map_err(text)?;
+    if cfg!(target_arch = "x86_64") && !Hardware::detect().cpu.multiplies_bytes() {
+        // Sums of unsigned times signed bytes overflow there: weights become unsigned.
+        builder = builder.with_config_entry("session.x64quantprecision", "1").map_err(text)?;
+    }
+    if precision == FloatPrecision::Bf16 {
+        builder = builder.with_config_entry("mlas.enable_gemm_fastmath_arm64_bfloat16", "1").map_err(text)?;
+    }
+    Ok(builder)
+}
+
 #[expect(clippy::needless_pass_by_value, reason = "what a builder's methods fail with")]
 fn text(error: ort::Error<SessionBuilder>) -> String {
     error.to_string()
@@ -238,8 +255,8 @@ fn builder(environment: &Environment, options: &SessionOptions) -> Result<Sessio
     if let Some(threads) = options.threads {
         builder = own_threads(builder, threads)?;
     }
-    if provider == ExecutionProvider::Cpu && options.precision == FloatPrecision::Bf16 {
-        builder = builder.with_config_entry("mlas.enable_gemm_fastmath_arm64_bfloat16", "1").map_err(text)?;
+    if provider == ExecutionProvider::Cpu {
+        builder = for_cpu(builder, options.precision)?;
     }
     Ok(builder)
 }

@@ -1,7 +1,8 @@
-"""What other precisions change in real answers: the text models of the examples on held-out texts, one at a time.
+"""What other precisions change in real answers: the digits model on held-out scans, whose int8 form has the ranges of
+the sample photos, and the text models of the examples on held-out texts, one at a time.
 
     python benches/compare/quality.py [--openvino PYTHON] [--write]
-                                        (needs numpy, onnx, onnxruntime, tokenizers, and a gpux build)
+                                        (needs numpy, onnx, onnxruntime, scikit-learn, tokenizers, and a gpux build)
 
 The models of `gpux build --precision` run in this Python's ONNX Runtime. PYTHON is one with numpy and
 onnxruntime-openvino, for float32 and bfloat16 in OpenVINO. GPUX names another program than target/release/gpux.
@@ -65,6 +66,11 @@ def main():
         texts = sorted({text for package in packages for text in (package.short, package.long)})
         results = answers("sentence-embedding", "embed", texts, Path(folder), options)
         encoder = [encoder_row(packages, pairs, texts, *result, results[0]) for result in results]
+    with tempfile.TemporaryDirectory() as folder:
+        truth, results = scans(Path(folder))
+    digits = [classifier_row(truth, *result, results[0]) for result in results]
+    about = f"The digit of {len(truth)} held-out scans by models/digits.onnx. Changes are against the first row."
+    report("quality-digits", "Digits in other precisions", about, CLASSIFIER, digits, options)
     about = f"The section of {len(labelled)} held-out packages by examples/text-classification. Changes are against the first row."
     report("quality-classifier", "Labels in other precisions", about, CLASSIFIER, classifier, options)
     about = (
@@ -86,11 +92,7 @@ def answers(example, function, texts, folder, options):
     exact = folder / "model.onnx"
     exact.write_bytes((source / "model.onnx").read_bytes())
     models = [(EXACT, exact)]
-    for precision in ["fp16", "int8"]:
-        words = [GPUX, "build", exact, "--precision", precision, "--output", folder, "--python", sys.executable]
-        # Differences are what is measured here, not held against anything.
-        asked = subprocess.run([*words, "--tolerance", "1", "--json"], capture_output=True, text=True, check=True)
-        models.append((f"{precision}, CPU", Path(json.loads(asked.stdout)["models"][0]["written"])))
+    models += [(f"{precision}, CPU", converted(exact, precision, folder)) for precision in ["fp16", "int8"]]
     results = []
     for name, path in models:
         session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
@@ -102,6 +104,33 @@ def answers(example, function, texts, folder, options):
             made = pickle.loads(done.stdout.split(b"RESULT", 1)[1])
             results.append((name, results[0][1], made))
     return results
+
+
+def converted(pipeline, precision, folder, *more):
+    """The file of the model in this precision."""
+    words = [GPUX, "build", pipeline, "--precision", precision, "--output", folder, "--python", sys.executable, *more]
+    # Differences are what is measured here, not held against anything.
+    asked = subprocess.run([*words, "--tolerance", "1", "--json"], capture_output=True, text=True, check=True)
+    return Path(json.loads(asked.stdout)["models"][0]["written"])
+
+
+def scans(folder):
+    """The held-out digits, and name, size and logits of the model in each precision; the first is exact."""
+    from sklearn.datasets import load_digits
+    from sklearn.model_selection import train_test_split
+
+    scans = load_digits()
+    # As in models/make_digits.py.
+    _, held_out = train_test_split(np.arange(len(scans.images)), test_size=0.2, stratify=scans.target, random_state=7)
+    photos = sorted(path for path in (ROOT / "models" / "samples").iterdir() if path.suffix != ".json")
+    models = [(EXACT, ROOT / "models" / "digits.onnx")]
+    models += [(f"{precision}, CPU", converted(ROOT, precision, folder, "--sample", *photos)) for precision in ["fp16", "int8"]]
+    results = []
+    for name, path in models:
+        session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+        images = scans.images[held_out, None].astype(np.float32)
+        results.append((name, path.stat().st_size / 1e6, session.run(None, {"image": images})[0]))
+    return scans.target[held_out], results
 
 
 def softmax(logits):

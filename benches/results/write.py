@@ -44,9 +44,14 @@ PAGE = [
     ("A picture with a component, beside Python servers", None, [("digits-serving", [0, 1, 3], None)]),
     ("A process for each pipeline, requests a second", None, [("isolation", [0, 1, 2, 3, 4], None)]),
     (
-        "Texts in other precisions",
-        "The race's text model. Requests a second with the ratio to the floor (float32, one by one), processor time a "
-        "request; medians of three rounds. The floor also loads the other models.",
+        "Photos and texts in 8 bits",
+        "Requests a second with the ratio to the floor (float32, one by one), processor time a request; medians of three "
+        "rounds. `exact` runs texts in batches of up to 8. All but int8 also load the other models.",
+        [("int8-serving", [0, 2, 5, 8, 11, 13], None)],
+    ),
+    (
+        "Texts in bfloat16",
+        "Measured as the last.",
         [("texts-precision", [0, 2, 5, 7], None)],
     ),
     ("CUDA beside the CPU", None, [("gpu", None, None)]),
@@ -84,6 +89,7 @@ PAGE = [
             ),
         ],
     ),
+    ("Digits in other precisions", None, [("quality-digits", [0, "accuracy", "changed labels"], None)]),
     (
         "Labels in other precisions",
         None,

@@ -1,8 +1,8 @@
 """What ONNX Runtime itself makes of the race's text model: sentences of 30 tokens a second, without any server.
 
-    $PEERS_HOME/base/bin/python benches/serve/ceiling.py [SECONDS]
+    $PEERS_HOME/base/bin/python benches/serve/ceiling.py [SECONDS [MODEL]]
 
-By number of sessions, threads of each, and rows of a run; then what share of a run is products of matrices, and how
+MODEL is another form of it, for example in int8. By number of sessions, threads of each, and rows of a run; then what share of a run is products of matrices, and how
 near they come to the fastest product that the machine makes. Needs the models of the peers, NumPy, ONNX and ONNX
 Runtime.
 """
@@ -20,7 +20,7 @@ import onnx
 import onnxruntime
 import race
 
-MODEL = race.HOME / "models" / "minilm6.onnx"
+MODEL = pathlib.Path(sys.argv[2]) if len(sys.argv) > 2 else race.HOME / "models" / "minilm6.onnx"
 TOKENS = 30
 # Sessions, threads of each.
 WAYS = ((2, 1), (1, 2))
@@ -33,6 +33,8 @@ def session(model, threads, folder=None):
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
     options.log_severity_level = 3
+    # As gpux has it.
+    options.add_session_config_entry("optimization.disable_specified_optimizers", "SkipLayerNormFusion")
     if folder:
         options.enable_profiling = True
         options.profile_file_prefix = str(pathlib.Path(folder) / "profile")
@@ -103,6 +105,8 @@ def main():
         for rows in ROWS:
             texts_a_second, processor = rate(sessions, threads, rows, seconds)
             print(f"| {sessions} × {threads} | {rows} | {texts_a_second:.1f} | {processor:.2f} |", flush=True)
+    if len(sys.argv) > 2:
+        return
     work = sum(2 * inner * outer * count for inner, outer, count in PRODUCTS) * TOKENS / 1e9
     for rows in (1, 8):
         spent = by_operator(rows)

@@ -5,8 +5,8 @@
 PEERS is the folder with the peers' race.py; its models and payloads must be made ($PEERS_HOME, by its
 setup.sh, models.py and payloads.py). Builds gpux and the floor, writes one folder a pipeline to
 target/race/, and runs the race with both added. Without further arguments: everybody, everything.
-`gpux-isolated` gives each pipeline a process of its own. `gpux-int8`, which must be named, is the text pipeline
-in int8. With OPENVINO, the library of the plug-in, `gpux-bf16` has text and photo in bfloat16. With CUDA=1, and a GPU
+`gpux-isolated` gives each pipeline a process of its own. `gpux-int8`, which must be named, has text and
+photo in int8. With OPENVINO, the library of the plug-in, `gpux-bf16` has text and photo in bfloat16. With CUDA=1, and a GPU
 build of ONNX Runtime in the peers' environment, `gpux-cuda`, `gpux-cuda-isolated` and `fastapi-cuda` have all models
 on the GPU. E3long is a text of 128 tokens.
 """
@@ -21,6 +21,7 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 HOME = pathlib.Path(os.environ.get("PEERS_HOME", pathlib.Path.home() / ".cache" / "gpux-peers"))
 RACE = ROOT / "target" / "race"
+INT8 = ROOT / "target" / "race-precisions" / "int8"
 
 # As the peers and the floor have them.
 SESSIONS = ", threads: 1, instances: 2"
@@ -105,20 +106,29 @@ def write_long_text():
     (RACE / "long.json").write_text(json.dumps({"text": " ".join((words * 6)[:126])}))
 
 
-def int8(texts):
-    """The text pipeline in int8, alone."""
+def build_int8(name, pipeline, sample):
+    """A pipeline of the race in int8, in a folder of its own. A photo's ranges come from the raced photo."""
+    model, more, rest = PIPELINES[pipeline]
+    write(name, model, f"{more}, precision: int8", rest, INT8)
     gpux, python = ROOT / "target" / "release" / "gpux", HOME / "base" / "bin" / "python"
-    folder = ROOT / "target" / "race-precisions" / "int8"
-    model, more, rest = PIPELINES["e3"]
-    write("int8", model, f"{more}, precision: int8", rest, folder.parent)
-    command = [gpux, "build", folder, "--precision", "int8", "--python", python, "--engine-library", library()]
-    subprocess.run(command, check=True)
+    command = [gpux, "build", INT8 / name, "--precision", "int8", "--python", python, "--engine-library", library()]
+    subprocess.run([*command, "--sample", sample], check=True)
+
+
+def int8(paths):
+    """Photo and text pipelines in int8, alone."""
+    shutil.rmtree(INT8, ignore_errors=True)
+    text = RACE / "text.txt"
+    text.write_text(json.loads((HOME / "payloads" / "e3.json").read_text())["text"])
+    samples = {"e2": HOME / "payloads" / "e2.jpg", "e3": text}
+    for name, sample in samples.items():
+        build_int8(name, name, sample)
     health = "http://127.0.0.1:{port}"
     return [
         "[[contestant]]", 'name = "gpux-int8"',
-        f'command = "{gpux} serve {folder} --port {{port}} --engine-library {library()}"',
+        f'command = "{ROOT}/target/release/gpux serve {INT8} --isolation none --port {{port}} --engine-library {library()}"',
         f'health = "{health}/health"', "[contestant.workloads]",
-        *(f'{workload} = ["{health}/predict", "{payload}"]' for workload, payload in texts.items()),
+        *(f'{work} = ["{health}/pipelines/{path}/predict", "{payload}"]' for work, (path, payload) in paths.items() if path in samples),
     ]
 
 
@@ -167,7 +177,7 @@ def main():
         *serve_all("gpux-isolated", paths, "pipeline"),
     ]
     if "gpux-int8" in arguments:
-        lines += int8(texts)
+        lines += int8(paths)
     if os.environ.get("CUDA"):
         on_gpu = "--provider cuda --strict"
         lines += serve_all("gpux-cuda", paths, more=on_gpu)

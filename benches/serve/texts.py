@@ -1,5 +1,5 @@
-"""Texts of mixed lengths: `gpux serve`, with and without batches, and with sessions as it makes them by load, beside
-the floor, which runs each text by itself.
+"""Texts of mixed lengths: `gpux serve`, with and without batches, with sessions as it makes them by load, and in int8,
+beside the floor, which runs each text by itself.
 
     python benches/serve/texts.py [SECONDS [REPEATS]]
 
@@ -48,8 +48,12 @@ def main():
     ]:
         race.write(folder, model, more, rest)
         contestants.append(load.gpux(name, race.RACE / folder))
-    for name in DRAWS:
-        file, lengths = write_texts(name)
+    lists = {name: write_texts(name) for name in DRAWS}
+    sample = race.RACE / "sentence.txt"
+    sample.write_text(json.loads(lists["sentences"][0].read_text().splitlines()[0])["text"])
+    race.build_int8("e3-mixed", "e3", sample)
+    contestants.append(load.gpux("gpux, batches, int8", race.INT8 / "e3-mixed"))
+    for name, (file, lengths) in lists.items():
         print(f"\n{name}: {min(lengths)} to {max(lengths)} tokens, {sum(lengths) / COUNT:.1f} in the mean\n")
         load.rounds(contestants, file, (1, 16), seconds, repeats)
 

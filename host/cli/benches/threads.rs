@@ -2,7 +2,8 @@
 //! which have threads of their own each.
 //!
 //! Bar: as many runs a second as bare sessions, in every case. `benches/models.py` makes the larger
-//! models; without them only the tiny one is measured.
+//! models; without them only the tiny one is measured. `GPUX_BENCH_PROVIDER=openvino`, with
+//! `ORT_DYLIB_PATH` at a build that has it, measures that provider, which has a pool of its own.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a benchmark prints, and stops at the first surprise")]
 
 mod networks;
@@ -40,7 +41,10 @@ fn main() {
     let engine = Arc::new(OnnxRuntime::load(&found).unwrap());
     let cores = std::thread::available_parallelism().unwrap().get();
     let (name, pool) = (engine.name(), engine.threads(None));
-    println!("runs a second on {name}, {pool} shared threads, {cores} cores; medians of {TURNS} turns");
+    println!(
+        "runs a second on {name}, provider {}, {pool} shared threads, {cores} cores; medians of {TURNS} turns",
+        provider()
+    );
     for (name, shapes) in MODELS {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(name);
         if !path.is_file() {
@@ -56,7 +60,8 @@ fn cases(engine: &Arc<OnnxRuntime>, path: &PathBuf, inputs: &[Tensor], cores: us
     let bare = |count: usize| (0..count).map(|_| Mutex::new(bare_session(engine, path))).collect::<Vec<_>>();
     let file = Arc::new(ModelFile::open(path).unwrap());
     let ours = |count: usize, instances: Option<usize>| {
-        let options = ModelOptions { instances, ..ModelOptions::default() };
+        let providers = provider().parse().unwrap();
+        let options = ModelOptions { providers, strict: true, instances, ..ModelOptions::default() };
         let load = || ModelStep::load(engine.clone(), file.clone(), &options).unwrap();
         (0..count).map(|_| load()).collect::<Vec<_>>()
     };
@@ -121,8 +126,16 @@ fn rate(callers: usize, run: Run<'_>) -> f64 {
     count.load(Ordering::Relaxed) as f64 / start.elapsed().as_secs_f64()
 }
 
+/// The provider that is measured.
+fn provider() -> String {
+    std::env::var("GPUX_BENCH_PROVIDER").unwrap_or_else(|_| "cpu".to_owned())
+}
+
 /// A session as ONNX Runtime makes it where nothing is said.
 fn bare_session(engine: &OnnxRuntime, path: &Path) -> Session {
     let builder = Session::builder(engine.environment()).unwrap().with_independent_thread_pool().unwrap();
+    let openvino = ort::ep::OpenVINO::default().build().error_on_failure();
+    let providers = (provider() == "openvino").then_some(openvino);
+    let builder = builder.with_execution_providers(providers.as_slice()).unwrap();
     builder.with_log_level(ort::logging::LogLevel::Fatal).unwrap().commit_from_file(path).unwrap()
 }

@@ -10,7 +10,7 @@ use crate::digits::{gpux, onnxruntime_is_there, root, stdout};
 
 /// A Python with onnx and onnxruntime. Without one a test says that it is skipped; with
 /// `GPUX_REQUIRE_ORT=1` (as in CI) it fails.
-pub fn python() -> Option<PathBuf> {
+pub(crate) fn python() -> Option<PathBuf> {
     let python = root().join(if cfg!(windows) {
         "target/onnx-tools/Scripts/python.exe"
     } else {
@@ -43,13 +43,13 @@ fn project() -> tempfile::TempDir {
     folder
 }
 
-pub fn build(folder: &Path, python: &Path, arguments: &[&str]) -> Output {
+pub(crate) fn build(folder: &Path, python: &Path, arguments: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_gpux"));
     command.arg("build").args(arguments).arg("--python").arg(python).env("NO_COLOR", "1").current_dir(folder);
     command.output().unwrap()
 }
 
-pub fn stderr(output: &Output) -> String {
+pub(crate) fn stderr(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 

@@ -1,8 +1,14 @@
 //! The differences between two results, as numbers.
 
+use std::collections::BTreeMap;
+
 use serde::Serialize;
+use serde_json::Value as Json;
 
 use gpux_core::{ElementType, Tensor, Value, to_json};
+
+/// Characters of a value that are shown.
+const SHOWN: usize = 60;
 
 /// The differences between two results of one computation.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -94,24 +100,78 @@ impl DiffStatistics {
         self.beyond += usize::from(difference > absolute + relative * reference.abs());
     }
 
-    fn json(&mut self, reference: &serde_json::Value, given: &serde_json::Value, absolute: f64, relative: f64) {
-        use serde_json::Value as Json;
+    /// The first class must be the same, any other may have changed places with one of nearly its score: a class
+    /// that is in one ranking only has at most the last score of the other there.
+    fn rankings(&mut self, reference: &Ranking, given: &Ranking, absolute: f64, relative: f64) {
+        if reference.first != given.first {
+            let shown = |class: &str| class.chars().take(SHOWN).collect::<String>();
+            self.mismatch.get_or_insert(format!("{} instead of {}", shown(&given.first), shown(&reference.first)));
+            return;
+        }
+        for (class, score) in &reference.scores {
+            self.number(*score, given.score(class, *score), absolute, relative);
+        }
+        for (class, score) in given.scores.iter().filter(|(class, _)| !reference.scores.contains_key(*class)) {
+            self.number(reference.score(class, *score), *score, absolute, relative);
+        }
+    }
+
+    fn json(&mut self, reference: &Json, given: &Json, absolute: f64, relative: f64) {
         match (reference, given) {
-            (Json::Number(a), Json::Number(b)) => {
+            // A class, an identifier: near is not the same.
+            (Json::Number(a), Json::Number(b)) if a.is_f64() || b.is_f64() || a == b => {
                 self.number(a.as_f64().unwrap_or(f64::NAN), b.as_f64().unwrap_or(f64::NAN), absolute, relative);
             }
-            (Json::Array(a), Json::Array(b)) if a.len() == b.len() => {
-                a.iter().zip(b).for_each(|(a, b)| self.json(a, b, absolute, relative));
-            }
+            (Json::Array(a), Json::Array(b)) if a.len() == b.len() => match (Ranking::read(a), Ranking::read(b)) {
+                (Some(a), Some(b)) => self.rankings(&a, &b, absolute, relative),
+                _ => a.iter().zip(b).for_each(|(a, b)| self.json(a, b, absolute, relative)),
+            },
             (Json::Object(a), Json::Object(b)) if a.keys().eq(b.keys()) => {
                 a.values().zip(b.values()).for_each(|(a, b)| self.json(a, b, absolute, relative));
             }
             (a, b) if a == b => {}
             (a, b) => {
-                let shown = |json: &Json| json.to_string().chars().take(60).collect::<String>();
+                let shown = |json: &Json| json.to_string().chars().take(SHOWN).collect::<String>();
                 self.mismatch.get_or_insert(format!("{} instead of {}", shown(b), shown(a)));
             }
         }
+    }
+}
+
+/// Classes by falling score, as `top-k` gives them.
+struct Ranking {
+    first: String,
+    /// by class: the object without its score, as JSON
+    scores: BTreeMap<String, f64>,
+    least: f64,
+}
+
+impl Ranking {
+    /// Reads a list of objects with falling scores whose other values are texts and whole numbers, no class
+    /// twice. `None` for any other list.
+    fn read(items: &[Json]) -> Option<Self> {
+        let exact = |value: &Json| value.is_string() || value.is_i64() || value.is_u64();
+        let mut ranking: Option<Self> = None;
+        for item in items {
+            let mut class = item.as_object()?.clone();
+            let score = class.remove("score")?.as_f64()?;
+            if class.is_empty() || !class.values().all(exact) {
+                return None;
+            }
+            let class = Json::Object(class).to_string();
+            let ranking =
+                ranking.get_or_insert_with(|| Self { first: class.clone(), scores: BTreeMap::new(), least: score });
+            if score > ranking.least || ranking.scores.insert(class, score).is_some() {
+                return None;
+            }
+            ranking.least = score;
+        }
+        ranking
+    }
+
+    /// The score of this class; of one that is not here, the most that it can be, if that is below `other`.
+    fn score(&self, class: &str, other: f64) -> f64 {
+        self.scores.get(class).copied().unwrap_or_else(|| self.least.min(other))
     }
 }
 
@@ -150,6 +210,37 @@ mod tests {
         assert_eq!((statistics.compared, statistics.absolute), (1, 0.25));
         assert!(statistics.is_accepted());
         let statistics = DiffStatistics::compare(&top("a", 0.5), &top("b", 0.5), 1.0, 1.0);
-        assert_eq!(statistics.mismatch.unwrap(), "\"b\" instead of \"a\"");
+        assert_eq!(statistics.mismatch.unwrap(), r#"{"label":"b"} instead of {"label":"a"}"#);
+        let ids = |id: i64| Value::from(json!({ "id": id, "box": [1.5, 2.0] }));
+        assert_eq!(
+            DiffStatistics::compare(&ids(7), &ids(7), 0.0, 0.0),
+            DiffStatistics { compared: 3, ..Default::default() }
+        );
+        assert_eq!(DiffStatistics::compare(&ids(7), &ids(8), 9.0, 9.0).mismatch.unwrap(), "8 instead of 7");
+    }
+
+    #[test]
+    fn compares_rankings_by_class() {
+        let top = |classes: &[(i64, f64)]| {
+            let items: Vec<_> =
+                classes.iter().map(|(index, score)| json!({ "index": index, "score": score })).collect();
+            Value::from(json!(items))
+        };
+        let reference = top(&[(618, 0.5), (3, 0.25), (350, 0.125)]);
+        let difference = |given: &[(i64, f64)]| DiffStatistics::compare(&reference, &top(given), 0.0, 0.0);
+        assert_eq!(difference(&[(618, 0.5), (3, 0.25), (350, 0.125)]).different, 0);
+        // Two that changed places.
+        assert_eq!(difference(&[(618, 0.5), (350, 0.25), (3, 0.125)]).absolute, 0.125);
+        // 350 has at most 0.1 there; 985 has at most 0.125 here.
+        let statistics = difference(&[(618, 0.5), (3, 0.25), (985, 0.1)]);
+        assert!((statistics.absolute - 0.025).abs() < 1e-12 && statistics.mismatch.is_none(), "{statistics:?}");
+        assert_eq!(difference(&[(618, 0.5), (3, 0.25), (985, 0.2)]).absolute, 0.2 - 0.125);
+        assert_eq!(
+            difference(&[(3, 0.5), (618, 0.25), (350, 0.125)]).mismatch.unwrap(),
+            r#"{"index":3} instead of {"index":618}"#
+        );
+        // Boxes of one class are no ranking of classes.
+        let boxes = |x: f64| Value::from(json!([{ "label": "a", "score": 0.5 }, { "label": "a", "score": x }]));
+        assert_eq!(DiffStatistics::compare(&boxes(0.5), &boxes(0.25), 0.0, 0.0).absolute, 0.25);
     }
 }

@@ -99,7 +99,8 @@ fn numbers(json: &serde_json::Value) -> Vec<f64> {
     match json {
         serde_json::Value::Array(items) => items.iter().flat_map(numbers).collect(),
         serde_json::Value::Object(fields) => fields.values().flat_map(numbers).collect(),
-        other => other.as_f64().into_iter().collect(),
+        // Whole numbers are classes and identifiers.
+        other => other.as_f64().filter(|_| other.is_f64()).into_iter().collect(),
     }
 }
 
@@ -185,6 +186,14 @@ mod tests {
 
     fn rows(numbers: [f32; 4]) -> Value {
         Value::Tensor(Tensor::new([2, 2], numbers.to_vec()).unwrap())
+    }
+
+    #[test]
+    fn error_of_scores_is_relative_to_scores() {
+        let top = |score: f64| Value::from(serde_json::json!([{ "index": 618, "score": score }]));
+        let mut accuracy = Accuracy::default();
+        accuracy.add(&top(0.5), &top(0.25));
+        assert_eq!((accuracy.error(), accuracy.largest), (0.5, 0.5));
     }
 
     #[test]

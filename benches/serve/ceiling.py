@@ -2,9 +2,9 @@
 
     $PEERS_HOME/base/bin/python benches/serve/ceiling.py [SECONDS [MODEL]]
 
-MODEL is another form of it, for example in int8. By number of sessions, threads of each, and rows of a run; then what share of a run is products of matrices, and how
-near they come to the fastest product that the machine makes. Needs the models of the peers, NumPy, ONNX and ONNX
-Runtime.
+MODEL is another form of it, for example in int8. By number of sessions, threads of each, and rows of a run; without
+MODEL also what share of a run is products of matrices, and how near they come to the fastest product that the machine
+makes. Needs the models of the peers, NumPy, ONNX and ONNX Runtime.
 """
 
 import collections

@@ -5,8 +5,8 @@
 PEERS is the folder with the peers' race.py; its models and payloads must be made ($PEERS_HOME, by its
 setup.sh, models.py and payloads.py). Builds gpux and the floor, writes one folder a pipeline to
 target/race/, and runs the race with both added. Without further arguments: everybody, everything.
-`gpux-isolated` gives each pipeline a process of its own. `gpux-int8`, which must be named, has text and
-photo in int8. With OPENVINO, the library of the plug-in, `gpux-bf16` has text and photo in bfloat16. With CUDA=1, and a GPU
+`gpux-isolated` gives each pipeline a process of its own. `gpux-int8`, which must be named, has text and photo in
+int8. With OPENVINO, the library of the plug-in, `gpux-bf16` has text and photo in bfloat16. With CUDA=1, and a GPU
 build of ONNX Runtime in the peers' environment, `gpux-cuda`, `gpux-cuda-isolated` and `fastapi-cuda` have all models
 on the GPU. E3long is a text of 128 tokens.
 """

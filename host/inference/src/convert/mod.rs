@@ -78,7 +78,7 @@ pub struct Conversion<'a> {
     pub file: &'a ModelFile,
     /// the precision to compute in
     pub precision: Precision,
-    /// inputs of runs, one for each input of the model, whose ranges static quantization takes
+    /// the inputs of some runs, in the model's order: static quantization takes its ranges from them
     pub samples: &'a [Vec<Option<Tensor>>],
     /// the Python to use; `None`: the active environment's, else that of the search path
     pub python: Option<&'a Path>,

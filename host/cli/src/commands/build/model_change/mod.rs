@@ -29,8 +29,8 @@ pub(super) struct ChangeArguments {
     shapes: ShapeArguments,
 
     /// Inputs of the pipeline on which the changed model, or each precision of `auto`, is held against the
-    /// original: files as `gpux run --file` takes them [default: the pipeline's golden cases, else numbers
-    /// made up]
+    /// original, and from which int8 takes the ranges of convolutions: files as `gpux run --file` takes them
+    /// [default: the pipeline's golden cases, else, to compare, numbers made up]
     #[arg(long, value_name = "FILE", num_args = 1..)]
     pub(super) sample: Vec<String>,
 

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use gpux_core::threads::processor_time;
 use gpux_core::{Context, LimitExceeded, Registry, Step as _, StepFailure, Value};
 use gpux_sandbox::{ComponentConfig, ComponentStep, Limits, Sandbox, SandboxError};
 use serde::Deserialize;
@@ -35,6 +36,8 @@ pub(crate) struct Outcome {
     pub(crate) text: String,
     /// from the last thing that was asked of the guest until there was an answer
     pub(crate) time: Duration,
+    /// what of it this thread had the processor for
+    pub(crate) processor_time: Duration,
     /// its `time`, if that is what stopped it
     pub(crate) deadline: Option<Duration>,
 }
@@ -107,21 +110,19 @@ pub(crate) struct Prepared<'a> {
 
 impl Prepared<'_> {
     pub(crate) fn strike(&self) -> Outcome {
-        let begin = Instant::now();
-        let Some(step) = &self.step else {
-            let loaded = self.attack.load(self.sandbox, self.registry);
-            let time = begin.elapsed();
-            let Err(error) = loaded else { panic!("{}: it was accepted at the second try", self.attack.name) };
-            return Outcome { text: format!("refused: {}", short(&error.to_string())), time, deadline: None };
+        let (begin, begin_processor) = (Instant::now(), processor_time());
+        let (text, deadline) = match &self.step {
+            None => match self.attack.load(self.sandbox, self.registry) {
+                Ok(_) => panic!("{}: it was accepted at the second try", self.attack.name),
+                Err(error) => (format!("refused: {}", short(&error.to_string())), None),
+            },
+            Some(step) => match step.run(vec![Some(self.input.clone())], &mut Context::default()) {
+                Ok(values) => (format!("gives: {}", shown(&values)), None),
+                Err(failure) => (format!("stopped: {}", short(&failure.to_string())), limit(&failure)),
+            },
         };
-        let outcome = step.run(vec![Some(self.input.clone())], &mut Context::default());
-        let time = begin.elapsed();
-        match outcome {
-            Ok(values) => Outcome { text: format!("gives: {}", shown(&values)), time, deadline: None },
-            Err(failure) => {
-                Outcome { text: format!("stopped: {}", short(&failure.to_string())), time, deadline: limit(&failure) }
-            }
-        }
+        let processor_time = processor_time().saturating_sub(begin_processor);
+        Outcome { text, time: begin.elapsed(), processor_time, deadline }
     }
 }
 

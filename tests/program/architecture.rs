@@ -4,22 +4,24 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Every source file of every crate in `host/`.
-fn sources() -> Vec<PathBuf> {
-    fn walk(folder: &Path, found: &mut Vec<PathBuf>) {
-        for entry in fs::read_dir(folder).unwrap() {
-            let path = entry.unwrap().path();
-            if path.is_dir() {
-                walk(&path, found);
-            } else if path.extension().is_some_and(|extension| extension == "rs") {
-                found.push(path);
-            }
+/// Every file of Rust in a folder and below it.
+fn rust_files(folder: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            found.extend(rust_files(&path));
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            found.push(path);
         }
     }
-    let mut found = Vec::new();
-    for package in fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap()).unwrap() {
-        walk(&package.unwrap().path().join("src"), &mut found);
-    }
+    found
+}
+
+/// Every source file of every crate in `host/`.
+fn sources() -> Vec<PathBuf> {
+    let packages = fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap()).unwrap();
+    let found: Vec<_> = packages.flat_map(|package| rust_files(&package.unwrap().path().join("src"))).collect();
     assert!(found.len() > 500, "{} files", found.len());
     found
 }
@@ -41,6 +43,20 @@ fn starts_threads_only_with_fallible_spawn() {
         }
     }
     assert!(wrong.is_empty(), "use `std::thread::Builder`, and say what could not be started:\n{}", wrong.join("\n"));
+}
+
+#[test]
+fn tests_start_the_program_within_a_limit() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/program");
+    let mut wrong = Vec::new();
+    for path in rust_files(&folder).into_iter().filter(|path| !path.ends_with("child.rs")) {
+        let text = fs::read_to_string(&path).unwrap();
+        let starts = ["Command::new(env!(\"CARGO_BIN_EXE_gpux\"))", ".spawn()", ".output().unwrap()"];
+        if !path.ends_with("architecture.rs") && starts.iter().any(|start| text.contains(start)) {
+            wrong.push(path);
+        }
+    }
+    assert!(wrong.is_empty(), "use `child::StartWithLimit`, which ends what hangs: {wrong:?}");
 }
 
 /// The modules of a crate: the text of each, without its unit tests, by its path.

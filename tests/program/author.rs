@@ -5,6 +5,7 @@ use std::process::{Command, Output};
 
 use serde_json::Value as Json;
 
+use crate::child::{StartWithLimit as _, program};
 use crate::digits::{root, stdout};
 
 const CENTER_INK: &str = "guest-examples/rust/center-ink.wasm";
@@ -12,7 +13,7 @@ const SEVEN: &str = "models/samples/seven.png";
 
 /// The program in a folder of its own.
 pub(crate) fn gpux_in(folder: &Path, arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_gpux"));
+    let mut command = program();
     command
         .args(arguments)
         .current_dir(folder)
@@ -21,7 +22,7 @@ pub(crate) fn gpux_in(folder: &Path, arguments: &[&str]) -> Command {
 }
 
 pub(crate) fn run(folder: &Path, arguments: &[&str]) -> Output {
-    gpux_in(folder, arguments).output().unwrap()
+    gpux_in(folder, arguments).run()
 }
 
 pub(crate) fn stderr(output: &Output) -> String {

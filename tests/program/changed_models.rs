@@ -6,6 +6,7 @@ use std::process::{Command, Output};
 
 use serde_json::{Value as Json, json};
 
+use crate::child::{self, StartWithLimit as _, program};
 use crate::digits::{gpux, onnxruntime_is_there, root, stdout};
 
 /// A Python with onnx and onnxruntime. Without one a test says that it is skipped; with
@@ -44,9 +45,9 @@ fn project() -> tempfile::TempDir {
 }
 
 pub(crate) fn build(folder: &Path, python: &Path, arguments: &[&str]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_gpux"));
+    let mut command = program();
     command.arg("build").args(arguments).arg("--python").arg(python).env("NO_COLOR", "1").current_dir(folder);
-    command.output().unwrap()
+    command.run()
 }
 
 pub(crate) fn stderr(output: &Output) -> String {
@@ -63,7 +64,7 @@ fn names(folder: &Path) -> Vec<String> {
 
 /// Runs a script with Python's ONNX Runtime; gives what it prints as JSON.
 fn ask(python: &Path, script: &str, arguments: &[&Path]) -> Json {
-    let asked = Command::new(python).args(["-c", script]).args(arguments).output().unwrap();
+    let asked = child::command(python).args(["-c", script]).args(arguments).run();
     serde_json::from_str(&stdout(&asked)).unwrap()
 }
 

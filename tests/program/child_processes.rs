@@ -1,22 +1,22 @@
 //! The processes in which gpux tries what may bring a process down.
 
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value as Json, json};
 
+use crate::child::{StartWithLimit as _, program};
 use crate::digits::{gpux, onnxruntime_is_there, root, stdout};
 
 fn vet(model: &str, library: Option<&str>, memory: Option<u64>) -> Child {
     let model = root().join("tests/models").join(model);
     let request = json!({ "model": model, "library": library, "providers": "auto", "memory": memory });
-    Command::new(env!("CARGO_BIN_EXE_gpux"))
+    program()
         .args(["__vet-model", &request.to_string()])
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
-        .spawn()
-        .unwrap()
+        .start()
 }
 
 /// The end of `child`, which must come by itself; a child that goes on is killed.
@@ -103,8 +103,8 @@ fn components_of_the_same_functions_share_their_code() {
     let (component, cache) = (folder.path().join("step.wasm"), folder.path().join("cache"));
     let compile = |bytes: &[u8]| {
         std::fs::write(&component, bytes).unwrap();
-        let mut inspect = Command::new(env!("CARGO_BIN_EXE_gpux"));
-        let inspected = inspect.arg("inspect").arg(&component).env("GPUX_CACHE_DIR", &cache).output().unwrap();
+        let mut inspect = program();
+        let inspected = inspect.arg("inspect").arg(&component).env("GPUX_CACHE_DIR", &cache).run();
         assert!(stdout(&inspected).contains("image"));
     };
     let kept = || {

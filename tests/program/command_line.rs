@@ -2,6 +2,7 @@
 
 use serde_json::Value as Json;
 
+use crate::child::{StartWithLimit as _, program};
 use crate::digits::{gpux, root, stdout};
 
 #[test]
@@ -31,8 +32,8 @@ fn shows_and_removes_what_is_cached() {
     let parent = tempfile::tempdir().unwrap();
     let cache = parent.path().join("cache");
     let gpux = |arguments: &[&str]| {
-        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_gpux"));
-        command.args(arguments).current_dir(root()).env("GPUX_CACHE_DIR", &cache).output().unwrap()
+        let mut command = program();
+        command.args(arguments).current_dir(root()).env("GPUX_CACHE_DIR", &cache).run()
     };
     let folder = |name: &str| -> Json {
         let listed: Json = serde_json::from_str(&stdout(&gpux(&["cache", "list", "--json"]))).unwrap();

@@ -1,9 +1,11 @@
 //! The example that is the product's face, on every sample, from the outside.
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::Output;
 
 use serde_json::Value as Json;
+
+use crate::child::{StartWithLimit as _, program};
 
 /// The checkout.
 pub(crate) fn root() -> PathBuf {
@@ -12,7 +14,7 @@ pub(crate) fn root() -> PathBuf {
 
 /// The program, run in the checkout.
 pub(crate) fn gpux(arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_gpux")).args(arguments).current_dir(root()).output().unwrap()
+    program().args(arguments).current_dir(root()).run()
 }
 
 pub(crate) fn stdout(output: &Output) -> String {

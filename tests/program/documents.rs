@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
+use crate::child::{StartWithLimit as _, program};
 use crate::digits::root;
 
 /// The repository's own documents: at its top, in `docs` and below it.
@@ -84,7 +85,7 @@ fn port_table(steps: &[serde_json::Value], group: &str) -> String {
 
 #[test]
 fn pages_of_steps_have_their_ports() {
-    let listed = std::process::Command::new(env!("CARGO_BIN_EXE_gpux")).args(["steps", "--json"]).output().unwrap();
+    let listed = program().args(["steps", "--json"]).run();
     let steps: Vec<serde_json::Value> = serde_json::from_slice(&listed.stdout).unwrap();
     for group in ["audio", "image", "output", "tensor", "text"] {
         let page = root().join("docs/steps").join(format!("{group}.md"));

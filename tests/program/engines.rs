@@ -5,6 +5,7 @@ use std::process::{Command, Output};
 
 use serde_json::Value as Json;
 
+use crate::child::{StartWithLimit as _, program};
 use crate::digits::{root, stdout};
 
 /// A Python without pip, so that nothing is fetched: a `pip` of the working folder would be found.
@@ -18,14 +19,13 @@ fn engine_install_runs_nothing_from_the_working_directory() {
         return;
     }
     std::fs::write(folder.path().join("pip.py"), "open('loaded', 'w')").unwrap();
-    let output = Command::new(env!("CARGO_BIN_EXE_gpux"))
+    let output = program()
         .args(["engine", "install", "cpu"])
         .current_dir(folder.path())
         .env("PATH", bare.join(if cfg!(windows) { "Scripts" } else { "bin" }))
         // Relative: it is the working folder's, wherever the clients run.
         .env("GPUX_CACHE_DIR", "cache")
-        .output()
-        .unwrap();
+        .run();
     let told = String::from_utf8_lossy(&output.stderr);
     assert!(!folder.path().join("loaded").exists(), "{told}");
     assert!(told.contains("neither `pip` nor `npm` is on this machine"), "{told}");
@@ -50,9 +50,9 @@ fn environment() -> Option<PathBuf> {
 }
 
 fn gpux(cache: &Path, environment: &Path, arguments: &[&str]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_gpux"));
+    let mut command = program();
     command.args(arguments).current_dir(root()).env("GPUX_CACHE_DIR", cache).env("VIRTUAL_ENV", environment);
-    command.env_remove("ORT_DYLIB_PATH").env_remove("CONDA_PREFIX").env("NO_COLOR", "1").output().unwrap()
+    command.env_remove("ORT_DYLIB_PATH").env_remove("CONDA_PREFIX").env("NO_COLOR", "1").run()
 }
 
 const MODEL: [&str; 4] = ["run", "tests/models/flip-float32.onnx", "--input", r#"{"x": [[1, 2, 3], [4, 5, 6]]}"#];

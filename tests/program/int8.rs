@@ -1,16 +1,16 @@
 //! `gpux build --precision int8` on random models, beside what Python's ONNX Runtime makes of the originals.
 
 use std::path::Path;
-use std::process::Command;
 
 use serde_json::Value as Json;
 
 use crate::changed_models::{build, python, stderr};
+use crate::child::{self, StartWithLimit as _};
 use crate::digits::{root, stdout};
 
 fn script(python: &Path, command: &str, folder: &Path, seed: u32) -> Json {
     let script = root().join("tests/program/int8.py");
-    let asked = Command::new(python).arg(script).arg(command).arg(folder).arg(seed.to_string()).output().unwrap();
+    let asked = child::command(python).arg(script).arg(command).arg(folder).arg(seed.to_string()).run();
     serde_json::from_str(&stdout(&asked)).unwrap()
 }
 

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value as Json, json};
 
+use crate::child::{StartWithLimit as _, program};
 use crate::digits::{onnxruntime_is_there, root};
 use crate::test_server::Server;
 
@@ -16,7 +17,7 @@ const FATAL: &str = r#"{"a": [-9223372036854775808], "b": [-1]}"#;
 
 /// On ONNX Runtime, whose kernels crash, where it is there.
 fn start(more: &[&str]) -> Server {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_gpux"));
+    let mut command = program();
     command.args(["serve", DIVIDE, "gpux.yml", "--host", "127.0.0.1", "--port", "0", "--isolation", "pipeline"]);
     command
         .args(more)
@@ -107,6 +108,8 @@ fn processes_end_with_the_server() {
     let mut server = start(&[]);
     let workers = workers(&server);
     assert!(workers.len() >= 2, "{workers:?}");
+    // One that is stopped sees nothing of it, and ends all the same.
+    signal("-STOP", &workers);
     server.child.kill().unwrap();
     server.child.wait().unwrap();
     let end = Instant::now() + Duration::from_secs(30);
@@ -160,7 +163,7 @@ fn memory_is_bounded() {
     if !onnxruntime_is_there() {
         return;
     }
-    let mut command = Command::new(env!("CARGO_BIN_EXE_gpux"));
+    let mut command = program();
     command.args(["serve", DIVIDE, "gpux.yml", "tests/models/fill.onnx", "--host", "127.0.0.1", "--port", "0"]);
     command.args(["--isolation", "pipeline", "--worker-memory", "300MiB"]);
     command.current_dir(root()).stdin(Stdio::null()).stdout(Stdio::null());
@@ -190,7 +193,7 @@ fn a_pipeline_can_ask_for_isolation() {
 #[test]
 fn temporary_files_are_removed() {
     let folder = tempfile::tempdir().unwrap();
-    let mut command = Command::new(env!("CARGO_BIN_EXE_gpux"));
+    let mut command = program();
     command.args(["serve", "gpux.yml", "--host", "127.0.0.1", "--port", "0", "--isolation", "pipeline"]);
     command.current_dir(root()).stdin(Stdio::null()).stdout(Stdio::null()).env("TMPDIR", folder.path());
     let mut server = Server::of(command);
@@ -207,9 +210,9 @@ fn commands_say_how_native_code_ended() {
         return;
     }
     let run = |command: &str, more: &[&str]| {
-        let mut gpux = Command::new(env!("CARGO_BIN_EXE_gpux"));
+        let mut gpux = program();
         gpux.args([command, DIVIDE, "--input", FATAL]).args(more).current_dir(root());
-        let output = gpux.output().unwrap();
+        let output = gpux.run();
         (output.status.code(), String::from_utf8(output.stderr).unwrap())
     };
     let (code, error) = run("run", &[]);
@@ -237,7 +240,7 @@ fn links_are_followed() {
     std::os::unix::fs::symlink("..settings/gpux.yml", path("pipeline/gpux.yml")).unwrap();
     std::os::unix::fs::symlink("blobs/4f2a", path("alone.onnx")).unwrap();
     let (pipeline, alone) = (path("pipeline"), path("alone.onnx"));
-    let mut command = Command::new(env!("CARGO_BIN_EXE_gpux"));
+    let mut command = program();
     command.args(["serve", "--host", "127.0.0.1", "--port", "0", "--isolation", "pipeline", "--engine", "embedded"]);
     command.args([pipeline, alone]).current_dir(root()).stdin(Stdio::null()).stdout(Stdio::null());
     let server = Server::of(command);
@@ -257,7 +260,7 @@ fn tokenizers_of_the_hugging_face_cache_are_found() {
     std::os::unix::fs::symlink("../../blobs/9c1e", link).unwrap();
     let file = "name: tokens\nversion: 1\ninputs: { text: text }\npipeline:\n  - tokenize: { tokenizer: some/bert }\n";
     std::fs::write(path("pipeline/gpux.yml"), file).unwrap();
-    let mut command = Command::new(env!("CARGO_BIN_EXE_gpux"));
+    let mut command = program();
     command.args(["serve", "pipeline", "--host", "127.0.0.1", "--port", "0", "--isolation", "pipeline"]);
     command.current_dir(folder.path()).env("HF_HUB_CACHE", path("hub")).stdin(Stdio::null()).stdout(Stdio::null());
     let server = Server::of(command);

@@ -7,6 +7,7 @@ use std::process::{Command, Output, Stdio};
 
 use serde_json::{Value as Json, json};
 
+use crate::child::{self, StartWithLimit as _, program};
 use crate::digits::{gpux, root, stdout};
 
 /// An unoptimized gpux takes half a minute to compile an interpreter, and more on a busy machine: so
@@ -103,13 +104,12 @@ fn row_sums(image: &Json) -> Vec<u64> {
 }
 
 fn thresholded(method: &str) -> Vec<u64> {
-    let output = Command::new(env!("CARGO_BIN_EXE_gpux"))
+    let output = program()
         .args(["run", "tests/cases/languages/threshold.yml", "--allow-outside"])
         .args(["--file", "models/samples/seven.png"])
         .env("GPUX_METHOD", method)
         .current_dir(root())
-        .output()
-        .unwrap();
+        .run();
     let json: Json = serde_json::from_str(&stdout(&output)).unwrap();
     row_sums(&json["image"])
 }
@@ -337,7 +337,7 @@ fn resolves_late_python_imports() {
     let names =
         ["0", "7", "39", "40", "beside", "tables.x3", "nowhere", "nowhere.deeper", "tables.nowhere", "most common"];
     let plain = "import json, sys; from importer import tell; print(json.dumps([tell(n) for n in sys.argv[1:]]))";
-    let plain = Command::new("python3").args(["-c", plain]).args(names).current_dir(&step).output().unwrap();
+    let plain = child::command("python3").args(["-c", plain]).args(names).current_dir(&step).run();
     let expected: Vec<Json> = serde_json::from_str(&stdout(&plain)).unwrap();
 
     stdout(&patiently(&["build", step.to_str().unwrap()]));
@@ -361,11 +361,7 @@ fn build_names_the_missing_tool() {
     let step = folder.path().join("my-step");
     for (language, install) in [("c", "ziglang==0.17.0"), ("js", "nodejs.org"), ("python", "componentize-py==0.25.1")] {
         stdout(&gpux(&["new", "step", "--lang", language, step.to_str().unwrap()]));
-        let built = Command::new(env!("CARGO_BIN_EXE_gpux"))
-            .args(["build", step.to_str().unwrap()])
-            .env("PATH", Path::new("/nowhere"))
-            .output()
-            .unwrap();
+        let built = program().args(["build", step.to_str().unwrap()]).env("PATH", Path::new("/nowhere")).run();
         let said = String::from_utf8_lossy(&built.stderr).into_owned();
         assert_eq!(built.status.code(), Some(3), "{said}");
         assert!(said.contains(install), "{said}");

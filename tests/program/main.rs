@@ -12,6 +12,7 @@ mod architecture;
 mod author;
 mod cases;
 mod changed_models;
+mod child;
 mod child_processes;
 mod command_line;
 mod decoder;

@@ -2,10 +2,10 @@
 //! the ONNX project's backend tests, each a model beside its inputs and outputs as JSON.
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use serde_json::{Value as Json, json};
 
+use crate::child::{self, StartWithLimit as _, program};
 use crate::digits::{gpux, root, stdout};
 
 /// Whether this machine has ONNX Runtime; the gate insists on it.
@@ -30,11 +30,10 @@ fn models(folder: &str) -> Vec<PathBuf> {
 /// Runs a model on the inputs beside it; what differs from the outputs beside it.
 fn fault(model: &Path, rtol: f64, atol: f64) -> Option<String> {
     let case: Json = serde_json::from_slice(&std::fs::read(model.with_extension("json")).unwrap()).unwrap();
-    let output = Command::new(env!("CARGO_BIN_EXE_gpux"))
+    let output = program()
         .args(["run".as_ref(), model.as_os_str()])
         .args(["--engine", "onnxruntime", "--json", "--input", &case["inputs"].to_string()])
-        .output()
-        .unwrap();
+        .run();
     if !output.status.success() {
         return Some(String::from_utf8_lossy(&output.stdout).into_owned());
     }
@@ -112,11 +111,10 @@ fn embedded_engine_passes_or_rejects_onnx_cases() {
         eprintln!("skipped: no {}", python.display());
         return;
     }
-    let output = Command::new(python)
+    let output = child::command(python)
         .arg(root().join("tests/onnx/operators.py"))
         .args(["--gpux", env!("CARGO_BIN_EXE_gpux"), "--cases", "400", "--seed", "5"])
-        .output()
-        .unwrap();
+        .run();
     let told = String::from_utf8_lossy(&output.stdout);
     let why = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{told}\n{why}");

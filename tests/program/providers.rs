@@ -1,10 +1,11 @@
 //! A second execution provider, for real: OpenVINO runs on any x86-64 processor.
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::Output;
 
 use serde_json::{Value as Json, json};
 
+use crate::child::{StartWithLimit as _, program};
 use crate::digits::{root, stdout};
 use crate::test_server::Server;
 
@@ -25,9 +26,9 @@ fn library() -> Option<PathBuf> {
 
 /// A cache of its own for each test, so that each tries and measures for itself.
 fn gpux(cache: &Path, library: &Path, arguments: &[&str]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_gpux"));
+    let mut command = program();
     command.args(arguments).arg("--engine-library").arg(library).env("GPUX_CACHE_DIR", cache);
-    command.env("NO_COLOR", "1").current_dir(root()).output().unwrap()
+    command.env("NO_COLOR", "1").current_dir(root()).run()
 }
 
 fn stderr(output: &Output) -> String {
@@ -298,7 +299,7 @@ fn a_server_chooses_a_precision_while_exact_answers() {
     let text = "name: auto\nversion: 1.0.0\nmodel: { source: ./model.onnx, precision: auto }\n";
     std::fs::write(folder.path().join("gpux.yml"), text).unwrap();
     let start = || {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_gpux"));
+        let mut command = program();
         command.args(["serve", "--host", "127.0.0.1", "--port", "0"]).arg(folder.path());
         command.arg("--engine-library").arg(&library).env("GPUX_CACHE_DIR", cache.path()).current_dir(root());
         Server::of(command)

@@ -8,20 +8,20 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value as Json;
 
+use crate::child::{self, StartWithLimit as _, program};
 use crate::digits::{gpux, root, stdout};
 
 const SEVEN: &str = "models/samples/seven.png";
 const SCORES: &str = "tests/cases/pipelines/scores.yml";
 
 fn start(arguments: &[&str]) -> Child {
-    Command::new(env!("CARGO_BIN_EXE_gpux"))
+    program()
         .args(arguments)
         .current_dir(root())
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
-        .spawn()
-        .unwrap()
+        .start()
 }
 
 /// The program with `input` on its standard input.
@@ -101,8 +101,8 @@ fn rejects_overwriting_inputs() {
     std::fs::hard_link(&lines, &linked).unwrap();
     std::fs::copy(root().join(SCORES), &pipeline).unwrap();
     let refused = |arguments: &[&str], from: Stdio, to: Stdio| {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_gpux"));
-        let output = command.arg("run").args(arguments).stdin(from).stdout(to).stderr(Stdio::piped()).output().unwrap();
+        let mut command = program();
+        let output = command.arg("run").args(arguments).stdin(from).stdout(to).stderr(Stdio::piped()).run();
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(said.contains("writing the results to it would destroy it"), "{arguments:?}: {said}");
         assert_eq!(output.status.code(), Some(2), "{arguments:?}");
@@ -248,12 +248,11 @@ fn reports_a_full_disk_behind_stdout() {
         &["steps", "--json"],
         &["schema"],
     ] {
-        let output = Command::new(env!("CARGO_BIN_EXE_gpux"))
+        let output = program()
             .args(arguments)
             .current_dir(root())
             .stdout(std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap())
-            .output()
-            .unwrap();
+            .run();
         let said = String::from_utf8_lossy(&output.stderr);
         assert!(said.contains("cannot write to standard output: No space left"), "{arguments:?}: {said}");
         assert_eq!(output.status.code(), Some(1), "{arguments:?}");
@@ -291,12 +290,11 @@ fn interrupt_keeps_finished_results() {
 fn vets_a_model_once_in_a_child_process() {
     let cache = tempfile::tempdir().unwrap();
     let run = || {
-        let output = Command::new(env!("CARGO_BIN_EXE_gpux"))
+        let output = program()
             .args(["run", "--engine", "embedded", "--file", SEVEN])
             .env("GPUX_CACHE_DIR", cache.path())
             .current_dir(root())
-            .output()
-            .unwrap();
+            .run();
         stdout(&output);
         std::fs::read_dir(cache.path().join("verified")).unwrap().count()
     };
@@ -342,12 +340,11 @@ fn warns_of_an_unusable_cache() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("a-file");
     std::fs::write(&file, "").unwrap();
-    let output = Command::new(env!("CARGO_BIN_EXE_gpux"))
+    let output = program()
         .args(["run", "--engine", "embedded", "--file", SEVEN])
         .env("GPUX_CACHE_DIR", file.join("cache"))
         .current_dir(root())
-        .output()
-        .unwrap();
+        .run();
     assert_eq!(label(&serde_json::from_str(&stdout(&output)).unwrap()), "seven");
     assert!(String::from_utf8_lossy(&output.stderr).contains("GPUX_CACHE_DIR"));
 }
@@ -357,13 +354,12 @@ fn warns_of_an_unusable_cache() {
 fn vets_models_without_a_temporary_folder() {
     let cache = tempfile::tempdir().unwrap();
     let none = cache.path().join("none");
-    let output = Command::new(env!("CARGO_BIN_EXE_gpux"))
+    let output = program()
         .args(["run", "--engine", "embedded", "--file", SEVEN])
         .env("GPUX_CACHE_DIR", cache.path())
         .env("TMPDIR", &none)
         .current_dir(root())
-        .output()
-        .unwrap();
+        .run();
     let said = String::from_utf8_lossy(&output.stderr);
     if cfg!(target_os = "linux") {
         assert_eq!(output.status.code(), Some(0), "{said}");
@@ -381,24 +377,19 @@ fn reports_component_setup_failures_as_environment_errors() {
     std::fs::write(cache.path().join("work"), "in the way").unwrap();
     let component = "guest-examples/rust/center-ink.wasm";
     for arguments in [["build", component], ["inspect", component]] {
-        let output = Command::new(env!("CARGO_BIN_EXE_gpux"))
+        let output = program()
             .args(arguments)
             .env("GPUX_CACHE_DIR", cache.path())
             .env("TMPDIR", cache.path().join("none"))
             .current_dir(root())
-            .output()
-            .unwrap();
+            .run();
         let said = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(3), "{arguments:?}: {said}");
         assert!(said.starts_with("error: cannot use the cache for compiled components"), "{arguments:?}: {said}");
     }
     // If the cache has no space for a preparation, the system's folder for temporary files is used.
-    let elsewhere = Command::new(env!("CARGO_BIN_EXE_gpux"))
-        .args(["inspect", component])
-        .env("GPUX_CACHE_DIR", cache.path())
-        .current_dir(root())
-        .output()
-        .unwrap();
+    let elsewhere =
+        program().args(["inspect", component]).env("GPUX_CACHE_DIR", cache.path()).current_dir(root()).run();
     assert_eq!(elsewhere.status.code(), Some(0), "{}", String::from_utf8_lossy(&elsewhere.stderr));
 }
 
@@ -408,7 +399,7 @@ fn reports_component_setup_failures_as_environment_errors() {
 fn reports_missing_address_space() {
     for arguments in ["build . --engine embedded", "inspect --engine embedded"] {
         let script = format!("ulimit -v 60000000; exec '{}' {arguments}", env!("CARGO_BIN_EXE_gpux"));
-        let output = Command::new("sh").args(["-c", &script]).current_dir(root()).output().unwrap();
+        let output = child::command("sh").args(["-c", &script]).current_dir(root()).run();
         let said = [output.stdout, output.stderr].concat();
         let said = String::from_utf8_lossy(&said);
         assert!(output.status.success() && said.contains("refuses the address space"), "{arguments}: {said}");
@@ -540,9 +531,9 @@ fn rejects_a_folder_as_model() {
 
 /// Runs the digits, with a component in them, where there is no cache.
 fn without_a_cache(temporary: &std::path::Path) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_gpux"));
+    let mut command = program();
     command.args(["run", "--engine", "embedded", "--file", SEVEN]).current_dir(root());
-    command.env("GPUX_CACHE_DIR", "/dev/null/cache").env("TMPDIR", temporary).output().unwrap()
+    command.env("GPUX_CACHE_DIR", "/dev/null/cache").env("TMPDIR", temporary).run()
 }
 
 #[cfg(unix)]

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::author::{gpux_in, json, read, run, stderr};
+use crate::child::{self, StartWithLimit as _};
 use crate::digits::{root, stdout};
 
 /// A step's own commands make the module; gpux wraps, strips, checks and writes it.
@@ -34,7 +35,7 @@ fn builds_a_step_with_custom_commands() {
     assert!(stderr(&failed).contains("what was built is no step"), "{}", stderr(&failed));
 
     write("name: attacks\nlanguage: rust\n");
-    let without = gpux_in(folder.path(), &["build"]).env("PATH", folder.path()).output().unwrap();
+    let without = gpux_in(folder.path(), &["build"]).env("PATH", folder.path()).run();
     assert_eq!(without.status.code(), Some(3));
     assert!(stderr(&without).contains("install Rust as https://rustup.rs says"), "{}", stderr(&without));
 }
@@ -62,7 +63,7 @@ fn builds_a_step_again_only_if_something_changed() {
     zig("1");
     let path = format!("{}:{}", tools.display(), std::env::var("PATH").unwrap());
     let build = |more: &[&str]| {
-        let output = gpux_in(&step, &[&["build", "--json"], more].concat()).env("PATH", &path).output().unwrap();
+        let output = gpux_in(&step, &[&["build", "--json"], more].concat()).env("PATH", &path).run();
         let fresh = json(&output)["fresh"].as_bool().unwrap();
         let count = read(folder.path().join("count")).lines().count();
         assert!(step.join("attacks.wasm").is_file());
@@ -88,7 +89,7 @@ fn builds_a_step_again_only_if_something_changed() {
     assert_eq!(build(&[]), (false, 7));
     zig("2");
     assert_eq!(build(&[]), (true, 8));
-    let text = stdout(&gpux_in(&step, &["build"]).env("PATH", &path).output().unwrap());
+    let text = stdout(&gpux_in(&step, &["build"]).env("PATH", &path).run());
     assert!(text.contains("nothing has changed"), "{text}");
 }
 
@@ -113,7 +114,7 @@ fn watches_sources_and_cases() {
     stdout(&run(folder.path(), &["new", "pipeline", "photos"]));
     let at = |path: &str| folder.path().join("photos").join(path);
     let mut gpux = gpux_in(folder.path(), &["test", "photos", "--watch"]);
-    let mut gpux = gpux.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped()).spawn().unwrap();
+    let mut gpux = gpux.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped()).start();
     let mut lines = std::io::BufReader::new(gpux.stdout.take().unwrap()).lines();
     let mut notes = std::io::BufReader::new(gpux.stderr.take().unwrap()).lines();
     read_until(&mut lines, "2 passed");
@@ -149,7 +150,7 @@ fn watch_tells_edits_from_build_outputs() {
     write("step/tests/case/case.yml", "inputs: { in: x }\n");
     write("go", "");
     let mut gpux = gpux_in(folder.path(), &["test", "step", "--watch"]);
-    let mut gpux = gpux.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::piped()).spawn().unwrap();
+    let mut gpux = gpux.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::piped()).start();
     let lines = std::io::BufReader::new(gpux.stderr.take().unwrap()).lines();
     let told = ["waiting for", "has changed"];
     let mut notes = lines.map(Result::unwrap).filter(|line| told.iter().any(|part| line.contains(part)));
@@ -160,6 +161,7 @@ fn watch_tells_edits_from_build_outputs() {
     write("step/source", "1");
     assert_eq!(notes.next().unwrap(), "step/source has changed");
     while read(at("count")).lines().count() < 2 {
+        assert_eq!(gpux.try_wait().unwrap(), None, "it ended early");
         std::thread::yield_now();
     }
     write("step/source", "12");
@@ -240,7 +242,7 @@ fn installs_missing_tools_in_its_own_environment() {
     let build = |step: &str| {
         let mut command = gpux_in(folder.path(), &["build", step, "--json"]);
         command.env("PATH", &path).env("GPUX_CACHE_DIR", at("cache")).env("VIRTUAL_ENV", "/mine");
-        command.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped()).spawn().unwrap()
+        command.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped()).start()
     };
     for step in ["one", "two"] {
         stdout(&run(folder.path(), &["new", "step", "--lang", "c", step]));
@@ -266,7 +268,7 @@ fn installs_missing_tools_in_its_own_environment() {
     std::fs::remove_dir_all(at("cache/tools")).unwrap();
     std::fs::write(at("pip"), "#!/bin/sh\necho no network >&2; exit 1\n").unwrap();
     let mut failing = gpux_in(folder.path(), &["build", "one", "--force"]);
-    let failed = failing.env("PATH", &path).env("GPUX_CACHE_DIR", at("cache")).output().unwrap();
+    let failed = failing.env("PATH", &path).env("GPUX_CACHE_DIR", at("cache")).run();
     let told = stderr(&failed);
     assert_eq!(failed.status.code(), Some(3), "{told}");
     assert!(told.contains("installing ziglang==0.17.0 with python3 for gpux alone"), "{told}");
@@ -290,7 +292,7 @@ fn new_rust_step_builds_and_passes_its_tests() {
     stdout(&run(folder.path(), &["new", "step", "--lang", "rust", "my-step"]));
     let step = folder.path().join("my-step");
     let shared = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("rust-step");
-    let cargo = |arguments: &[&str]| gpux_in(&step, arguments).env("CARGO_TARGET_DIR", &shared).output().unwrap();
+    let cargo = |arguments: &[&str]| gpux_in(&step, arguments).env("CARGO_TARGET_DIR", &shared).run();
     let tested = stdout(&cargo(&["test"]));
     assert!(tested.ends_with("3 passed\n"), "{tested}");
     let told = stdout(&run(&step, &["inspect", "my-step.wasm"]));
@@ -298,9 +300,9 @@ fn new_rust_step_builds_and_passes_its_tests() {
     assert!(told.contains("It cannot: read files"), "{told}");
 
     // Its unit tests need no WebAssembly.
-    let mut native = Command::new("cargo");
+    let mut native = child::command("cargo");
     native.args(["test", "--quiet"]).current_dir(&step).env("CARGO_TARGET_DIR", &shared);
-    let native = native.output().unwrap();
+    let native = native.run();
     assert!(native.status.success(), "{}", stderr(&native));
     assert!(String::from_utf8_lossy(&native.stdout).contains("2 passed"), "{native:?}");
 

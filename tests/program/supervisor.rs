@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 
+use crate::child::{StartWithLimit as _, program};
 use crate::digits::{onnxruntime_is_there, root};
 use crate::test_server::{RESTARTED, Server, command};
 
@@ -19,7 +20,7 @@ const FATAL: &str = r#"{"a": [-9223372036854775808], "b": [-1]}"#;
 
 /// Like [`command`], on ONNX Runtime, whose kernels crash.
 fn on_onnxruntime(arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_gpux"));
+    let mut command = program();
     command.args(["serve", "--host", "127.0.0.1", "--port", "0", "--isolation", "none"]).args(arguments);
     command.current_dir(root());
     command
@@ -58,7 +59,7 @@ fn a_server_that_was_never_ready_is_not_started_again() {
     std::fs::copy(root().join(DIVIDE), folder.path().join("divide.onnx")).unwrap();
     let file = format!("name: fatal\nversion: 1\nmodel: {{ source: divide.onnx }}\nserving: {{ warmup: [{FATAL}] }}\n");
     std::fs::write(folder.path().join("gpux.yml"), file).unwrap();
-    let output = on_onnxruntime(&[folder.path().to_str().unwrap()]).output().unwrap();
+    let output = on_onnxruntime(&[folder.path().to_str().unwrap()]).run();
     let error = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(1), "{error}");
     assert!(error.contains("it was ended by signal 8") && !error.contains(RESTARTED), "{error}");
@@ -158,7 +159,7 @@ fn temporary_files_of_a_crashed_server_are_removed() {
 fn pipelines_share_a_process_where_they_cannot_have_their_own() {
     let mut started = command(&[SCORES, "gpux.yml"]);
     started.args(["--isolation", "auto"]).env("TMPDIR", "/nonexistent");
-    let strict = started.args(["--isolation-strict"]).output().unwrap();
+    let strict = started.args(["--isolation-strict"]).run();
     assert_eq!(strict.status.code(), Some(3), "{strict:?}");
     let mut started = command(&[SCORES, "gpux.yml"]);
     started.args(["--isolation", "auto"]).env("TMPDIR", "/nonexistent");

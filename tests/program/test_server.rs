@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value as Json;
 
+use crate::child::{StartWithLimit as _, program};
 use crate::digits::root;
 
 /// Longer than anything here takes on a machine that is busy with other things.
@@ -57,7 +58,7 @@ impl Server {
 
     /// The same of this command.
     pub(crate) fn spawn(mut command: Command) -> Self {
-        let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
+        let mut child = command.stderr(Stdio::piped()).start();
         let stderr = BufReader::new(child.stderr.take().unwrap());
         let (sender, lines) = channel();
         let reader = std::thread::spawn(move || {
@@ -167,7 +168,7 @@ impl Drop for Server {
 
 /// `gpux serve` on a free port, if these arguments name none.
 pub(crate) fn command(arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_gpux"));
+    let mut command = program();
     command.args(["serve", "--host", "127.0.0.1"]);
     // Everything else holds for pipelines in processes of their own, too.
     if let Ok(isolation) = std::env::var("GPUX_TEST_ISOLATION") {

@@ -5,6 +5,7 @@ use std::process::{Command, Output, Stdio};
 
 use serde_json::{Value as Json, json};
 
+use crate::child::{StartWithLimit as _, program};
 use crate::digits::{root, stdout};
 use crate::test_server::Server;
 
@@ -27,7 +28,7 @@ fn library() -> Option<(PathBuf, PathBuf)> {
 
 /// `gpux` with a GPU, in this folder, which is its cache too.
 fn command(folder: &Path, (library, vulkan): &(PathBuf, PathBuf), arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_gpux"));
+    let mut command = program();
     command.args(arguments).arg("--engine-library").arg(library).current_dir(folder);
     command.env("GPUX_CACHE_DIR", folder.join("cache")).env("NO_COLOR", "1");
     let driver = vulkan.join("vk_swiftshader_icd.json");
@@ -78,7 +79,7 @@ fn rows(start: u16) -> Json {
 fn run(folder: &Path, library: &(PathBuf, PathBuf), provider: &str, input: &Json, more: &[&str]) -> Output {
     let input = json!({ "x": input }).to_string();
     let asked = ["run", ".", "--strict", "--provider", provider, "--json", "--input", &input];
-    command(folder, library, &[&asked[..], more].concat()).output().unwrap()
+    command(folder, library, &[&asked[..], more].concat()).run()
 }
 
 fn given(output: &Output) -> Json {
@@ -101,14 +102,14 @@ fn keeps_tensors_on_the_device_and_matches_the_cpu() {
         assert!(watched["trace"]["engine"].as_str().unwrap().ends_with("on WebGpuExecutionProvider"), "{watched}");
 
         let asked = ["inspect", ".", "--strict", "--provider", "webgpu", "--json"];
-        let inspected = given(&command(folder.path(), &library, &asked).output().unwrap());
+        let inspected = given(&command(folder.path(), &library, &asked).run());
         let steps = inspected["steps"].as_array().unwrap();
         let (last, before) = steps.split_last().unwrap();
         assert!(before.iter().all(|step| step["gives"][0]["stays_on"] == "WebGPU_Buffer 0"), "{inspected}");
         assert_eq!(last["gives"][0]["stays_on"], Json::Null);
     }
     let folder = pipeline(CHAIN);
-    let shown = command(folder.path(), &library, &["inspect", ".", "--provider", "webgpu"]).output().unwrap();
+    let shown = command(folder.path(), &library, &["inspect", ".", "--provider", "webgpu"]).run();
     assert!(stdout(&shown).contains("(stays on WebGPU_Buffer 0)"), "{shown:?}");
 }
 

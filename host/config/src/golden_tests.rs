@@ -102,13 +102,14 @@ fn bounds_reading_of_hostile_files() {
         "a: 1\n---\nb: 2".to_owned(),
         "é: \u{2028}ü\n\t".to_owned(),
     ] {
-        let start = std::time::Instant::now();
+        let start = gpux_core::threads::processor_time();
         let error = parse("hostile", text.clone(), &Variables::empty(), &accept_any_step).unwrap_err();
         assert!(!error.diagnostics().is_empty());
         assert!(error.diagnostics().len() <= 50);
         assert!(error.render().len() < 40_000, "{}", error.render().len());
         assert!(error.to_json()["errors"].is_array());
-        assert!(start.elapsed().as_secs() < 20, "{}", &text[..20.min(text.len())]);
+        let taken = gpux_core::threads::processor_time().saturating_sub(start);
+        assert!(taken.as_secs() < 20, "{}", &text[..20.min(text.len())]);
     }
 }
 

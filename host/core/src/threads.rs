@@ -53,6 +53,16 @@ pub fn start(mut job: Job) -> Result<(), Job> {
     }
 }
 
+/// The processor time of the calling thread, so that a bound means the same on a busy machine and on an idle one. On
+/// systems other than Linux, the wall clock.
+pub fn processor_time() -> Duration {
+    #[cfg(target_os = "linux")]
+    let time = Duration::try_from(rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime));
+    #[cfg(not(target_os = "linux"))]
+    let time = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    time.unwrap_or_default()
+}
+
 /// Starts a thread that ends by itself; the error says which one there cannot be.
 pub fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> io::Result<()> {
     let started = std::thread::Builder::new().name(name.to_owned()).spawn(work);

@@ -173,7 +173,7 @@ mod tests {
             is_taken.recv().unwrap();
             let start = Instant::now();
             assert!(DEVICE_LOCK.acquire(start.checked_add(Duration::from_millis(20))).is_err());
-            assert!((20..5000).contains(&start.elapsed().as_millis()));
+            assert!(start.elapsed() >= Duration::from_millis(20));
             let waiting = scope.spawn(|| DEVICE_LOCK.acquire(far()).is_ok());
             drop(end);
             assert!(waiting.join().unwrap());

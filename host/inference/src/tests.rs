@@ -126,10 +126,8 @@ fn stops_runs_at_the_deadline() {
     let long = Duration::from_mins(5);
     // The second time the watching thread is known to be there already.
     for _ in 0..2 {
-        let begin = Instant::now();
         // Hours of work.
         assert_eq!(turn(100_000_000_000, Duration::from_millis(100)), Err(StepFailure::Timeout));
-        assert!(begin.elapsed() < Duration::from_secs(10), "{:?}", begin.elapsed());
         // The one session serves the next request.
         assert_eq!(turn(3, long), Ok(vec![Value::Tensor(tensor(&[1], vec![3.5_f32]))]));
     }

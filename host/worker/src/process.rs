@@ -7,7 +7,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use rustix::process::{getpgid, getppid, setpgid, setsid};
+use rustix::process::{
+    Signal, getpgid, getpid, getppid, kill_process, set_parent_process_death_signal, setpgid, setsid,
+};
 use signal_hook::consts::{SIGINT, SIGTERM};
 
 use crate::channel::{ChannelMemory, IncomingRequest, RequestService, SLOTS, StepTime};
@@ -41,6 +43,8 @@ pub struct WorkerOptions {
 /// process. The process must have no other threads yet.
 pub fn run_worker(pipeline: &str, mut options: WorkerOptions) -> io::Result<()> {
     begin_session();
+    // Also where it is stopped, and cannot see that its socket was closed.
+    let _ = set_parent_process_death_signal(Some(Signal::KILL));
     let control = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
     // Programs that the worker starts must not keep the socket open.
     rustix::stdio::dup2_stdin(std::fs::File::open("/dev/null")?)?;
@@ -56,7 +60,7 @@ pub fn run_worker(pipeline: &str, mut options: WorkerOptions) -> io::Result<()> 
     threads::spawn("gpux-control", move || {
         // The server sends nothing more: this waits for its end. Nothing here needs to be finished.
         let _ = (&watched).read(&mut [0]);
-        let _ = rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::KILL);
+        let _ = kill_process(getpid(), Signal::KILL);
     })?;
     let loaded = confined.and_then(|lacks| {
         let pipeline = Pipeline::open(pipeline, &options.load_options)?;

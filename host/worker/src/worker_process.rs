@@ -5,7 +5,7 @@ use std::net::Shutdown;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt as _;
-use std::process::{Child, Command};
+use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -139,22 +139,30 @@ impl WorkerProcess {
         };
         // Of a process group of its own: ctrl-C on a terminal is for the server, which drains first.
         command.process_group(0).stdin(OwnedFd::from(theirs)).stdout(prints.try_clone()?).stderr(prints);
-        let mut child = UnwatchedChild(Some(command.spawn()?));
-        // With it, the worker's ends of socket and pipe are closed here.
-        drop(command);
-        let pid = child.0.as_ref().map(Pid::from_child).ok_or(io::ErrorKind::NotFound)?;
-        let process = pidfd_open(pid, PidfdFlags::empty())?;
-        let (ended, end) = channel();
+        let ((started, start), (ended, end)) = (channel(), channel());
         let socket = ours.try_clone()?;
+        // The system kills a worker at the end of the thread that started it, so that thread waits for the worker.
         threads::spawn("gpux-worker-end", move || {
-            let status = child.0.take().map_or_else(|| Err(io::ErrorKind::NotFound.into()), |mut child| child.wait());
-            let status = status.map_or_else(|error| error.to_string(), describe_exit);
+            let spawned = command.spawn();
+            // With it, the worker's ends of socket and pipe are closed here.
+            drop(command);
+            let mut child = match spawned {
+                Ok(child) => child,
+                Err(error) => return drop(started.send(Err(error))),
+            };
+            let pid = Pid::from_child(&child);
+            let process = pidfd_open(pid, PidfdFlags::empty()).inspect_err(|_| {
+                let _ = child.kill();
+            });
+            let _ = started.send(process.map(|process| (pid, process)).map_err(io::Error::from));
+            let status = child.wait().map_or_else(|error| error.to_string(), describe_exit);
             // What it has started, in its group.
             let _ = kill_process_group(pid, Signal::KILL);
             let _ = ended.send(status);
             // What the worker has started may still hold the other end.
             let _ = socket.shutdown(Shutdown::Both);
         })?;
+        let (pid, process) = start.recv().map_err(|_| io::ErrorKind::BrokenPipe)??;
         send_files(&ours, &[memory.memory().as_fd()]).inspect_err(|_| {
             let _ = pidfd_send_signal(&process, Signal::KILL);
         })?;
@@ -204,18 +212,6 @@ impl WorkerProcess {
 impl Drop for WorkerProcess {
     fn drop(&mut self) {
         let _ = pidfd_send_signal(&self.worker.process, Signal::KILL);
-    }
-}
-
-/// A process that is ended with this, until a thread waits for it.
-struct UnwatchedChild(Option<Child>);
-
-impl Drop for UnwatchedChild {
-    fn drop(&mut self) {
-        if let Some(child) = &mut self.0 {
-            let _ = child.kill();
-            let _ = child.wait();
-        }
     }
 }
 

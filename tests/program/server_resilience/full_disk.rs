@@ -6,6 +6,7 @@ use std::process::{Command, Stdio};
 use rustix::process::Signal;
 
 use super::{ONE, SCORES, Server, command, until};
+use crate::child::{self, StartWithLimit as _};
 use crate::digits::root;
 use crate::test_server::Answer;
 
@@ -67,7 +68,7 @@ fn drops_log_lines_if_the_log_is_unwritable() {
 #[test]
 fn unread_log_blocks_neither_requests_nor_exit() {
     use std::io::{BufRead as _, BufReader};
-    let mut child = command(&[SCORES, "--access-log"]).stderr(Stdio::piped()).spawn().unwrap();
+    let mut child = command(&[SCORES, "--access-log"]).stderr(Stdio::piped()).start();
     let mut unread = BufReader::new(child.stderr.take().unwrap());
     let mut line = String::new();
     while !line.starts_with("ready on http://") {
@@ -197,10 +198,10 @@ fn reports_a_full_disk_as_environment_error() {
     let fill = format!("{{ cat /dev/zero >{disk}/filling 2>/dev/null || true; }}");
     let full = |arguments: &[&str]| {
         let script = format!("{mount} && {fill} && GPUX_CACHE_DIR={disk}/cache TMPDIR={disk}/tmp exec \"$0\" \"$@\"");
-        let mut command = Command::new("unshare");
+        let mut command = child::command("unshare");
         command.args(["--map-root-user", "--mount", "sh", "-c", &script]).arg(env!("CARGO_BIN_EXE_gpux"));
         command.args(arguments).args(["--engine", "embedded"]).current_dir(root()).stdin(Stdio::null());
-        command.output().unwrap()
+        command.run()
     };
     let mut unshared = Command::new("unshare");
     unshared.args(["--map-root-user", "--mount", "sh", "-c", &mount]).stderr(Stdio::null());

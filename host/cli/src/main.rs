@@ -164,7 +164,7 @@ fn run_command(command: Command) -> Exit {
     match command {
         Command::New(arguments) => new::main(&arguments),
         Command::Run(arguments) => run::main(arguments),
-        Command::Serve(arguments) => serve::main(&arguments),
+        Command::Serve(arguments) => serve::main(arguments),
         Command::Build(arguments) => build::main(&arguments),
         Command::Test(arguments) => test::main(&arguments),
         Command::Inspect(arguments) => inspect::main(&arguments),

@@ -30,7 +30,7 @@ impl ConfigParser {
     /// Reads the file; variables named `GPUX_*` may stand in it. Which built-in steps there are is
     /// not looked at.
     pub fn parse_file(path: impl AsRef<Path>) -> Result<Self, LoadError> {
-        let (document, spec) = load(path.as_ref(), false, &Variables::from_environment([]), &accept_any_step)?;
+        let (document, spec) = load(path.as_ref(), false, &Variables::from_environment([], []), &accept_any_step)?;
         Ok(Self { document, spec })
     }
 

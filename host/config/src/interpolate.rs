@@ -11,22 +11,35 @@ const MAX_INSERTED: usize = 1 << 20;
 /// Looks up a variable.
 type Lookup<'a> = Box<dyn Fn(&str) -> Option<String> + 'a>;
 
-/// The variables that a file may read: those named `GPUX_*` and those that the operator allows.
+/// What the names of variables that hold secrets end in.
+const SECRETS: [&str; 4] = ["_KEY", "_TOKEN", "_SECRET", "_PASSWORD"];
+
+/// The variables that a file may read: those named `GPUX_*`, but no secrets, and those that the operator allows.
 pub struct Variables<'a> {
-    allowed: Vec<String>,
+    access: Access,
     lookup: Lookup<'a>,
+}
+
+/// Which variables a file may read.
+#[derive(Debug)]
+enum Access {
+    /// every one: the file is the operator's own
+    All,
+    /// those named `GPUX_*` that hold no secrets and are not `reserved`, and all that are `allowed`
+    Public { allowed: Vec<String>, reserved: Vec<String> },
 }
 
 impl std::fmt::Debug for Variables<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Variables").field("allowed", &self.allowed).finish_non_exhaustive()
+        f.debug_struct("Variables").field("access", &self.access).finish_non_exhaustive()
     }
 }
 
 impl<'a> Variables<'a> {
     /// The names the operator allows (`--env NAME`), and how to read a variable.
     pub fn new(allowed: impl IntoIterator<Item = String>, lookup: impl Fn(&str) -> Option<String> + 'a) -> Self {
-        Self { allowed: allowed.into_iter().collect(), lookup: Box::new(lookup) }
+        let access = Access::Public { allowed: allowed.into_iter().collect(), reserved: Vec::new() };
+        Self { access, lookup: Box::new(lookup) }
     }
 
     /// No variable is set.
@@ -34,14 +47,43 @@ impl<'a> Variables<'a> {
         Self::new([], |_| None)
     }
 
-    /// The variables of this process; those not named `GPUX_*` only if `allowed`.
-    pub fn from_environment(allowed: impl IntoIterator<Item = String>) -> Self {
-        Self::new(allowed, |name| std::env::var(name).ok())
+    /// The variables of this process, for a file of somebody whom the operator does not trust. Those that are
+    /// `reserved`, since a file of the operator's own reads them, count as secrets.
+    pub fn from_environment(
+        allowed: impl IntoIterator<Item = String>,
+        reserved: impl IntoIterator<Item = String>,
+    ) -> Self {
+        let (allowed, reserved) = (allowed.into_iter().collect(), reserved.into_iter().collect());
+        Self { access: Access::Public { allowed, reserved }, lookup: Box::new(|name| std::env::var(name).ok()) }
+    }
+
+    /// All variables, for a file of the operator's own.
+    pub fn of_operator(lookup: impl Fn(&str) -> Option<String> + 'a) -> Self {
+        Self { access: Access::All, lookup: Box::new(lookup) }
     }
 
     fn may_read(&self, name: &str) -> bool {
-        name.starts_with("GPUX_") || self.allowed.iter().any(|allowed| allowed == name)
+        match &self.access {
+            Access::All => true,
+            Access::Public { allowed, reserved } => {
+                let is_listed = |list: &[String]| list.iter().any(|listed| listed == name);
+                is_listed(allowed) || name.starts_with("GPUX_") && !is_secret(name) && !is_listed(reserved)
+            }
+        }
     }
+}
+
+/// Whether a variable of this name is taken for a secret: it ends in `_KEY`, `_TOKEN`, `_SECRET` or `_PASSWORD`.
+pub fn is_secret(name: &str) -> bool {
+    SECRETS.iter().any(|end| name.ends_with(end))
+}
+
+/// The names of the variables in a file's text, also in its comments.
+pub fn variable_names(text: &str) -> impl Iterator<Item = &str> {
+    split(text).into_iter().filter_map(|part| match part {
+        Part::Variable { name, .. } => Some(name),
+        Part::Text(_) | Part::Broken(_) => None,
+    })
 }
 
 /// Replaces the variables in every text of `root`. A value that is one variable and nothing else
@@ -110,7 +152,8 @@ impl Interpolator<'_> {
         if !self.variables.may_read(name) {
             let message = format!("the variable `{name}` may not be read");
             let hint = format!(
-                "a file reads only variables named `GPUX_*`; whoever runs it can pass this one with `--env {name}`"
+                "a file reads only variables named `GPUX_*` that are no secrets (`…_KEY`, `…_TOKEN`, `…_SECRET`, \
+                 `…_PASSWORD`, and those in the keys file); whoever runs it can pass this one with `--env {name}`"
             );
             self.report("variable", node, &format!("${{{name}"), message, hint);
             return String::new();
@@ -180,13 +223,16 @@ mod tests {
     use super::*;
 
     fn read(text: &str) -> (serde_json::Value, Vec<Diagnostic>) {
-        let variables = Variables::new(["HOME".to_owned()], |name| match name {
+        let mut variables = Variables::new(["HOME".to_owned(), "GPUX_API_TOKEN".to_owned()], |name| match name {
             "GPUX_PORT" => Some("9000".into()),
             "HOME" => Some("/home/ada".into()),
+            "GPUX_API_TOKEN" => Some("allowed".into()),
             "GPUX_EMPTY" => Some(String::new()),
-            "SECRET" => Some("leaked".into()),
+            "SECRET" | "GPUX_ADMIN_KEY" | "GPUX_OWN" => Some("leaked".into()),
             _ => None,
         });
+        let Access::Public { reserved, .. } = &mut variables.access else { panic!("every variable may be read") };
+        reserved.push("GPUX_OWN".to_owned());
         let source = SourceFile::new("gpux.yml", text);
         let mut root = Node::text(text, 0..text.len());
         let diagnostics = interpolate(&mut root, &source, &variables);
@@ -201,6 +247,7 @@ mod tests {
             ("${GPUX_NONE:-0.5}", serde_json::json!(0.5)),
             ("${GPUX_EMPTY:-x}", serde_json::json!("x")),
             ("${HOME}/m.onnx", serde_json::json!("/home/ada/m.onnx")),
+            ("${GPUX_API_TOKEN}", serde_json::json!("allowed")),
             ("$${GPUX_PORT} $5 $", serde_json::json!("${GPUX_PORT} $5 $")),
         ] {
             let (value, diagnostics) = read(text);
@@ -210,7 +257,17 @@ mod tests {
 
     #[test]
     fn rejects_unlisted_and_malformed_variables() {
-        for text in ["${SECRET}", "${SECRET:-x}", "${GPUX_NONE}", "a ${", "${a b}", "${}", "${GPUX_PORT"] {
+        for text in [
+            "${SECRET}",
+            "${SECRET:-x}",
+            "${GPUX_ADMIN_KEY}",
+            "${GPUX_OWN}",
+            "${GPUX_NONE}",
+            "a ${",
+            "${a b}",
+            "${}",
+            "${GPUX_PORT",
+        ] {
             let (value, diagnostics) = read(text);
             assert_eq!(diagnostics.len(), 1, "{text}");
             assert!(!value.to_string().contains("leaked"));

@@ -26,7 +26,7 @@ pub use config_parser::ConfigParser;
 pub use diagnostic::{ConfigurationError, Diagnostic};
 pub use document::{Document, FileKind};
 pub use file_text::LoadError;
-pub use interpolate::Variables;
+pub use interpolate::{Variables, is_secret, variable_names};
 pub use load::{FILE_NAMES, find, load, parse, spec_of};
 pub use node::{Content, Entry, Node, Number, Spanned};
 pub use schema::check;

@@ -331,8 +331,9 @@ pub fn is_model(wanted: &str) -> bool {
 }
 
 fn read(path: &Path, load_options: &LoadOptions) -> Result<(Document, Spec), GpuxError> {
-    let variables = Variables::from_environment(load_options.policy.env.iter().cloned());
-    Ok(gpux_config::load(path, load_options.policy.outside_files, &variables, &check_step)?)
+    let policy = &load_options.policy;
+    let variables = Variables::from_environment(policy.env.clone(), policy.reserved_env.clone());
+    Ok(gpux_config::load(path, policy.outside_files, &variables, &check_step)?)
 }
 
 /// The tag and the options of a built-in step, against the registry.

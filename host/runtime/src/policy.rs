@@ -11,7 +11,7 @@ use gpux_sandbox::Limits;
 
 /// The permissions of a gpux.yml.
 ///
-/// Default: nothing outside the pipeline's folder, variables named `GPUX_*`, no grants,
+/// Default: nothing outside the pipeline's folder, variables named `GPUX_*` that are no secrets, no grants,
 /// components of at most 256 MiB and 10 s.
 #[derive(Clone, Debug)]
 pub struct Policy {
@@ -19,6 +19,8 @@ pub struct Policy {
     pub outside_files: bool,
     /// environment variables that gpux.yml may read beside those named `GPUX_*`
     pub env: Vec<String>,
+    /// environment variables that files of the operator's own read; gpux.yml may not, unless they are in `env`
+    pub reserved_env: Vec<String>,
     /// what gpux.yml may grant to components beside its own models
     pub grants: AllowedGrants,
     /// the upper bounds of components' limits
@@ -37,6 +39,7 @@ impl Default for Policy {
         Self {
             outside_files: false,
             env: Vec::new(),
+            reserved_env: Vec::new(),
             grants: AllowedGrants::default(),
             ceiling: Limits { memory: 256 << 20, time: Duration::from_secs(10), ..Limits::default() },
         }

@@ -24,8 +24,6 @@ pub struct Server {
     settings: Settings,
     repository: Repository,
     metrics: Arc<Metrics>,
-    /// environment variables that the operator's files may use beside `GPUX_*`
-    env: Vec<String>,
     request_budget: BodyBudget,
     documents: SingleFlight,
     scrapes: SingleFlight,
@@ -43,7 +41,6 @@ impl Server {
     /// A server without pipelines.
     pub fn new(settings: Settings, load_options: LoadOptions) -> Self {
         let load_options = LoadOptions { serving: true, ..load_options };
-        let env = load_options.policy.env.clone();
         let metrics = Arc::new(Metrics::new());
         let repository =
             Repository::new(load_options, Scheduler::new(settings.workers), settings.clone(), metrics.clone());
@@ -53,7 +50,6 @@ impl Server {
             settings,
             repository,
             metrics,
-            env,
             request_budget,
             documents: SingleFlight::new(),
             scrapes: SingleFlight::new(),
@@ -104,11 +100,6 @@ impl Server {
     /// The metrics.
     pub(crate) const fn metrics(&self) -> &Arc<Metrics> {
         &self.metrics
-    }
-
-    /// Environment variables that the operator's files may use beside `GPUX_*`.
-    pub(crate) fn env(&self) -> &[String] {
-        &self.env
     }
 
     /// Whether a shutdown has begun.

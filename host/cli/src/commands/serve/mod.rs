@@ -119,7 +119,10 @@ pub(crate) struct Arguments {
     help: Option<bool>,
 }
 
-pub(crate) fn main(arguments: &Arguments) -> Exit {
+pub(crate) fn main(mut arguments: Arguments) -> Exit {
+    if let Some(keys) = arguments.server.keys() {
+        arguments.load.reserve_variables_of(keys);
+    }
     let supervisor = match SupervisorLink::connect() {
         Ok(supervisor) => supervisor,
         Err(error) => return crate::printer(arguments.json, arguments.verbose).environment(&error),
@@ -132,11 +135,11 @@ pub(crate) fn main(arguments: &Arguments) -> Exit {
         Ok(load_options) => load_options,
         Err(error) => return printer.error(&error),
     };
-    let sources = match sources(arguments) {
+    let sources = match sources(&arguments) {
         Ok(sources) => sources,
         Err(message) => return printer.fail("UsageError", &message, Exit::Usage),
     };
-    let mut settings = match settings(arguments, &sources, &load_options) {
+    let mut settings = match settings(&arguments, &sources, &load_options) {
         Ok(settings) => settings,
         Err(error) => return printer.error(&error),
     };

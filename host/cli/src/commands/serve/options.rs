@@ -2,7 +2,7 @@
 
 #[cfg(target_os = "linux")]
 use std::ffi::OsStr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 #[cfg(target_os = "linux")]
 use std::sync::Arc;
 use std::time::Duration;
@@ -209,6 +209,11 @@ impl ServerArguments {
         };
     }
 
+    /// The file of API keys.
+    pub(super) fn keys(&self) -> Option<&Path> {
+        self.keys.as_deref()
+    }
+
     /// How the processes of isolated pipelines are started, on a machine with this much memory.
     #[cfg(target_os = "linux")]
     pub(super) fn worker(&self, load: &LoadArguments, memory: u64) -> std::io::Result<WorkerCommand> {
@@ -266,12 +271,11 @@ fn is_needed(name: &OsStr, load: &LoadArguments) -> bool {
         "VK_",
         "ZE_",
     ];
-    const SECRETS: &[&str] = &["_KEY", "_TOKEN", "_SECRET", "_PASSWORD"];
     let name = name.to_string_lossy();
     if load.names_variable(&name) {
         return true;
     }
-    if SECRETS.iter().any(|end| name.ends_with(end)) && !name.starts_with("GPUX_") {
+    if load.is_secret(&name) {
         return false;
     }
     NAMES.contains(&&*name) || PREFIXES.iter().any(|prefix| name.starts_with(prefix))

@@ -24,8 +24,6 @@ use gpux_config::{LoadError, Variables};
 #[derive(Debug)]
 pub(crate) struct Authentication {
     path: Option<PathBuf>,
-    /// environment variables that the file may use beside `GPUX_*`
-    env: Vec<String>,
     keys: ArcSwapOption<ApiKeys>,
     generation: LoadGeneration,
     attempts: FailedAttempts,
@@ -35,9 +33,9 @@ impl Authentication {
     /// Starts without keys: until [`Self::load`], every request that needs a key is rejected. If no keys file is
     /// configured, no request needs a key.
     pub(crate) fn new(server: &Server) -> Self {
-        let (path, env) = (server.settings().keys.clone(), server.env().to_vec());
+        let path = server.settings().keys.clone();
         let (keys, generation, attempts) = (ArcSwapOption::empty(), LoadGeneration::default(), FailedAttempts::new());
-        Self { path, env, keys, generation, attempts }
+        Self { path, keys, generation, attempts }
     }
 
     /// Reads the keys file, at the start and on reload; returns warnings for the operator. If it fails, the previous
@@ -45,7 +43,7 @@ impl Authentication {
     pub(crate) fn load(&self) -> Result<Vec<String>, LoadError> {
         let Some(path) = &self.path else { return Ok(Vec::new()) };
         let attempt = self.generation.begin();
-        let variables = Variables::from_environment(self.env.iter().cloned());
+        let variables = Variables::of_operator(|name| std::env::var(name).ok());
         let keys = Arc::new(ApiKeys::load(path, &variables, self.keys.load().as_deref())?);
         attempt.commit(|| {
             if let Some(before) = self.keys.swap(Some(keys.clone())) {

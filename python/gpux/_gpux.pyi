@@ -98,7 +98,7 @@ class Port:
     def optional(self) -> bool: ...
     @property
     def description(self) -> str:
-        """All of it in words."""
+        """Its type in words, and gpux.yml's description of it."""
 
 @final
 class Config:

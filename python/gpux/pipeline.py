@@ -54,7 +54,8 @@ class Pipeline(_gpux.Runtime):
     tensor    a NumPy array (read in place where it is contiguous and of the right type), whatever has
               ``__dlpack__`` or ``__array__`` (tensors of torch and jax, series of pandas), nested lists, numbers
     text      ``str``
-    bytes     ``bytes``, ``bytearray``, ``memoryview``, a ``pathlib.Path`` (its contents), a Pillow image
+    bytes     ``bytes``, ``bytearray``, ``memoryview``, a ``pathlib.Path`` (its contents), a Pillow image, an image as
+              an array of uint8: (height, width) or (height, width, channels), gray, gray with alpha, RGB or RGBA
     json      ``None``, ``bool``, ``int``, ``float``, ``str``, ``list``, ``dict``
     ========  ===============================================================================================
 
@@ -241,7 +242,12 @@ class Pipeline(_gpux.Runtime):
         self.close()
 
     def __repr__(self) -> str:
-        return f"Pipeline({self._path!r})"
+        try:
+            sides = (self.inputs, self.outputs)
+        except RuntimeError:
+            return f"Pipeline({self._path!r}, closed)"
+        takes, gives = (", ".join(f"{port.name}: {port.description}" for port in side) for side in sides)
+        return f"Pipeline({self._path!r}, {takes} -> {gives})"
 
     def _named(self, request: Any, inputs: dict[str, Any]) -> dict[str, Any]:
         if request is None:

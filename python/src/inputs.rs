@@ -10,9 +10,9 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyBytes, PyDict, PyMemoryView, PyString};
 
-use crate::array;
 use crate::errors::invalid_input;
 use crate::json::{self, SpecialFloats};
+use crate::{array, images};
 
 /// The named values of a request.
 ///
@@ -59,8 +59,8 @@ fn value(object: &Bound<'_, PyAny>, kind: &Kind) -> PyResult<Value> {
     if object.hasattr(intern!(py, "__fspath__"))? {
         return file(object, kind);
     }
-    if *kind == Kind::Bytes && is_pillow_image(object)? {
-        return png(object);
+    if *kind == Kind::Bytes && images::is_pillow_image(object)? {
+        return images::of_pillow(object);
     }
     if let Some(array) = as_array(object)? {
         return of_array(&array, kind);
@@ -93,16 +93,32 @@ fn is_numpy_loaded(py: Python<'_>) -> PyResult<bool> {
     Ok(LOADED.load(Ordering::Relaxed))
 }
 
-/// An array as a tensor, in place where NumPy's memory is as a tensor's.
+/// An array as what the input takes: a tensor, JSON, or a file.
 fn of_array(array: &Bound<'_, PyUntypedArray>, kind: &Kind) -> PyResult<Value> {
-    let py = array.py();
-    if !array.is_exact_instance_of::<PyUntypedArray>() && array.hasattr(intern!(py, "mask"))? {
+    if !array.is_exact_instance_of::<PyUntypedArray>() && array.hasattr(intern!(array.py(), "mask"))? {
         return Err(PyTypeError::new_err("a masked array has elements that are no values; fill them first"));
     }
     if *kind == Kind::Json {
         let json = json::from_python(&array.call_method0("tolist")?, SpecialFloats::Refused)?;
         return Ok(Value::from(json.unwrap_or_default()));
     }
+    let value = tensor(array)?;
+    if *kind == Kind::Bytes {
+        return images::of_array(array, value);
+    }
+    if let (Value::Tensor(tensor), Kind::Tensor(wanted)) = (&value, kind)
+        && let Some(element) = wanted.element().filter(|element| *element != tensor.element())
+    {
+        let (given, name) = (tensor.element(), element.name());
+        let message = format!("takes {kind}, and this is an array of {given}: `array.astype(\"{name}\")`");
+        return Err(PyTypeError::new_err(message));
+    }
+    Ok(value)
+}
+
+/// An array as a tensor, in place where NumPy's memory is as a tensor's.
+fn tensor(array: &Bound<'_, PyUntypedArray>) -> PyResult<Value> {
+    let py = array.py();
     if let Some(tensor) = array::borrow(array)? {
         return Ok(tensor.into());
     }
@@ -145,24 +161,6 @@ fn file(path: &Bound<'_, PyAny>, kind: &Kind) -> PyResult<Value> {
         Some(number) => PyOSError::new_err((number, error.to_string(), path)),
         None => error.into(),
     })
-}
-
-fn is_pillow_image(object: &Bound<'_, PyAny>) -> PyResult<bool> {
-    let py = object.py();
-    let modules = py.import("sys")?.getattr("modules")?;
-    let Ok(module) = modules.get_item("PIL.Image") else { return Ok(false) };
-    object.is_instance(&module.getattr("Image")?)
-}
-
-/// A Pillow image as an uncompressed PNG file: its pixels, without loss.
-fn png(image: &Bound<'_, PyAny>) -> PyResult<Value> {
-    let py = image.py();
-    let file = py.import("io")?.call_method0("BytesIO")?;
-    let options = PyDict::new(py);
-    options.set_item("format", "PNG")?;
-    options.set_item("compress_level", 0)?;
-    image.call_method("save", (&file,), Some(&options))?;
-    Ok(Value::from(file.call_method0("getvalue")?.cast::<PyBytes>()?.as_bytes().to_vec()))
 }
 
 /// What other libraries' arrays, tensors and images are in NumPy: by DLPack, else by `__array__`.

@@ -7,12 +7,14 @@ mod array;
 mod config;
 mod errors;
 mod fork;
+mod images;
 mod inputs;
 mod interrupt;
 mod json;
 mod options;
 mod outputs;
 mod providers;
+mod run_queue;
 mod runtime;
 
 use pyo3::prelude::*;

@@ -6,13 +6,14 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Instant;
 
 use gpux::{Dim, ElementType, GpuxError, Kind, Outputs, RunError, RunOptions, Value, deadline_after};
-use gpux_core::TensorKind;
+use gpux_core::{TensorKind, WaitObserver};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 
 use crate::errors::exception;
 use crate::options::Options;
+use crate::run_queue::RunQueue;
 use crate::{fork, inputs, interrupt, json, outputs};
 
 /// Runs shorter than this stay on the main thread, where ctrl-C is seen after them.
@@ -25,6 +26,7 @@ pub(crate) struct Runtime {
     loaded: RwLock<Option<Arc<gpux::Runtime>>>,
     /// how long the last run took
     last_nanos: AtomicU64,
+    queue: Arc<RunQueue>,
 }
 
 /// Set by another thread to end a run between two steps.
@@ -60,12 +62,13 @@ pub(crate) struct Port {
 #[pymethods]
 impl Port {
     fn __repr__(&self) -> String {
-        format!("Port({}: {})", self.name, self.description)
+        let optional = if self.optional { ", optional" } else { "" };
+        format!("Port({}: {}{optional})", self.name, self.description)
     }
 }
 
 impl Port {
-    fn new(py: Python<'_>, name: &str, kind: &Kind, optional: bool) -> PyResult<Self> {
+    fn new(py: Python<'_>, name: &str, kind: &Kind, optional: bool, text: &str) -> PyResult<Self> {
         let (r#type, tensor) = match kind {
             Kind::Any => ("any", None),
             Kind::Text => ("text", None),
@@ -81,7 +84,7 @@ impl Port {
             dtype: tensor.and_then(TensorKind::element).map(ElementType::name),
             shape: shape.transpose()?,
             optional,
-            description: kind.to_string(),
+            description: if text.is_empty() { kind.to_string() } else { format!("{kind}: {text}") },
         })
     }
 }
@@ -104,7 +107,8 @@ impl Runtime {
         let builder = options.builder(py)?;
         let load = move || if is_model { builder.model(path) } else { builder.config(path) };
         let loaded = interrupt::run(py, load)?.map_err(|error| exception(py, &error))?;
-        Ok(Self { loaded: RwLock::new(Some(Arc::new(loaded))), last_nanos: AtomicU64::new(u64::MAX) })
+        let queue = RunQueue::new(loaded.pipeline().concurrency());
+        Ok(Self { loaded: RwLock::new(Some(Arc::new(loaded))), last_nanos: AtomicU64::new(u64::MAX), queue })
     }
 
     /// Runs one request: `inputs` by name, results by name.
@@ -118,11 +122,12 @@ impl Runtime {
         let runtime = self.loaded()?;
         let values = inputs::values(py, runtime.plan(), input_data)?;
         let cancelled = cancellation.map(|cancellation| cancellation.get().0.clone());
+        let queue = self.queue.clone();
         let is_quick = self.last_nanos.load(Ordering::Relaxed) < QUICK_NANOS;
         let (result, nanos) = if is_quick || !interrupt::is_main_thread(py)? {
-            py.detach(|| run(&runtime, values, cancelled.as_deref()))
+            py.detach(|| run(&runtime, &queue, values, cancelled.as_deref()))
         } else {
-            interrupt::run(py, move || run(&runtime, values, cancelled.as_deref()))?
+            interrupt::run(py, move || run(&runtime, &queue, values, cancelled.as_deref()))?
         };
         self.last_nanos.store(nanos, Ordering::Relaxed);
         outputs::to_dict(py, result.map_err(|error| exception(py, &error))?)
@@ -148,15 +153,23 @@ impl Runtime {
     fn inputs(&self, py: Python<'_>) -> PyResult<Vec<Port>> {
         let runtime = self.loaded()?;
         let inputs = runtime.plan().inputs().iter();
-        inputs.map(|input| Port::new(py, &input.port.name, &input.port.kind, input.port.optional)).collect()
+        inputs
+            .map(|input| {
+                let port = &input.port;
+                Port::new(py, &port.name, &port.kind, port.optional, &port.description)
+            })
+            .collect()
     }
 
     /// The outputs, in order.
     #[getter]
     fn outputs(&self, py: Python<'_>) -> PyResult<Vec<Port>> {
         let runtime = self.loaded()?;
+        let info = runtime.pipeline().info();
         let outputs = runtime.plan().outputs().iter();
-        outputs.map(|output| Port::new(py, &output.name, &output.kind, false)).collect()
+        outputs
+            .map(|output| Port::new(py, &output.name, &output.kind, false, info.output_description(&output.name)))
+            .collect()
     }
 
     /// The name in gpux.yml, `model` for a model alone.
@@ -214,14 +227,18 @@ impl Runtime {
     }
 }
 
-/// The result of one request, and how long it took, in nanoseconds.
+/// The result of one request, once it is its turn, and how long it took from then on, in nanoseconds.
 fn run(
     runtime: &gpux::Runtime,
+    queue: &Arc<RunQueue>,
     values: Vec<(String, Value)>,
     cancelled: Option<&AtomicBool>,
 ) -> (Result<Outputs, GpuxError>, u64) {
+    // Without a permit it is cancelled, which the plan says.
+    let permit = queue.acquire(cancelled);
+    let waits = permit.is_some().then(|| queue.clone() as Arc<dyn WaitObserver>);
     let start = Instant::now();
-    let options = RunOptions { deadline: deadline_after(runtime.timeout()), cancelled, ..RunOptions::default() };
+    let options = RunOptions { deadline: deadline_after(runtime.timeout()), waits, cancelled, ..RunOptions::default() };
     let result = runtime.plan().run(values, options).map_err(RunError::into);
     (result, u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX))
 }

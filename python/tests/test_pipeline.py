@@ -12,6 +12,7 @@ import sys
 import threading
 import time
 import urllib.request
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -20,9 +21,19 @@ from conftest import ROOT
 import gpux
 
 
+def test_many_threads_wait_for_each_other(digits, photo):
+    # All at once they would miss the time limit of their component.
+    expected = digits(image=photo)
+    with ThreadPoolExecutor(100) as pool:
+        results = list(pool.map(lambda _: digits(image=photo), range(400)))
+    assert results == [expected] * 400
+
+
 def test_ports(digits):
     (image,) = digits.inputs
     assert (image.name, image.type, image.dtype, image.shape, image.optional) == ("image", "bytes", None, None, False)
+    assert image.description == "bytes: a photo or scan of one digit"
+    assert repr(digits) == f"Pipeline({str(ROOT)!r}, image: {image.description} -> top: JSON)"
     assert [port.name for port in digits.outputs] == ["top"]
     text = gpux.Pipeline(ROOT / "examples/sentence-embedding")
     (vector,) = text.outputs

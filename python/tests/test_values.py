@@ -10,7 +10,7 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
-from PIL import Image
+from PIL import Image, ImageCms
 
 import gpux
 
@@ -191,6 +191,55 @@ def test_files_bytes_and_pictures(digits, photo):
         assert json.dumps(top) == json.dumps(expected) or isinstance(given, Image.Image)
 
 
+def test_arrays_are_images(digits, photo):
+    picture = Image.open(photo)
+    for mode in ["1", "L", "LA", "RGB", "RGBA", "P"]:
+        expected = digits(image=_png(picture.convert(mode)))
+        # 1 and P are packed or indexed: their arrays are of what they show.
+        array = np.asarray(picture.convert(mode).convert({"1": "L", "P": "RGB"}.get(mode, mode)))
+        for given in [array, array[:, ::-1][:, ::-1], np.asfortranarray(array)]:
+            assert digits(image=given) == expected, mode
+    assert digits(image=np.fromfile(photo, np.uint8)) == digits(image=photo)
+    gray = np.asarray(picture.convert("L"))
+    assert digits(image=gray[..., None]) == digits(image=gray)
+    rgb = np.asarray(picture.convert("RGB"))
+    for wrong, message in [
+        (rgb.transpose(2, 0, 1), r"transpose\(1, 2, 0\)"),
+        (rgb.astype(np.float32), "array of float32"),
+        (rgb[None], r"this is \[1, "),
+        (rgb[:0], r"this is \[0, "),
+        (np.zeros((4, 4, 5), np.uint8), r"this is \[4, 4, 5\]"),
+    ]:
+        with pytest.raises(gpux.ValidationError, match=message):
+            digits(image=wrong)
+
+
+def test_pillow_images_of_every_mode(digits, photo):
+    picture = Image.open(photo).convert("RGB")
+    for mode in ["1", "L", "LA", "P", "RGB", "RGBA", "CMYK", "YCbCr", "HSV", "LAB", "RGBX", "PA", "La", "RGBa"]:
+        via = {"LAB": "RGB", "PA": "P", "La": "LA", "RGBa": "RGBA"}.get(mode, mode)
+        if mode == "LAB":
+            given = ImageCms.profileToProfile(picture, _srgb(), ImageCms.createProfile("LAB"), outputMode="LAB")
+        else:
+            given = picture.convert(via).convert(mode)
+        shown = {"La": "LA", "PA": "RGBA", "RGBa": "RGBA"}.get(mode, "RGB")
+        expected = given if mode in ("1", "L", "LA", "P", "RGB", "RGBA") else given.convert(shown)
+        assert digits(image=given) == digits(image=_png(expected)), mode
+    for mode in ["F", "I"]:
+        with pytest.raises(gpux.ValidationError, match=f"mode {mode} has no 8 bits a channel"):
+            digits(image=picture.convert(mode))
+
+
+def _srgb():
+    return ImageCms.createProfile("sRGB")
+
+
+def _png(picture):
+    file = io.BytesIO()
+    picture.save(file, "PNG")
+    return file.getvalue()
+
+
 def test_what_does_not_fit_names_the_input(digits, photo, tmp_path):
     cases = [
         ({"image": str(photo)}, gpux.ValidationError, "input `image`: takes bytes, but this is a str"),
@@ -212,6 +261,13 @@ def test_what_does_not_fit_names_the_input(digits, photo, tmp_path):
 
 class Subclass(np.ndarray):
     pass
+
+
+def test_wrong_element_types_say_how_to_convert(identity):
+    runtime = gpux.GPUXRuntime(identity("float32", ["N", 2]))
+    with pytest.raises(gpux.ValidationError, match=r'array of float64: `array\.astype\("float32"\)`'):
+        runtime.infer({"x": np.zeros((1, 2))})
+    assert runtime.infer({"x": np.zeros((1, 2)).astype("float32")})["y"].shape == (1, 2)
 
 
 def test_numbers_that_do_not_fit(identity):

@@ -17,15 +17,21 @@ const FATAL: &str = r#"{"a": [-9223372036854775808], "b": [-1]}"#;
 
 /// On ONNX Runtime, whose kernels crash, where it is there.
 fn start(more: &[&str]) -> Server {
-    let mut command = program();
-    command.args(["serve", DIVIDE, "gpux.yml", "--host", "127.0.0.1", "--port", "0", "--isolation", "pipeline"]);
+    let mut command = serve(&[DIVIDE, "gpux.yml"]);
     command
         .args(more)
-        .current_dir(root())
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
         .envs(["NOT_FOR_MODELS", "GPUX_NOT_FOR_MODELS", "NVIDIA_NOT_FOR_MODELS_KEY"].map(|name| (name, "secret")));
     Server::of(command)
+}
+
+fn serve(arguments: &[&str]) -> Command {
+    let mut command = program();
+    command.args(["serve", "--host", "127.0.0.1", "--port", "0"]).args(arguments);
+    if !arguments.contains(&"--isolation") {
+        command.args(["--isolation", "pipeline"]);
+    }
+    command.current_dir(root()).stdin(Stdio::null()).stdout(Stdio::null());
+    command
 }
 
 /// Status and body.
@@ -265,4 +271,20 @@ fn tokenizers_of_the_hugging_face_cache_are_found() {
     command.current_dir(folder.path()).env("HF_HUB_CACHE", path("hub")).stdin(Stdio::null()).stdout(Stdio::null());
     let server = Server::of(command);
     assert_eq!(ask(&server, "tokens", r#"{"text": "the fox"}"#).0, 200);
+}
+
+#[test]
+fn shapes_other_than_declared_are_answered() {
+    if !onnxruntime_is_there() {
+        return;
+    }
+    for isolation in ["pipeline", "none"] {
+        let mut server = Server::spawn(serve(&["tests/models/misdeclared.onnx", "--isolation", isolation]));
+        let (first, second) = (server.line("misdeclared: "), server.line("misdeclared: "));
+        assert!(first.contains("`label` is declared as tensor int64[1], but axis 0 is 2, not 1"), "{first}");
+        assert!(second.contains("`scores` is declared as tensor float32[N], but it has 2 axes, not 1"), "{second}");
+        server.wait_until_ready();
+        let (status, answer) = ask(&server, "misdeclared", r#"{"x": [[0, 1], [2, 0]]}"#);
+        assert_eq!((status, answer), (200, json!({ "label": [1, 0], "scores": [[0.0, 1.0], [2.0, 0.0]] })));
+    }
 }

@@ -148,6 +148,14 @@ impl Kind {
             _ => Err(fault(None)),
         }
     }
+
+    /// The same with any shape.
+    pub fn without_shape(&self) -> Self {
+        match self {
+            Self::Tensor(kind) => Self::Tensor(TensorKind { shape: None, ..kind.clone() }),
+            other => other.clone(),
+        }
+    }
 }
 
 fn tensor_fault(wanted: &TensorKind, given: &TensorKind) -> Option<String> {

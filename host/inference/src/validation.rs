@@ -23,7 +23,7 @@ use super::trial_context::{Trial, absolute, candidate_providers, memory_limit};
 use gpux_core::authenticated_file;
 use gpux_core::child_process;
 use gpux_core::files::digest;
-use gpux_core::{CacheFolder, Context, Dim, ElementType, Step as _, Tensor, TensorKind, Value};
+use gpux_core::{CacheFolder, Context, Dim, ElementType, Kind, Port, Step as _, Tensor, TensorKind, Value};
 
 /// Loading and one run of a large model on a slow disk fit; a model that takes longer is refused.
 const TIMEOUT: Duration = Duration::from_mins(2);
@@ -31,6 +31,8 @@ const TIMEOUT: Duration = Duration::from_mins(2);
 const BUILD_TIMEOUT: Duration = Duration::from_mins(30);
 /// How long runs are timed.
 const MEASURING: Duration = Duration::from_secs(1);
+/// A model that ran so fast is run again, on two items.
+const QUICK: Duration = Duration::from_secs(5);
 /// The most elements that a trial input may have.
 const INPUT_LIMIT: usize = 1 << 24;
 
@@ -72,7 +74,10 @@ const fn default_timeout() -> Duration {
 /// The child's result.
 #[derive(Debug, Serialize, Deserialize)]
 enum Verdict {
-    Sound,
+    Sound {
+        /// the outputs whose shape is not the declared one, in words
+        misdeclared: Vec<String>,
+    },
     /// the middle of the times of its runs, in seconds
     Timed {
         seconds: f64,
@@ -91,10 +96,18 @@ enum Verdict {
     },
 }
 
+/// What a trial has found out about a sound model.
+#[derive(Debug, Default)]
+pub(super) struct TrialReport {
+    /// the time of a run, if that was asked for and zeros can be run
+    pub(super) time: Option<Duration>,
+    /// the outputs whose shape is not the declared one, in words
+    pub(super) misdeclared: Vec<String>,
+}
+
 /// Loads the model and runs it once on zeros. A failed run is no fault of the model: zeros may
-/// be values that it refuses. What counts is that the process lives, within its memory. Gives the
-/// time of a run if that was asked for and zeros can be run.
-pub(super) fn validate(request: &ValidationRequest) -> Result<Option<Duration>, ModelLoadError> {
+/// be values that it refuses. What counts is that the process lives, within its memory.
+pub(super) fn validate(request: &ValidationRequest) -> Result<TrialReport, ModelLoadError> {
     let file = Arc::new(ModelFile::open(&request.model)?);
     let engine: Arc<dyn Engine> = match &request.library {
         None => Arc::new(Embedded),
@@ -112,11 +125,20 @@ pub(super) fn validate(request: &ValidationRequest) -> Result<Option<Duration>, 
         ..ModelOptions::default()
     };
     let step = ModelStep::load(engine, file, &options)?;
+    let mut report = TrialReport::default();
     for left_out in [false, true] {
         let Some(inputs) = trial_inputs_of(step.file().info(), &request.shapes, left_out) else { continue };
+        let begun = Instant::now();
         let outcome = step.run(inputs.clone(), &mut Context::default());
         if request.measure && outcome.is_ok() {
-            return Ok(Some(median_run_time(&step, &inputs)));
+            report.time = Some(median_run_time(&step, &inputs));
+            return Ok(report);
+        }
+        if let Ok(outputs) = &outcome
+            && report.misdeclared.is_empty()
+        {
+            let two = if begun.elapsed() < QUICK { misdeclared_outputs_of_two(&step) } else { Vec::new() };
+            report.misdeclared = if two.is_empty() { misdeclared_outputs(&step, outputs) } else { two };
         }
         if let (Err(failure), Some(limit)) = (outcome, request.memory)
             && ran_out_of_memory(&failure.to_string(), limit)
@@ -125,7 +147,44 @@ pub(super) fn validate(request: &ValidationRequest) -> Result<Option<Duration>, 
             return Err(ModelLoadError::Validation { path: request.model.clone(), reason });
         }
     }
-    Ok(None)
+    Ok(report)
+}
+
+/// The outputs of a run whose shape is not the declared one. Exporters of trees declare such: `[1]` or `[N]` for `[N, 1]`.
+fn misdeclared_outputs(step: &ModelStep, outputs: &[Value]) -> Vec<String> {
+    let ports = step.signature().outputs.iter().zip(outputs);
+    let wrong = ports.filter_map(|(port, value)| {
+        let given = value.kind();
+        let because = port.kind.accepts(&given).err()?.because?;
+        Some(format!("its output `{}` is declared as {}, but {because}", port.name, port.kind))
+    });
+    wrong.collect()
+}
+
+/// The same of a run on two items. It is made only where it can find something: where the number of items is open in an
+/// input and fixed in an output.
+fn misdeclared_outputs_of_two(step: &ModelStep) -> Vec<String> {
+    fn is_fixed(kind: &Kind) -> Option<bool> {
+        let Kind::Tensor(TensorKind { shape: Some(shape), .. }) = kind else { return None };
+        Some(matches!(shape.first()?, Dim::Fixed(_)))
+    }
+    let signature = step.signature();
+    if signature.outputs.iter().all(|port| is_fixed(&port.kind) != Some(true)) {
+        return Vec::new();
+    }
+    let two = |port: &Port| {
+        let Kind::Tensor(TensorKind { shape: Some(shape), .. }) = &port.kind else { return None };
+        let size = |(axis, dim): (usize, &Dim)| match dim {
+            Dim::Fixed(size) => *size,
+            _ if axis == 0 => 2,
+            _ => 1,
+        };
+        (is_fixed(&port.kind) == Some(false)).then(|| shape.iter().enumerate().map(size).collect())
+    };
+    let shapes: InputShapes = signature.inputs.iter().map(two).collect();
+    let inputs = trial_inputs_of(step.file().info(), &shapes, false).filter(|_| shapes.iter().any(Option::is_some));
+    let outputs = inputs.and_then(|inputs| step.run(inputs, &mut Context::default()).ok());
+    outputs.map(|outputs| misdeclared_outputs(step, &outputs)).unwrap_or_default()
 }
 
 /// The middle of the times of some runs, after some that are not counted.
@@ -218,8 +277,8 @@ pub fn validation_child(request: &str) -> String {
 
 fn verdict(request: &ValidationRequest) -> Verdict {
     match validate(request) {
-        Ok(None) => Verdict::Sound,
-        Ok(Some(time)) => Verdict::Timed { seconds: time.as_secs_f64() },
+        Ok(TrialReport { time: None, misdeclared }) => Verdict::Sound { misdeclared },
+        Ok(TrialReport { time: Some(time), .. }) => Verdict::Timed { seconds: time.as_secs_f64() },
         Err(ModelLoadError::NeedsOnnxRuntime { feature, .. }) => Verdict::NeedsOnnxRuntime { feature },
         Err(ModelLoadError::BeyondEmbedded { reason, .. }) => Verdict::BeyondEmbedded { reason },
         Err(ModelLoadError::Invalid { reason, .. }) => Verdict::Invalid { reason },
@@ -232,9 +291,9 @@ fn verdict(request: &ValidationRequest) -> Verdict {
 
 /// Makes sure that the model has been tried on this engine, by digest: from the cache's memory,
 /// else in a child. Without the `gpux` program, nothing is tried: the caller's own
-/// process loads the model with panics caught.
-pub fn ensure_validated(trial: &Trial<'_>, options: &ModelOptions) -> Result<(), ModelLoadError> {
-    let Some(gpux) = trial.program else { return Ok(()) };
+/// process loads the model with panics caught. Returns the outputs whose shape is not the declared one, in words.
+pub fn ensure_validated(trial: &Trial<'_>, options: &ModelOptions) -> Result<Vec<String>, ModelLoadError> {
+    let Some(gpux) = trial.program else { return Ok(Vec::new()) };
     let Trial { cache, file, engine, .. } = *trial;
     file.info().signature()?;
     let ModelOptions { providers, provider_options, precision, .. } = options;
@@ -245,13 +304,15 @@ pub fn ensure_validated(trial: &Trial<'_>, options: &ModelOptions) -> Result<(),
         env!("CARGO_PKG_VERSION")
     );
     let key = digest(key);
-    if cache.is_some_and(|cache| authenticated_file::read(cache, CacheFolder::Verified, &key).is_some()) {
-        return Ok(());
+    let known = cache.and_then(|cache| authenticated_file::read(cache, CacheFolder::Verified, &key));
+    if let Some(misdeclared) = known.and_then(|known| serde_json::from_slice(&known).ok()) {
+        return Ok(misdeclared);
     }
-    ask_child(gpux, trial, options, None)?;
+    let TrialReport { misdeclared, .. } = ask_child(gpux, trial, options, None)?;
     // Not remembering costs the next start a trial, no more.
-    let _ = cache.map(|cache| authenticated_file::write(cache, CacheFolder::Verified, &key, b""));
-    Ok(())
+    let remembered = serde_json::to_vec(&misdeclared).unwrap_or_default();
+    let _ = cache.map(|cache| authenticated_file::write(cache, CacheFolder::Verified, &key, &remembered));
+    Ok(misdeclared)
 }
 
 /// Tries the model on one provider in a child process. Returns the time of a run, if it runs on zeros.
@@ -263,7 +324,7 @@ pub(super) fn measure(
     shapes: &[Option<Vec<usize>>],
 ) -> Result<Option<Duration>, ModelLoadError> {
     let options = ModelOptions { providers: ProviderChoice::These(vec![provider]), ..options.clone() };
-    ask_child(gpux, trial, &options, Some(shapes))
+    Ok(ask_child(gpux, trial, &options, Some(shapes))?.time)
 }
 
 fn ask_child(
@@ -271,7 +332,7 @@ fn ask_child(
     trial: &Trial<'_>,
     options: &ModelOptions,
     measured: Option<&[Option<Vec<usize>>]>,
-) -> Result<Option<Duration>, ModelLoadError> {
+) -> Result<TrialReport, ModelLoadError> {
     let Trial { file, engine, library, plugins, .. } = *trial;
     let candidate_providers = candidate_providers(&options.providers, engine.providers());
     // Where TensorRT may be tried, it builds an engine.
@@ -291,8 +352,10 @@ fn ask_child(
     let fault = |reason: String| ModelLoadError::Validation { path: file.path().to_owned(), reason };
     let text = serde_json::to_string(&request).map_err(|error| fault(error.to_string()))?;
     match child_process::run_json(gpux, &["__vet-model".as_ref(), text.as_ref()], request.timeout) {
-        Ok(Verdict::Sound) => Ok(None),
-        Ok(Verdict::Timed { seconds }) => Ok(Duration::try_from_secs_f64(seconds).ok()),
+        Ok(Verdict::Sound { misdeclared }) => Ok(TrialReport { misdeclared, ..TrialReport::default() }),
+        Ok(Verdict::Timed { seconds }) => {
+            Ok(TrialReport { time: Duration::try_from_secs_f64(seconds).ok(), ..TrialReport::default() })
+        }
         Ok(Verdict::NeedsOnnxRuntime { feature }) => {
             Err(ModelLoadError::NeedsOnnxRuntime { path: file.path().to_owned(), feature })
         }

@@ -144,7 +144,8 @@ pub(super) fn load(spec: &Spec, files: &ProjectFiles, load_options: &LoadOptions
             options.providers = found.choice();
             ranking = Some(found);
         }
-        ensure_validated(&trial, &options)?;
+        let misdeclared = ensure_validated(&trial, &options)?;
+        loaded.warnings.extend(misdeclared.iter().map(|output| format!("the model `{}`: {output}", model.name.value)));
         let mut optimization = None;
         if load_options.optimize || gpux_inference::should_optimize(&trial, &options, load_options.serving) {
             match gpux_inference::optimize(&trial, load_options.optimize) {

@@ -26,9 +26,9 @@ fn request(name: &str) -> String {
 fn converts_verdicts() {
     // Not by way of `validation_child`, which bounds this process for good.
     let verdict = |request: &str| verdict(&serde_json::from_str(request).unwrap());
-    assert!(matches!(verdict(&request("conv")), Verdict::Sound));
+    assert!(matches!(verdict(&request("conv")), Verdict::Sound { .. }));
     // Zeros are a fine index; a failing run would be no fault of the model.
-    assert!(matches!(verdict(&request("gather")), Verdict::Sound));
+    assert!(matches!(verdict(&request("gather")), Verdict::Sound { .. }));
     assert!(matches!(verdict(&request("det")), Verdict::NeedsOnnxRuntime { feature } if feature == "operator `Det`"));
     assert!(matches!(verdict(&request("external-outside")), Verdict::Refused { .. }));
     assert!(matches!(verdict(&request("fill")), Verdict::NeedsOnnxRuntime { feature } if feature.contains("`filled`")));
@@ -74,7 +74,8 @@ fn reports_crashes_and_caches_success() {
     assert!(
         ensure(Path::new("/no/such/gpux")).unwrap_err().contains("cannot be tried before it is loaded: no process")
     );
-    ensure(&program("fine", r#"test "$1" = __vet-model && echo '"Sound"'"#)).unwrap();
+    let fine = program("fine", r#"test "$1" = __vet-model && echo '{"Sound":{"misdeclared":["one"]}}'"#);
+    assert_eq!(ensure(&fine).unwrap(), ["one"]);
     // Remembered: the crashing child is not asked again.
-    ensure(&folder.path().join("crash")).unwrap();
+    assert_eq!(ensure(&folder.path().join("crash")).unwrap(), ["one"]);
 }

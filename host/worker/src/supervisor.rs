@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::channel::{CallOptions, ChannelError, Reply};
+use crate::channel::{CallOptions, ChannelError, Lateness, Reply};
 use crate::command::{WorkerCommand, cannot_start};
 use crate::memory_watch::Watched as _;
 use crate::messages::{self, WorkerMessage};
@@ -63,6 +63,10 @@ pub enum WorkerError {
     /// [`CallOptions::admits`] did not admit the answer
     NotAdmitted,
 }
+
+/// So many times as long as a step may run after its deadline, a request may wait in the worker's queue, where no step
+/// of its own is to blame.
+const LONGER_WAIT: u32 = 10;
 
 /// Crashes in a row, each within [`STABLE`], after which a pipeline is quarantined.
 const MAX_CRASHES: u32 = 5;
@@ -160,9 +164,13 @@ impl IsolatedPipeline {
 
     fn call(&self, worker: &Worker, request: &Request, options: &CallOptions<'_>) -> Result<Reply, ChannelError> {
         let kill_after = self.0.command.kill_after;
-        let overdue = |late: Duration| {
-            if late > kill_after {
+        let wait_limit = kill_after * LONGER_WAIT;
+        let overdue = |late: Lateness| {
+            if late.running > kill_after {
                 worker.kill(format!("killed: a step ignored its deadline by more than {kill_after:?}"));
+            } else if late.waiting > wait_limit {
+                worker
+                    .kill(format!("killed: it left a request waiting for more than {wait_limit:?} after its deadline"));
             }
         };
         worker.channel.call(request, options, overdue)

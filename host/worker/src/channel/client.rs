@@ -17,6 +17,10 @@ const POLL: Duration = Duration::from_millis(20);
 /// The most pauses of a request that are told to the scheduler: more is a worker that wants to keep it busy.
 const MAX_PAUSES: u32 = 1000;
 
+/// More of the time between two looks is not the worker's: this thread had no processor, and the worker may have had
+/// none either.
+const MOST_BETWEEN_LOOKS: Duration = Duration::from_millis(40);
+
 /// Answers up to this size are read without asking.
 const SMALL: usize = 64 << 10;
 
@@ -52,6 +56,15 @@ pub struct CallOptions<'a> {
     pub is_traced: bool,
     /// asked whether a large answer of this many bytes may be read now; without it, any may
     pub admits: Option<&'a dyn Fn(usize) -> bool>,
+}
+
+/// How long a request has kept a worker after its deadline.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Lateness {
+    /// while its steps ran
+    pub(crate) running: Duration,
+    /// before its first step, or while it waited for others in the worker
+    pub(crate) waiting: Duration,
 }
 
 /// The time of one step.
@@ -141,7 +154,7 @@ impl ChannelClient {
         &self,
         request: &Request,
         options: &CallOptions<'_>,
-        overdue: impl Fn(Duration),
+        overdue: impl Fn(Lateness),
     ) -> Result<Reply, ChannelError> {
         let free = self.free.lock().unwrap_or_else(PoisonError::into_inner).pop();
         let slot = free.ok_or(ChannelError::Full)?;
@@ -196,16 +209,22 @@ impl ChannelClient {
         slot: usize,
         header: Header<'_>,
         options: &CallOptions<'_>,
-        overdue: impl Fn(Duration),
+        overdue: impl Fn(Lateness),
     ) -> Result<Reply, ChannelError> {
         let word = header.state()?;
         let (mut paused, mut pauses) = (None::<Instant>, 0);
-        let mut seen = state::QUEUED;
+        let (mut seen, mut lateness, mut looked) = (state::QUEUED, Lateness::default(), Instant::now());
+        let mut is_waiting = true;
         while !self.has_ended() {
             wait(word, seen, Some(POLL));
             seen = word.load(Ordering::Acquire);
+            let late = options.deadline.and_then(|deadline| Instant::now().checked_duration_since(deadline));
+            let has_begun = seen == state::RUNNING && header.step()?.load(Ordering::Relaxed) > 0;
+            let was_waiting = std::mem::replace(&mut is_waiting, !has_begun);
+            // Others may use the place of a request that does not run when it should have ended.
+            let is_paused = seen == state::PAUSED || is_waiting && late.is_some() && seen != state::ANSWERED;
             if let Some(waits) = options.waits
-                && paused.is_some() != (seen == state::PAUSED)
+                && paused.is_some() != is_paused
                 && seen != state::ENDED
             {
                 if let Some(since) = paused.take() {
@@ -223,8 +242,11 @@ impl ChannelClient {
             if options.cancelled.is_some_and(|cancelled| cancelled.load(Ordering::Relaxed)) {
                 header.cancelled()?.store(1, Ordering::Relaxed);
             }
-            if let Some(late) = options.deadline.and_then(|deadline| Instant::now().checked_duration_since(deadline)) {
-                overdue(late);
+            let since = std::mem::replace(&mut looked, Instant::now());
+            if let Some(late) = late {
+                let time = looked.duration_since(since).min(late).min(MOST_BETWEEN_LOOKS);
+                *if was_waiting { &mut lateness.waiting } else { &mut lateness.running } += time;
+                overdue(lateness);
             }
         }
         if paused.is_some()

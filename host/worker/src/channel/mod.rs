@@ -18,7 +18,7 @@ use crate::transfer::BoundedRead;
 use gpux_shared_memory::{OutOfBounds, SharedMemory};
 
 pub use client::{CallOptions, Reply, StepTime};
-pub(crate) use client::{ChannelClient, ChannelError};
+pub(crate) use client::{ChannelClient, ChannelError, Lateness};
 pub(crate) use service::{IncomingRequest, RequestService};
 
 /// The most requests in flight.
@@ -206,5 +206,40 @@ impl Read for Area<'_> {
 impl BoundedRead for Area<'_> {
     fn left(&self) -> usize {
         self.len - self.done
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use std::cell::RefCell;
+    use std::os::fd::AsFd as _;
+    use std::time::{Duration, Instant};
+
+    use super::*;
+    use gpux_core::Request;
+
+    #[test]
+    fn lateness_of_steps_counts_from_their_beginning() {
+        const WHILE: Duration = Duration::from_millis(100);
+        let memory = ChannelMemory::create().unwrap();
+        let file = memory.memory().as_fd().try_clone_to_owned().unwrap();
+        let service = RequestService::new(ChannelMemory::open(file).unwrap());
+        let client = ChannelClient::new(memory);
+        let taken = RefCell::new(None::<IncomingRequest>);
+        // The worker takes the request, begins its step and answers long after the deadline.
+        let overdue = |late: Lateness| {
+            let mut taken = taken.borrow_mut();
+            match &*taken {
+                None if late.waiting < WHILE => assert!(late.running.is_zero(), "{late:?}"),
+                None => *taken = service.next(Duration::ZERO).unwrap(),
+                Some(_) if late.waiting < 2 * WHILE => assert!(late.running.is_zero(), "{late:?}"),
+                Some(request) if late.running.is_zero() => request.note_step(1),
+                Some(request) if late.running >= WHILE => request.answer(&Ok(Vec::new()), &[], None).unwrap(),
+                Some(_) => {}
+            }
+        };
+        let options = CallOptions { deadline: Some(Instant::now()), ..CallOptions::default() };
+        assert!(client.call(&Request::default(), &options, overdue).unwrap().result.is_ok());
     }
 }

@@ -261,3 +261,16 @@ embedding("unmasked", masked=False)
 # One kernel that takes as long as its input is large.
 write("square", [helper.make_node("MatMul", ["x", "x"], ["y"])],
       [value("x", TensorProto.FLOAT, ["n", "n"])], [value("y", TensorProto.FLOAT, ["n", "n"])])
+
+# Names of dimensions that only say that the size is unknown, as exporters write them: axes of one such name differ.
+PLACEHOLDERS = ["?", "None", "-1", "unk__7", "dynamic", " "]
+placeholders = write(
+    "placeholders",
+    [node for index in range(len(PLACEHOLDERS)) for node in (
+        helper.make_node("Relu", [f"x{index}"], [f"r{index}"]),
+        helper.make_node("Transpose", [f"r{index}"], [f"y{index}"], perm=[1, 0]))],
+    [value(f"x{index}", TensorProto.FLOAT, [name, name]) for index, name in enumerate(PLACEHOLDERS)],
+    [value(f"y{index}", TensorProto.FLOAT, [name, name]) for index, name in enumerate(PLACEHOLDERS)])
+placeholders.graph.value_info.extend(
+    value(f"r{index}", TensorProto.FLOAT, [name, name]) for index, name in enumerate(PLACEHOLDERS))
+save(placeholders, HERE / "placeholders.onnx")

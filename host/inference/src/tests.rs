@@ -60,6 +60,23 @@ fn runs_empty_tensors_and_any_number_of_rows() {
 }
 
 #[test]
+fn axes_with_placeholder_names_are_independent() {
+    let info = model("placeholders").info().clone();
+    let shapes = info.inputs.iter().map(|input| &input.shape).chain(info.outputs.iter().map(|output| &output.shape));
+    assert!(shapes.flatten().flatten().all(|dim| *dim == gpux_core::Dim::Dynamic));
+    for engine in engines() {
+        let step = step(engine, "placeholders").unwrap();
+        for count in [1, 2] {
+            let inputs: Vec<_> = (0..info.inputs.len())
+                .map(|index| tensor(&[count, index + 2], vec![index as f32; count * (index + 2)]))
+                .collect();
+            let expected: Vec<_> = inputs.iter().map(|input| input.permute(&[1, 0]).unwrap()).collect();
+            assert_eq!(run(&step, inputs).unwrap(), expected, "{}", step.engine().name());
+        }
+    }
+}
+
+#[test]
 fn runs_several_inputs_and_outputs() {
     for engine in engines() {
         let two = step(engine, "two").unwrap();

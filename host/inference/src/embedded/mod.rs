@@ -10,13 +10,14 @@ mod values;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use tract_onnx::pb::ModelProto;
+use tract_onnx::pb::tensor_shape_proto::dimension::Value;
+use tract_onnx::pb::{GraphProto, ModelProto, type_proto};
 use tract_onnx::prelude::{Framework as _, InferenceModel};
 use tract_onnx::tract_hir::internal::anyhow;
 
 use super::engine::{Engine, Session, SessionOptions};
 use super::error::ModelLoadError;
-use super::graph::OnnxType;
+use super::graph::{OnnxType, is_placeholder};
 use super::model_file::ModelFile;
 use super::providers::ExecutionProvider;
 use gpux_core::catch_panic::catch_panic;
@@ -101,6 +102,23 @@ fn missing_feature(file: &ModelFile) -> Option<String> {
 /// The operator of each node that has a name.
 type Nodes = BTreeMap<String, String>;
 
+/// Makes dimensions unknown whose name says just that: tract takes those of one name for equal.
+fn drop_placeholders(graph: &mut GraphProto) {
+    for value in graph.input.iter_mut().chain(&mut graph.output).chain(&mut graph.value_info) {
+        let kind = value.r#type.as_mut().and_then(|kind| kind.value.as_mut());
+        let Some(type_proto::Value::TensorType(tensor)) = kind else { continue };
+        for dim in tensor.shape.iter_mut().flat_map(|shape| &mut shape.dim) {
+            if let Some(Value::DimParam(name)) = &dim.value
+                && is_placeholder(name)
+            {
+                dim.value = None;
+            }
+        }
+    }
+    let attributes = graph.node.iter_mut().flat_map(|node| &mut node.attribute);
+    attributes.filter_map(|attribute| attribute.g.as_mut()).for_each(drop_placeholders);
+}
+
 struct ParsedModel {
     model: InferenceModel,
     /// whether it may be planned without knowing its shapes
@@ -110,10 +128,11 @@ struct ParsedModel {
 
 fn read(file: &ModelFile) -> Result<ParsedModel, LoadError> {
     let onnx = operator_fixes::onnx();
-    let proto: ModelProto = match file.contents().map_err(|reason| anyhow!(reason))? {
+    let mut proto: ModelProto = match file.contents().map_err(|reason| anyhow!(reason))? {
         Some(bytes) => onnx.proto_model_for_read(&mut &*bytes)?,
         None => onnx.proto_model_for_path(file.path())?,
     };
+    proto.graph.iter_mut().for_each(drop_placeholders);
     let any_shape = operators::check(&proto).map_err(LoadError::Missing)?;
     let folder = file.path().parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let folder = folder.to_str().ok_or_else(|| anyhow!("the model's folder is not UTF-8"))?;

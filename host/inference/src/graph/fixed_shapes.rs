@@ -8,7 +8,7 @@ use prost::encoding::{self, WireType};
 use super::info::{InputSpec, ModelInfo};
 use super::proto::{Dimension, DimensionValue, Shape, TypeValue, ValueInfo};
 use super::rewrite::Fields;
-use super::types::OnnxType;
+use super::types::{self, OnnxType};
 use gpux_core::Dim;
 
 /// The largest size of a dimension: ONNX Runtime counts some with 32 bits.
@@ -207,11 +207,10 @@ impl FixedShapes {
         let mut changed = false;
         let dims = tensor.shape.iter_mut().flat_map(|shape| &mut shape.dims);
         for (axis, dim) in dims.enumerate() {
-            let size = match &dim.value {
-                Some(DimensionValue::Name(name)) if !name.is_empty() => self.dimension_name.get(name),
-                Some(DimensionValue::Size(size)) if *size >= 0 => None,
-                _ if is_input => self.unnamed.get(&(value.name.clone(), axis)),
-                _ => None,
+            let size = match types::dim(dim) {
+                Dim::Named(name) => self.dimension_name.get(&name),
+                Dim::Dynamic if is_input => self.unnamed.get(&(value.name.clone(), axis)),
+                Dim::Fixed(_) | Dim::Dynamic => None,
             };
             if let Some(size) = size {
                 *dim = sized(*size);

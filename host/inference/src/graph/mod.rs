@@ -23,7 +23,7 @@ pub use narrow_type::NarrowType;
 pub(super) use rewrite::{cast_model, empty_sequence_model, expand_optional_outputs};
 pub use tensor_file::{TensorFileError, from_pb};
 pub use types::OnnxType;
-pub(super) use types::data_type;
+pub(super) use types::{data_type, is_placeholder};
 
 use super::error::ModelLoadError;
 use external_data_check::PrepackedWeights;

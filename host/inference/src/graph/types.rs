@@ -129,12 +129,29 @@ pub(super) fn name(kind: Option<&proto::Type>) -> String {
 pub(super) fn shape(kind: Option<&proto::Type>) -> Option<Vec<Dim>> {
     let Some(proto::TypeValue::Tensor(tensor)) = kind.and_then(|kind| kind.value.as_ref()) else { return None };
     let shape = tensor.shape.as_ref()?;
-    let dim = |dim: &proto::Dimension| match &dim.value {
-        Some(proto::DimensionValue::Size(size)) => usize::try_from(*size).map_or(Dim::Dynamic, Dim::Fixed),
-        Some(proto::DimensionValue::Name(name)) if !name.is_empty() => Dim::Named(name.clone()),
-        _ => Dim::Dynamic,
-    };
     Some(shape.dims.iter().map(dim).collect())
+}
+
+/// A dimension as the file states it.
+pub(super) fn dim(dim: &proto::Dimension) -> Dim {
+    match &dim.value {
+        Some(proto::DimensionValue::Size(size)) => usize::try_from(*size).map_or(Dim::Dynamic, Dim::Fixed),
+        Some(proto::DimensionValue::Name(name)) if !is_placeholder(name) => Dim::Named(name.clone()),
+        _ => Dim::Dynamic,
+    }
+}
+
+/// What exporters write for a size that they do not know, in lower case.
+const PLACEHOLDERS: [&str; 8] = ["none", "null", "nan", "unk", "unknown", "undefined", "dynamic", "any"];
+
+/// Whether the name of a dimension only says that its size is unknown: two axes of such a name may differ.
+pub(crate) fn is_placeholder(name: &str) -> bool {
+    let name = name.trim().to_ascii_lowercase();
+    // onnx and tf2onnx number them; a size below 0 and a name without letters (`?`, `*`) are no names either.
+    name.starts_with("unk__")
+        || PLACEHOLDERS.contains(&name.as_str())
+        || name.parse().is_ok_and(|size: i64| size < 0)
+        || !name.contains(char::is_alphanumeric)
 }
 
 /// The type of an input or output; `None` for those that gpux does not carry: sparse tensors,

@@ -1,5 +1,7 @@
 //! Pipelines in processes of their own: what native code does there costs nobody else anything.
 
+#![allow(clippy::float_cmp, reason = "metrics that are whole numbers")]
+
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -149,6 +151,51 @@ fn a_process_that_ignores_deadlines_is_killed() {
     // No step is to blame, since the process has not taken the request.
     assert!(server.line("its process ended").contains("left a request waiting for more than 2s"));
     assert_eq!(ask(&server, "divide", GOOD).0, 200);
+}
+
+/// The pipeline `fatal` in a folder, whose process ends while it is loaded; without `warmup`, it does not.
+fn write_fatal(folder: &Path, warmup: &str) {
+    std::fs::copy(root().join(DIVIDE), folder.join("divide.onnx")).unwrap();
+    let file =
+        format!("name: fatal\nversion: 1\nmodel: {{ source: divide.onnx }}\nserving: {{ warmup: [{warmup}] }}\n");
+    std::fs::write(folder.join("gpux.yml"), file).unwrap();
+}
+
+#[test]
+fn a_pipeline_that_cannot_be_loaded_costs_nobody_else_anything() {
+    if !onnxruntime_is_there() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    write_fatal(folder.path(), FATAL);
+    let path = folder.path().to_str().unwrap();
+    let mut server = Server::spawn(serve(&[path, "gpux.yml"]));
+    let line = server.line("fatal cannot be loaded");
+    assert!(line.contains("signal 8 (arithmetic error)") && line.contains("tried again in"), "{line}");
+    server.wait_until_ready();
+    assert_eq!(seven(&server), 200);
+    let (status, error) = ask(&server, "fatal", GOOD);
+    assert_eq!((status, &error["error"]), (503, &json!("NotReadyError")), "{error}");
+    assert!(error["message"].as_str().unwrap().contains("its process ended while it was loaded"), "{error}");
+    assert_eq!(server.get("/v2/models/fatal/ready").status, 503);
+    assert_eq!(server.get("/v2/models/digits/ready").status, 200);
+    let health = server.get("/health").with_status(200);
+    assert!(health["failed"]["fatal"].is_string() && health["not_reloaded"].is_null(), "{health}");
+    let listed = server.get("/pipelines").read();
+    assert_eq!(listed["pipelines"][1]["state"], "failed", "{listed}");
+    let index = server.post("/v2/repository/index", "", "{}").read();
+    assert_eq!((&index[1]["state"], &index[1]["name"]), (&json!("UNAVAILABLE"), &json!("fatal")));
+    assert_eq!(server.metric("gpux_pipeline_ready{pipeline=\"fatal\"}"), 0.0);
+    assert_eq!(server.metric("gpux_reload_failing{pipeline=\"fatal\"}"), 1.0);
+    // It is tried again.
+    write_fatal(folder.path(), GOOD);
+    server.line("fatal 1 on");
+    assert_eq!(ask(&server, "fatal", GOOD), (200, json!({ "y": [2] })));
+
+    write_fatal(folder.path(), FATAL);
+    let ended = serve(&[path, "gpux.yml", "--require-all"]).output().unwrap();
+    let error = String::from_utf8(ended.stderr).unwrap();
+    assert!(ended.status.code() == Some(1) && error.contains("signal 8"), "{error}");
 }
 
 #[test]

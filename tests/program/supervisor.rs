@@ -119,7 +119,7 @@ fn a_server_that_cannot_start_again_is_tried_later() {
     let file = folder.path().join("gpux.yml");
     let text = std::fs::read_to_string(root().join(SCORES)).unwrap();
     std::fs::write(&file, &text).unwrap();
-    let server = Server::start(&[folder.path().to_str().unwrap()]);
+    let server = Server::start(&[folder.path().to_str().unwrap(), "--require-all"]);
     std::fs::write(&file, "name: [").unwrap();
     signal(server.process(), Signal::KILL);
     assert!(server.line(RESTARTED).contains("signal 9"));
@@ -127,6 +127,29 @@ fn a_server_that_cannot_start_again_is_tried_later() {
     std::fs::write(&file, &text).unwrap();
     server.line_after_restarts("ready on ");
     assert_eq!(server.post("/predict", "", r#"{"x": [1, 2, 3, 4]}"#).status, 200);
+}
+
+#[test]
+fn a_server_that_is_started_again_waits_for_its_pipeline() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("gpux.yml");
+    let text = std::fs::read_to_string(root().join(SCORES)).unwrap();
+    std::fs::write(&file, &text).unwrap();
+    let server = Server::start(&[folder.path().to_str().unwrap()]);
+    let wrong = text.replace("softmax", "no-such-step");
+    for (text, status) in [(wrong.as_str(), 503), ("name: [", 503), (&text, 200)] {
+        std::fs::write(&file, text).unwrap();
+        signal(server.process(), Signal::KILL);
+        server.line(RESTARTED);
+        if status == 200 {
+            server.line("ready on ");
+        } else {
+            server.line("cannot be loaded");
+        }
+        for path in ["/predict", "/pipelines/scores/predict"] {
+            assert_eq!(server.post(path, "", r#"{"x": [1, 2, 3, 4]}"#).status, status, "{path}");
+        }
+    }
 }
 
 #[test]

@@ -27,7 +27,7 @@ pub use diagnostic::{ConfigurationError, Diagnostic};
 pub use document::{Document, FileKind};
 pub use file_text::LoadError;
 pub use interpolate::{Variables, is_secret, variable_names};
-pub use load::{FILE_NAMES, find, load, parse, spec_of};
+pub use load::{FILE_NAMES, find, load, parse, read_name, spec_of};
 pub use node::{Content, Entry, Node, Number, Spanned};
 pub use schema::check;
 pub use source_file::{Position, SourceFile, Span};

@@ -9,9 +9,10 @@ use super::file_text::{LoadError, decode_text, read_bytes};
 use super::interpolate::{Variables, interpolate};
 use super::node::Node;
 use super::source_file::SourceFile;
-use super::spec::{Spec, StepCheck};
+use super::spec::{MAX_NAME, Spec, StepCheck};
 use gpux_core::closest;
 use gpux_core::files::similar_file;
+use gpux_core::sanitize::is_unsafe_for_terminal;
 
 /// The names under which the file of a folder is found, in this order.
 pub const FILE_NAMES: [&str; 3] = ["gpux.yml", "gpux.yaml", "GPUXfile"];
@@ -55,13 +56,26 @@ pub fn load(
     variables: &Variables<'_>,
     steps: StepCheck<'_>,
 ) -> Result<(Document, Spec), LoadError> {
+    Ok(parse(path.display().to_string(), checked_text(path, allow_outside)?, variables, steps)?)
+}
+
+/// The name in the gpux.yml at `path`, also where the rest of it is wrong; `None` if it has none that can be read.
+pub fn read_name(path: &Path, allow_outside: bool, variables: &Variables<'_>) -> Option<String> {
+    let source = SourceFile::new("", checked_text(path, allow_outside).ok()?);
+    let mut root = document::parse(&source, FileKind::PIPELINE).0?;
+    interpolate(&mut root, &source, variables);
+    let name: String = super::deserialize::read(root.get("name")?).ok()?;
+    (!name.is_empty() && name.chars().count() <= MAX_NAME && !name.chars().any(is_unsafe_for_terminal)).then_some(name)
+}
+
+/// The text of the file at `path`, if it lies where [`load`] permits.
+fn checked_text(path: &Path, allow_outside: bool) -> Result<String, LoadError> {
     let io = |source| LoadError::Io { path: path.to_owned(), source };
     let file = File::open(path).map_err(io)?;
     if !allow_outside && !lies_in_its_folder(&file, path).map_err(io)? {
         return Err(LoadError::Outside(path.to_owned()));
     }
-    let text = decode_text(read_bytes(file).map_err(io)?, path, FileKind::PIPELINE)?;
-    Ok(parse(path.display().to_string(), text, variables, steps)?)
+    decode_text(read_bytes(file).map_err(io)?, path, FileKind::PIPELINE)
 }
 
 /// Whether the file opened by this path lies in the path's folder after following links. The opened file

@@ -66,12 +66,22 @@ impl Pipeline {
         read(&gpux_config::find(wanted, Path::new("."))?, load_options).map(|(_, spec)| spec)
     }
 
-    /// The isolation that the pipeline's file asks for.
-    pub fn isolation(wanted: &str, load_options: &LoadOptions) -> Result<Isolation, GpuxError> {
+    /// The name of the pipeline, and the isolation that its file asks for.
+    pub fn identity(wanted: &str, load_options: &LoadOptions) -> Result<(String, Isolation), GpuxError> {
         if is_one_file(wanted) {
-            return Ok(Isolation::default());
+            let file = Path::new(wanted).file_name().unwrap_or_default().to_string_lossy();
+            return Ok((Spec::for_model(file.into_owned()).name.value, Isolation::default()));
         }
-        Ok(Self::read_spec(wanted, load_options)?.serving.isolation)
+        let spec = Self::read_spec(wanted, load_options)?;
+        Ok((spec.name.value, spec.serving.isolation))
+    }
+
+    /// The name of the pipeline, also where the rest of its file is wrong. Fails if it has none that can be read.
+    pub fn name(wanted: &str, load_options: &LoadOptions) -> Result<String, GpuxError> {
+        Self::identity(wanted, load_options).map(|(name, _)| name).or_else(|error| {
+            let path = gpux_config::find(wanted, Path::new("."))?;
+            gpux_config::read_name(&path, load_options.policy.outside_files, &variables(load_options)).ok_or(error)
+        })
     }
 
     /// A pipeline whose only step is the model at `path`.
@@ -331,9 +341,13 @@ pub fn is_model(wanted: &str) -> bool {
 }
 
 fn read(path: &Path, load_options: &LoadOptions) -> Result<(Document, Spec), GpuxError> {
+    Ok(gpux_config::load(path, load_options.policy.outside_files, &variables(load_options), &check_step)?)
+}
+
+/// The variables that a file may read.
+fn variables(load_options: &LoadOptions) -> Variables<'static> {
     let policy = &load_options.policy;
-    let variables = Variables::from_environment(policy.env.clone(), policy.reserved_env.clone());
-    Ok(gpux_config::load(path, policy.outside_files, &variables, &check_step)?)
+    Variables::from_environment(policy.env.clone(), policy.reserved_env.clone())
 }
 
 /// The tag and the options of a built-in step, against the registry.

@@ -30,4 +30,4 @@ pub use engine::scheduler::{Load, Rejection};
 pub use engine::server::Server;
 #[cfg(target_os = "linux")]
 pub use gpux_worker::{MemoryLimits, MemoryWatch, TemporaryFiles, WorkerCommand, WorkerEvent};
-pub use settings::{IsolationPolicy, Otlp, Settings, TlsFiles};
+pub use settings::{IsolationPolicy, Otlp, Settings, StartPolicy, TlsFiles};

@@ -26,6 +26,8 @@ pub struct WorkerCommand {
     pub arguments: Vec<OsString>,
     /// the variables of this process that they get
     pub environment: Vec<(OsString, OsString)>,
+    /// how long a worker may take until its pipeline is warm
+    pub load_timeout: Duration,
     /// how long after its deadline a request may run before its worker is killed
     pub kill_after: Duration,
     /// bounds the memory of all of them

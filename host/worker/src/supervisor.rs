@@ -77,10 +77,8 @@ const STABLE: Duration = Duration::from_mins(1);
 /// The pause before the second restart in a row; each further one is twice as long.
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
 
-/// How long the first worker may take: some providers compile for many minutes.
-const FIRST_LOAD_LIMIT: Duration = Duration::from_hours(1);
-
-/// A new worker may take so many times as long as the first took until it was ready, and this in addition.
+/// A new worker may take so many times as long as the first took until it was ready, and this in addition; at most
+/// [`WorkerCommand::load_timeout`].
 const SLOWER: u32 = 10;
 const LEAST_RESTART_LIMIT: Duration = Duration::from_secs(20);
 
@@ -116,18 +114,21 @@ enum State {
 }
 
 impl IsolatedPipeline {
-    /// Starts a process that loads the pipeline, and waits until it is warm.
+    /// Starts a process that loads the pipeline, and waits until it is warm. It is called `name`, whatever the process
+    /// says.
     pub fn start(
+        name: &str,
         source: &str,
         command: &WorkerCommand,
         on_event: OnWorkerEvent,
     ) -> Result<(Self, PipelineInfo, WarmUpReport), GpuxError> {
         let begun = Instant::now();
         let process = WorkerProcess::spawn(source, command)?;
-        let limit = process.worker.clone().limit_loading(FIRST_LOAD_LIMIT).map_err(cannot_start)?;
-        let started = StartedWorker::load(process)?;
+        let limit =
+            process.worker.clone().limit_loading(command.load_timeout, " (`--load-timeout`)").map_err(cannot_start)?;
+        let started = StartedWorker::load(process, name)?;
         drop(limit);
-        let restart_limit = begun.elapsed() * SLOWER + LEAST_RESTART_LIMIT;
+        let restart_limit = (begun.elapsed() * SLOWER + LEAST_RESTART_LIMIT).min(command.load_timeout);
         let (info, report) = (started.info.clone(), started.warm_up_report.clone());
         let shared = Arc::new(Shared {
             name: info.name.clone(),
@@ -375,8 +376,8 @@ impl Shared {
                 return None;
             }
             let loaded = started.and_then(|process| {
-                let _limit = process.worker.clone().limit_loading(self.restart_limit).map_err(cannot_start)?;
-                StartedWorker::load(process)
+                let _limit = process.worker.clone().limit_loading(self.restart_limit, "").map_err(cannot_start)?;
+                StartedWorker::load(process, &self.name)
             });
             let reason = match loaded {
                 Ok(started) if started.info.is_same_as(info) => return Some(started),

@@ -87,12 +87,13 @@ impl Watched for Worker {
 }
 
 impl Worker {
-    /// Kills it if it is not ready in time, unless what is returned is dropped before.
-    pub(crate) fn limit_loading(self: Arc<Self>, limit: Duration) -> io::Result<Sender<()>> {
+    /// Kills it if it is not ready in time, unless what is returned is dropped before. `flag` is what sets
+    /// the limit, for the message.
+    pub(crate) fn limit_loading(self: Arc<Self>, limit: Duration, flag: &'static str) -> io::Result<Sender<()>> {
         let (loaded, end) = channel();
         threads::spawn("gpux-load-limit", move || {
             if end.recv_timeout(limit) == Err(RecvTimeoutError::Timeout) {
-                self.kill(format!("killed: it was not ready within {} s", limit.as_secs()));
+                self.kill(format!("killed: it was not ready within {} s{flag}", limit.as_secs_f32()));
             }
         })?;
         Ok(loaded)
@@ -100,11 +101,13 @@ impl Worker {
 }
 
 impl StartedWorker {
-    /// Waits until the pipeline of the process is warm.
-    pub(crate) fn load(mut process: WorkerProcess) -> Result<Self, GpuxError> {
+    /// Waits until the pipeline of the process is warm. Its description is filed under `name`, whatever the process
+    /// says.
+    pub(crate) fn load(mut process: WorkerProcess, name: &str) -> Result<Self, GpuxError> {
         match messages::receive(&mut process.control) {
             Ok(Some(WorkerMessage::Ready(ready))) => {
-                let ReadyMessage { info, warm_up_report, statistics } = *ready;
+                let ReadyMessage { mut info, warm_up_report, statistics } = *ready;
+                name.clone_into(&mut info.name);
                 Ok(Self { process, info, warm_up_report, statistics })
             }
             Ok(Some(WorkerMessage::Failed(error))) => Err(GpuxError::Reported(Box::new(error))),
@@ -163,9 +166,13 @@ impl WorkerProcess {
             let _ = socket.shutdown(Shutdown::Both);
         })?;
         let (pid, process) = start.recv().map_err(|_| io::ErrorKind::BrokenPipe)??;
-        send_files(&ours, &[memory.memory().as_fd()]).inspect_err(|_| {
+        if let Err(error) = send_files(&ours, &[memory.memory().as_fd()])
+            // One that has ended already says so when it is waited for.
+            && !matches!(error.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset)
+        {
             let _ = pidfd_send_signal(&process, Signal::KILL);
-        })?;
+            return Err(error);
+        }
         let last_words = Arc::new(Mutex::new(Vec::new()));
         let kept = last_words.clone();
         let (printing, ended_printing) = channel::<()>();

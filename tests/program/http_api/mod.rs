@@ -77,6 +77,25 @@ fn rejects_pipelines_with_equal_names() {
 }
 
 #[test]
+fn serves_the_others_where_one_is_wrong() {
+    let folder = tempfile::tempdir().unwrap();
+    let wrong = folder.path().to_str().unwrap();
+    std::fs::write(folder.path().join("gpux.yml"), "name: wrong\nversion: 1.0.0\npipeline: [no-such-step]\n").unwrap();
+    let server = Server::start(&[&pipeline("scores"), wrong]);
+    assert_eq!(server.json("/pipelines/scores/predict", &json!({ "x": [1, 2, 3, 4] })).status, 200);
+    let refused = server.json("/pipelines/wrong/predict", &json!({}));
+    let said = refused.error(503);
+    assert!(said.contains("ConfigurationError") && !said.contains("no-such-step"), "{said}");
+    assert!(refused.header("retry-after").is_some());
+
+    for pipelines in [&[wrong][..], &[wrong, wrong], &[&pipeline("scores"), wrong, "--require-all"]] {
+        let output = gpux(&[&["serve", "--port", "0", "--engine", "embedded"], pipelines].concat());
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{said}");
+    }
+}
+
+#[test]
 fn takes_host_and_port_from_a_single_pipeline() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = taken.local_addr().unwrap().port();

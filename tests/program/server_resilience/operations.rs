@@ -102,7 +102,7 @@ fn handles_sighup_received_while_loading() {
     let server = Server::spawn(command);
     server.line("gRPC on");
     server.signal(Signal::HUP);
-    server.line("ready on");
+    // Each is loaded for the first time, then again, whatever the other does.
     server.line("scaling was loaded again");
     server.line("slow was loaded again");
 }

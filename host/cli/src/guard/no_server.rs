@@ -22,6 +22,10 @@ impl SupervisorLink {
         Ok(None)
     }
 
+    pub(crate) fn is_restart(&self) -> bool {
+        match *self {}
+    }
+
     pub(crate) fn tell_ready(&self) {
         match *self {}
     }

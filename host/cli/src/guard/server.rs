@@ -34,6 +34,9 @@ const POLL: Duration = Duration::from_millis(20);
 /// server after the supervisor's.
 const TEMPORARY_VARIABLE: &str = "GPUX_SERVER_TEMPORARY";
 
+/// Tells the server that one before it was ready.
+const RESTART_VARIABLE: &str = "GPUX_SERVER_RESTART";
+
 /// How the server of a supervisor ended.
 pub(crate) enum ServerEnd {
     /// with this exit code
@@ -51,7 +54,7 @@ pub(crate) fn supervise(
     listeners: Listeners,
     on_crash: impl FnMut(&str, Duration),
 ) -> std::result::Result<ServerEnd, (Listeners, Option<Error>)> {
-    match ServerProcess::start(&listeners) {
+    match ServerProcess::start(&listeners, false) {
         Ok(child) => {
             let failed = |error: Error| ServerEnd::Crash(format!("cannot be supervised: {error}"));
             Ok(run(child, listeners, on_crash).unwrap_or_else(failed))
@@ -88,7 +91,7 @@ fn run(mut child: ServerProcess, listeners: Listeners, mut on_crash: impl FnMut(
             if is_ended_while_pausing(&mut signals, pause) {
                 return Ok(ServerEnd::Crash(reason));
             }
-            match ServerProcess::start(sockets) {
+            match ServerProcess::start(sockets, true) {
                 Ok(child) => break child,
                 Err(error) => {
                     pause = LONGEST_PAUSE;
@@ -130,7 +133,7 @@ struct ServerProcess {
 }
 
 impl ServerProcess {
-    fn start(listeners: &Listeners) -> Result<Self> {
+    fn start(listeners: &Listeners, is_restart: bool) -> Result<Self> {
         let (ours, theirs) = UnixStream::pair()?;
         ours.set_nonblocking(true)?;
         // Only named: the server makes it when it needs it.
@@ -138,6 +141,7 @@ impl ServerProcess {
         let temporary = std::env::temp_dir().join(format!("gpux-workers-{random:016x}"));
         let mut command = same_command()?;
         command.stdin(Stdio::from(OwnedFd::from(theirs))).env(TEMPORARY_VARIABLE, &temporary);
+        command.envs(is_restart.then_some((RESTART_VARIABLE, "1")));
         let mut child = command.spawn()?;
         // With it, the server's end of the socket is closed here.
         drop(command);
@@ -168,6 +172,8 @@ impl Drop for ServerProcess {
 /// A server's link to its supervisor.
 pub(crate) struct SupervisorLink {
     control: UnixStream,
+    /// whether a server before this one was ready
+    is_restart: bool,
     /// where the server may make a folder for temporary files
     #[cfg(target_os = "linux")]
     pub(crate) temporary: Option<PathBuf>,
@@ -195,10 +201,16 @@ impl SupervisorLink {
         })?;
         let link = Self {
             control,
+            is_restart: std::env::var_os(RESTART_VARIABLE).is_some(),
             #[cfg(target_os = "linux")]
             temporary,
         };
         Ok(Some((link, listeners)))
+    }
+
+    /// Whether a server before this one was ready.
+    pub(crate) const fn is_restart(&self) -> bool {
+        self.is_restart
     }
 
     /// Tells the supervisor that the server is ready: from now on a crash of it is followed by a restart.

@@ -139,7 +139,7 @@ fn parts() -> (Value, Map<String, Value>) {
 }
 
 /// The longest name of a pipeline, in characters.
-pub(super) const MAX_NAME: usize = 128;
+pub(crate) const MAX_NAME: usize = 128;
 
 fn text(description: &str, longest: usize) -> Value {
     json!({ "description": description, "type": ["string", "number"], "minLength": 1, "maxLength": longest })

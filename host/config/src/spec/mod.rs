@@ -22,6 +22,7 @@ use super::node::{Content, Node, Spanned};
 use super::schema::check;
 
 use fields::{part, put};
+pub(crate) use file::MAX_NAME;
 pub use file::{StepSchema, json_schema};
 use gpux_core::sanitize::is_unsafe_for_terminal;
 pub use model::{BatchingSpec, DEFAULT_MODEL_NAME, ModelFormat, ModelSpec};
@@ -106,7 +107,7 @@ impl Spec {
     fn for_step(file: &str, step: StepSpec) -> Self {
         let name = Path::new(file).file_stem().unwrap_or_default().to_string_lossy();
         let safe = |letter: char| if is_unsafe_for_terminal(letter) { '_' } else { letter };
-        let name = name.chars().take(file::MAX_NAME).map(safe).collect();
+        let name = name.chars().take(MAX_NAME).map(safe).collect();
         Self {
             name: Spanned::new(name, 0..0),
             version: Spanned::new("0".to_owned(), 0..0),

@@ -10,6 +10,7 @@ use futures_util::future::join_all;
 use http::Request;
 use tokio::net::TcpListener;
 use tokio::runtime::{Builder, Runtime};
+use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
 use super::authentication::Authentication;
@@ -21,10 +22,10 @@ use super::service::EdgeService;
 use super::signals::{Signal, Signals};
 use super::telemetry::Telemetry;
 use super::tls::Tls;
+use crate::engine::loader::{LoadEvent, Loader, OnLoadEvent, Reloader};
 use crate::engine::pipeline_source::PipelineSource;
-use crate::engine::reload::{Notify, Reloader};
 use crate::engine::server::Server;
-use crate::settings::Otlp;
+use crate::settings::{Otlp, Settings};
 use gpux::Isolation;
 use gpux_config::LoadError;
 use gpux_core::catch_panic::catch_panic;
@@ -44,7 +45,18 @@ pub enum Event {
     Listening(SocketAddr),
     /// the server accepts connections at this second address, too
     Grpc(SocketAddr),
-    /// every pipeline is loaded and warmed up
+    /// the pipeline of this name is loaded and warmed up for the first time
+    Loaded(String),
+    /// the pipeline of this name could not be loaded, and is tried again
+    NotLoaded {
+        /// the pipeline
+        name: String,
+        /// the error
+        reason: String,
+        /// until the next attempt
+        pause: Duration,
+    },
+    /// requests are answered: the first load of every pipeline has ended, or takes long
     Ready(SocketAddr),
     /// the pipeline of this name was reloaded and serves requests
     Reloaded(String),
@@ -137,7 +149,7 @@ pub fn serve(
         on_event(Event::Warning(everybody));
     }
     let lifecycle = ServerLifecycle { server, access, tls, local, on_event };
-    threads::require(needed_threads(settings.workers)).map_err(ListenError::Start)?;
+    threads::require(needed_threads(settings)).map_err(ListenError::Start)?;
     let runtime = runtime(settings.workers).map_err(ListenError::Start)?;
     server.start_workers().map_err(ListenError::Start)?;
     let result = runtime.block_on(lifecycle.run(listeners, sources));
@@ -147,9 +159,9 @@ pub fn serve(
 }
 
 /// The number of threads that a server starts at once: `workers` for connections, `workers` for requests, one for
-/// blocking work, one for reloads.
-const fn needed_threads(workers: usize) -> usize {
-    2 * workers + 2
+/// blocking work, one that loads pipelines, and one that watches their files.
+fn needed_threads(settings: &Settings) -> usize {
+    2 * settings.workers + 2 + usize::from(settings.reload)
 }
 
 /// The runtime that reads connections. It starts every thread that tokio needs now: tokio panics later if the system
@@ -187,14 +199,16 @@ impl ServerLifecycle<'_> {
         (self.on_event)(event);
     }
 
-    /// Reports each reloaded pipeline.
-    fn notify(&self) -> Notify {
-        let on_event = self.on_event.clone();
-        Arc::new(move |name, result| {
-            let name = name.to_owned();
-            on_event(match result {
-                Ok(()) => Event::Reloaded(name),
-                Err(reason) => Event::NotReloaded { name, reason },
+    /// Reports what happens to pipelines.
+    fn on_load_event(&self) -> OnLoadEvent {
+        let (on_event, local) = (self.on_event.clone(), self.local);
+        Box::new(move |event| {
+            on_event(match event {
+                LoadEvent::Ready => Event::Ready(local),
+                LoadEvent::Loaded(name) => Event::Loaded(name),
+                LoadEvent::NotLoaded { name, reason, pause } => Event::NotLoaded { name, reason, pause },
+                LoadEvent::Reloaded(name) => Event::Reloaded(name),
+                LoadEvent::NotReloaded { name, reason } => Event::NotReloaded { name, reason },
             });
         })
     }
@@ -264,20 +278,18 @@ impl ServerLifecycle<'_> {
         Ok(accepting)
     }
 
-    /// Loads the pipelines, then reloads on SIGHUP, until a signal asks to end.
+    /// Loads the pipelines, again on SIGHUP, until a signal asks to end.
     async fn run_until_signal(&self, sources: Vec<PipelineSource>, signals: &mut Signals) -> Result<(), ListenError> {
-        let server = self.server.clone();
-        let mut loading = tokio::task::spawn_blocking(move || server.add(&sources));
-        let (reloader, asked) = Reloader::new();
-        let mut asked = Some(asked);
+        let (fail, mut failed) = oneshot::channel();
+        let on_failed_start = move |error| {
+            // The receiver is gone if a signal came first.
+            let _ = fail.send(error);
+        };
+        let reloader = Loader::start(self.server, sources, self.on_load_event(), on_failed_start);
+        let reloader = reloader.map_err(ListenError::Start)?;
         loop {
             tokio::select! {
-                loaded = &mut loading, if asked.is_some() => {
-                    loaded.map_err(|error| ListenError::Start(std::io::Error::other(error)))??;
-                    let asked = asked.take().map_or(Ok(()), |asked| asked.start(self.server, self.notify()));
-                    asked.map_err(ListenError::Start)?;
-                    self.emit(Event::Ready(self.local));
-                }
+                Ok(error) = &mut failed, if !failed.is_terminated() => return Err(error.into()),
                 signal = signals.next() => match signal {
                     Signal::End => return Ok(()),
                     Signal::Reload => self.reload(&reloader),

@@ -28,7 +28,7 @@ pub enum ServeError {
     #[error("{0}")]
     NotReady(String),
     /// the pipeline's files cannot be loaded; clients do not see paths and lines, which only the log has
-    #[error("its files cannot be loaded ({kind}); the server's log and `gpux build` say why", kind = .0.kind())]
+    #[error("{}", not_loaded(.0.kind()))]
     NotLoaded(Box<ServeError>),
     /// the body is larger than allowed
     #[error("the body is larger than the {0} bytes that are allowed")]
@@ -92,6 +92,13 @@ pub enum ServeError {
     /// any of these errors with the trace that the request asked for
     #[error("{0}")]
     Traced(Box<ServeError>, Json),
+}
+
+fn not_loaded(kind: &str) -> String {
+    match kind {
+        "ModelCrashError" => format!("its process ended while it was loaded ({kind}); the server's log says why"),
+        _ => format!("its files cannot be loaded ({kind}); the server's log and `gpux build` say why"),
+    }
 }
 
 impl ServeError {

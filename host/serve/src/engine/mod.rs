@@ -10,10 +10,10 @@ pub(crate) mod error;
 pub(crate) mod execution;
 pub(crate) mod inline_execution;
 pub(crate) mod loaded_pipeline;
+pub(crate) mod loader;
 pub(crate) mod metrics;
 pub(crate) mod pipeline_slot;
 pub(crate) mod pipeline_source;
-pub(crate) mod reload;
 pub(crate) mod repository;
 pub(crate) mod request_context;
 pub(crate) mod request_options;
@@ -27,3 +27,4 @@ pub(crate) mod step_spans;
 #[path = "no_step_spans.rs"]
 pub(crate) mod step_spans;
 pub(crate) mod tenant;
+pub(crate) mod watched_files;

@@ -1,6 +1,7 @@
 //! The slot of a pipeline in the repository.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
 use tokio::sync::{Mutex, OwnedMutexGuard};
@@ -18,6 +19,8 @@ pub enum PipelineState {
     Ready,
     /// its process ended too often, or cannot be started again; requests are rejected until it is
     Crashed,
+    /// it could not be loaded, and is tried again
+    Failed,
     /// it was taken out of service
     Unloaded,
 }
@@ -25,6 +28,8 @@ pub enum PipelineState {
 /// The slot of a pipeline: its status, and the lock for updates.
 pub struct PipelineSlot {
     name: String,
+    /// whether the name is that of its file; else it stands for one that cannot be read, or that is another's as well
+    is_named: bool,
     source: PipelineSource,
     status: ArcSwap<PipelineStatus>,
     /// held while the pipeline is loaded or unloaded, so that an earlier update does not overwrite a later one
@@ -35,7 +40,10 @@ pub struct PipelineSlot {
 #[derive(Clone, Default)]
 struct PipelineStatus {
     loaded: Option<Arc<LoadedPipeline>>,
-    loading: bool,
+    /// since when it is being loaded
+    loading: Option<Instant>,
+    /// whether a client took it out of service
+    unloaded: bool,
     /// the failure of the last load, if it failed
     failure: Option<LoadFailure>,
 }
@@ -50,9 +58,14 @@ struct LoadFailure {
 }
 
 impl PipelineSlot {
-    pub(crate) fn new(name: String, source: PipelineSource, loaded: LoadedPipeline) -> Self {
-        let status = PipelineStatus { loaded: Some(Arc::new(loaded)), ..PipelineStatus::default() };
-        Self { name, source, status: ArcSwap::from_pointee(status), update_lock: Arc::default() }
+    /// A pipeline that is still to be loaded.
+    pub(crate) fn new(name: String, is_named: bool, source: PipelineSource) -> Self {
+        Self { name, is_named, source, status: ArcSwap::default(), update_lock: Arc::default() }
+    }
+
+    /// Whether its name is that of its file.
+    pub(crate) const fn is_named(&self) -> bool {
+        self.is_named
     }
 
     /// Its name.
@@ -70,9 +83,23 @@ impl PipelineSlot {
         match &**self.status.load() {
             PipelineStatus { loaded: Some(loaded), .. } if loaded.crash().is_some() => PipelineState::Crashed,
             PipelineStatus { loaded: Some(_), .. } => PipelineState::Ready,
-            PipelineStatus { loading: true, .. } => PipelineState::Loading,
-            PipelineStatus { .. } => PipelineState::Unloaded,
+            PipelineStatus { unloaded: true, loading: None, .. } => PipelineState::Unloaded,
+            PipelineStatus { unloaded: false, failure: Some(_), .. } => PipelineState::Failed,
+            PipelineStatus { .. } => PipelineState::Loading,
         }
+    }
+
+    /// Whether the server waits for it before it is ready: it was never loaded, and its first load takes no longer than
+    /// `patience`.
+    pub(crate) fn is_awaited(&self, patience: Duration) -> bool {
+        let status = self.status.load();
+        let is_new = status.loaded.is_none() && !status.unloaded && status.failure.is_none();
+        is_new && status.loading.is_none_or(|since| since.elapsed() < patience)
+    }
+
+    /// Whether a client took it out of service, and it was not loaded since.
+    pub(crate) fn is_unloaded(&self) -> bool {
+        self.status.load().unloaded
     }
 
     /// The pipeline, if it is loaded.
@@ -100,7 +127,8 @@ impl PipelineSlot {
 
     /// Waits for the update lock, blocking the thread.
     pub(crate) fn blocking_lock_update(self: Arc<Self>) -> PipelineUpdate {
-        let guard = self.update_lock.clone().blocking_lock_owned();
+        let lock = || self.update_lock.clone();
+        let guard = lock().try_lock_owned().unwrap_or_else(|_| lock().blocking_lock_owned());
         PipelineUpdate { slot: self, _guard: guard }
     }
 }
@@ -118,7 +146,7 @@ impl PipelineUpdate {
 
     /// Marks the pipeline as loading until this update is dropped.
     pub(crate) fn set_loading(&self) {
-        self.set(|status| status.loading = true);
+        self.set(|status| status.loading = Some(Instant::now()));
     }
 
     /// Serves this pipeline from now on.
@@ -133,7 +161,7 @@ impl PipelineUpdate {
 
     /// Takes the pipeline out of service; requests under way complete.
     pub(crate) fn unload(&self) {
-        self.set(|status| *status = PipelineStatus::default());
+        self.set(|status| *status = PipelineStatus { unloaded: true, ..PipelineStatus::default() });
     }
 
     fn set(&self, update: impl FnOnce(&mut PipelineStatus)) {
@@ -145,6 +173,6 @@ impl PipelineUpdate {
 
 impl Drop for PipelineUpdate {
     fn drop(&mut self) {
-        self.set(|status| status.loading = false);
+        self.set(|status| status.loading = None);
     }
 }

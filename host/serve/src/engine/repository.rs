@@ -1,9 +1,10 @@
 //! The repository of pipelines, by name.
 
 use std::collections::BTreeMap;
-use std::panic::resume_unwind;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::path::Path;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Duration;
 
 use arc_swap::ArcSwap;
 
@@ -16,9 +17,9 @@ use super::pipeline_source::PipelineSource;
 use super::request_context::RequestContext;
 use super::runner::StartedRunner;
 use super::scheduler::Scheduler;
-use crate::settings::{IsolationPolicy, Settings};
+use crate::settings::{IsolationPolicy, Settings, StartPolicy};
 use gpux::{GpuxError, Isolation, LoadOptions, Pipeline};
-use gpux_config::LoadError;
+use gpux_config::{FILE_NAMES, LoadError, Spec};
 use gpux_core::catch_panic::catch_panic;
 use gpux_inference::PendingDrop;
 #[cfg(target_os = "linux")]
@@ -42,9 +43,26 @@ pub enum RepositoryError {
     },
 }
 
+impl From<ServeError> for RepositoryError {
+    fn from(error: ServeError) -> Self {
+        Self::Pipeline(match error {
+            ServeError::Gpux(error) => error,
+            ServeError::NotLoaded(error) => return Self::from(*error),
+            other => gpux_worker::environment_error(other.to_string()),
+        })
+    }
+}
+
+type Slots = BTreeMap<String, Arc<PipelineSlot>>;
+
+/// How long the server waits for a first load before it is ready without that pipeline.
+const PATIENCE: Duration = Duration::from_mins(1);
+
 /// The pipelines that are served.
 pub struct Repository {
-    slots: ArcSwap<BTreeMap<String, Arc<PipelineSlot>>>,
+    slots: ArcSwap<Slots>,
+    /// held while a slot gets another name
+    naming: Mutex<()>,
     load_options: LoadOptions,
     scheduler: Scheduler,
     settings: Settings,
@@ -68,6 +86,7 @@ impl Repository {
         let answers = BodyBudget::new(&settings, &metrics);
         Self {
             slots: ArcSwap::default(),
+            naming: Mutex::default(),
             load_options,
             scheduler,
             settings,
@@ -89,64 +108,109 @@ impl Repository {
         self.scheduler.start_workers()
     }
 
-    /// Loads and warms up new pipelines.
+    /// Loads and warms up new pipelines; fails at the first that cannot be loaded.
     pub(crate) fn add(&self, sources: &[PipelineSource]) -> Result<(), RepositoryError> {
-        let mut slots = BTreeMap::<String, Arc<PipelineSlot>>::clone(&self.slots.load());
-        for (source, loaded) in sources.iter().zip(self.open_all(sources)) {
-            let loaded = loaded?;
-            let name = loaded.name().to_owned();
-            if let Some(other) = slots.get(&name) {
-                let (first, second) = (other.source().0.clone(), source.0.clone());
-                return Err(RepositoryError::SameName { name, first, second });
+        let slots = self.register(sources)?;
+        slots.iter().filter_map(|slot| self.attempt(slot).1).collect::<Result<(), _>>().map_err(Into::into)
+    }
+
+    /// Makes a slot for each source, in their order, under the name that this process reads in its file. One whose name
+    /// cannot be read gets that of its folder until it can. So does one whose name is another's as well: neither may
+    /// have the other's requests. At the first start of a server, such names are an error.
+    pub(crate) fn register(&self, sources: &[PipelineSource]) -> Result<Vec<Arc<PipelineSlot>>, RepositoryError> {
+        let read = |source: &PipelineSource| Pipeline::name(&source.0, &self.load_options).ok();
+        let names: Vec<_> = sources.iter().map(read).collect();
+        let _naming = self.naming.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut slots = Slots::clone(&self.slots.load());
+        let mut added = Vec::with_capacity(sources.len());
+        for (index, (name, source)) in names.iter().zip(sources).enumerate() {
+            let same = |(other, _): &(usize, &Option<String>)| *other != index && names[*other] == *name;
+            let rival = name.as_ref().and_then(|name| {
+                let added = names.iter().enumerate().find(same).map(|(other, _)| &sources[other]);
+                added.or_else(|| slots.get(name).map(|slot| slot.source()))
+            });
+            if let (Some(other), Some(name)) = (rival, name)
+                && self.settings.start != StartPolicy::Restart
+            {
+                let (first, second) = (other.0.clone(), source.0.clone());
+                return Err(RepositoryError::SameName { name: name.clone(), first, second });
             }
-            let slot = PipelineSlot::new(name.clone(), source.clone(), loaded);
-            slots.insert(name, Arc::new(slot));
+            let own = name.clone().filter(|_| rival.is_none());
+            let is_named = own.is_some();
+            let is_taken =
+                |wanted: &String| slots.contains_key(wanted) || names.iter().flatten().any(|name| name == wanted);
+            let name = own.unwrap_or_else(|| free_name(source, is_taken));
+            let slot = Arc::new(PipelineSlot::new(name.clone(), is_named, source.clone()));
+            slots.insert(name, slot.clone());
+            added.push(slot);
         }
         self.slots.store(Arc::new(slots));
-        Ok(())
+        Ok(added)
     }
 
-    /// Opens pipelines concurrently: as many at once as there are workers, or fewer if threads cannot be started.
-    fn open_all(&self, sources: &[PipelineSource]) -> Vec<Result<LoadedPipeline, GpuxError>> {
-        let next = AtomicUsize::new(0);
-        let each = || {
-            let taken = std::iter::from_fn(|| {
-                let place = next.fetch_add(1, Ordering::Relaxed);
-                sources.get(place).map(|source| (place, source))
-            });
-            taken.map(|(place, source)| (place, self.open(source))).collect::<Vec<_>>()
+    /// Loads the pipeline of a slot, as [`reload`](Self::reload) does. Returns its slot, too, which is another one once
+    /// its name can be read.
+    pub(crate) fn attempt(&self, slot: &Arc<PipelineSlot>) -> (Arc<PipelineSlot>, Option<Result<(), ServeError>>) {
+        match catch_panic(|| self.find_name(slot)).unwrap_or_else(|panic| Err(ServeError::NotReady(panic))) {
+            Ok(slot) => {
+                let result = self.reload(&slot);
+                (slot, result)
+            }
+            Err(error) => {
+                let update = slot.clone().blocking_lock_update();
+                let error = self.note_failure(&update, error);
+                (slot.clone(), Some(Err(error)))
+            }
+        }
+    }
+
+    /// The slot under the name in its file.
+    fn find_name(&self, slot: &Arc<PipelineSlot>) -> Result<Arc<PipelineSlot>, ServeError> {
+        if slot.is_named() {
+            return Ok(slot.clone());
+        }
+        let source = slot.source();
+        let name_in = |source: &PipelineSource| Pipeline::name(&source.0, &self.load_options);
+        let name = name_in(source)?;
+        let _naming = self.naming.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut slots = Slots::clone(&self.slots.load());
+        let is_called_so = |other: &&Arc<PipelineSlot>| {
+            other.name() == name || !other.is_named() && name_in(other.source()).is_ok_and(|others| others == name)
         };
-        let mut opened: Vec<_> = std::thread::scope(|scope| {
-            let others = self.settings.workers.min(sources.len()).saturating_sub(1);
-            let start = |_| std::thread::Builder::new().spawn_scoped(scope, each).ok();
-            let opening: Vec<_> = (0..others).map_while(start).collect();
-            let own = each();
-            let opened = opening.into_iter().map(|opening| opening.join().unwrap_or_else(|panic| resume_unwind(panic)));
-            opened.flatten().chain(own).collect()
-        });
-        opened.sort_by_key(|(place, _)| *place);
-        opened.into_iter().map(|(_, loaded)| loaded).collect()
+        if let Some(other) = slots.values().find(|other| !Arc::ptr_eq(other, slot) && is_called_so(other)) {
+            let (first, second) = (other.source().0.clone(), source.0.clone());
+            return Err(ServeError::NotReady(RepositoryError::SameName { name, first, second }.to_string()));
+        }
+        slots.remove(slot.name());
+        let named = Arc::new(PipelineSlot::new(name.clone(), true, source.clone()));
+        slots.insert(name, named.clone());
+        self.slots.store(Arc::new(slots));
+        Ok(named)
     }
 
-    fn open(&self, source: &PipelineSource) -> Result<LoadedPipeline, GpuxError> {
-        Ok(self.add_lane(self.start(source)?))
-    }
-
-    /// Loads and warms up a pipeline, in this process or in one of its own.
-    fn start(&self, source: &PipelineSource) -> Result<StartedRunner, GpuxError> {
-        let asked = Pipeline::isolation(&source.0, &self.load_options)?;
+    /// Loads and warms up the pipeline of a slot, in this process or in one of its own.
+    fn start(&self, slot: &PipelineSlot) -> Result<StartedRunner, ServeError> {
+        let source = &slot.source().0;
+        let (name, asked) = Pipeline::identity(source, &self.load_options)?;
+        if name != slot.name() {
+            return Err(ServeError::NotFound(format!("`{source}` is now called `{name}`")));
+        }
         if self.isolation().max(asked) == Isolation::Pipeline {
             #[cfg(target_os = "linux")]
             if let Some(command) = &self.settings.worker {
                 let on_event = self.on_worker_event.get().cloned();
-                return StartedRunner::isolated(&source.0, command, on_event.unwrap_or_else(|| Arc::new(|_| {})));
+                let on_event = on_event.unwrap_or_else(|| Arc::new(|_| {}));
+                return Ok(StartedRunner::isolated(&name, source, command, on_event)?);
             }
-            return Err(gpux_worker::environment_error(format!(
-                "`{}` asks for a process of its own (`serving.isolation`), which `gpux serve` on Linux can give",
-                source.0
-            )));
+            let error = gpux_worker::environment_error(format!(
+                "`{source}` asks for a process of its own (`serving.isolation`), which `gpux serve` on Linux can give"
+            ));
+            return Err(error.into());
         }
-        StartedRunner::local(Pipeline::open(&source.0, &self.load_options)?)
+        let mut started = StartedRunner::local(Pipeline::open(source, &self.load_options)?)?;
+        // Its file may have changed in between.
+        started.info.name = name;
+        Ok(started)
     }
 
     /// Where pipelines run that do not ask for more isolation.
@@ -213,11 +277,19 @@ impl Repository {
         if self.permits(name) { Ok(()) } else { Err(refused()) }
     }
 
-    /// Whether the pipelines were added, each of them warm, and not all of them have crashed. Later only an explicit
-    /// unload removes one from service.
+    /// Whether a pipeline answers, and the first load of each other one has ended or takes long. With
+    /// [`StartPolicy::All`], however long it takes. Later only an explicit unload removes one from service.
     pub fn is_ready(&self) -> bool {
+        let patience = if self.settings.start == StartPolicy::All { Duration::MAX } else { PATIENCE };
         let slots = self.slots.load();
-        !slots.is_empty() && slots.values().any(|slot| slot.state() != PipelineState::Crashed)
+        let is_in_service = |slot: &Arc<PipelineSlot>| slot.state() == PipelineState::Ready || slot.is_unloaded();
+        slots.values().any(is_in_service) && !slots.values().any(|slot| slot.is_awaited(patience))
+    }
+
+    /// Whether no other name can be that of a pipeline.
+    pub(crate) fn knows_all_names(&self) -> bool {
+        let slots = self.slots.load();
+        !slots.is_empty() && slots.values().all(|slot| slot.is_named())
     }
 
     /// The pipeline of this name, if the request may use it.
@@ -226,6 +298,9 @@ impl Repository {
         let slots = self.slots.load();
         if let Some(slot) = slots.get(name) {
             return slot.loaded().ok_or_else(|| not_loaded(slot));
+        }
+        if !self.knows_all_names() {
+            return Err(not_known(name));
         }
         let names: Vec<_> = self.visible().iter().map(|slot| format!("`{}`", slot.name())).collect();
         Err(ServeError::NotFound(format!("no pipeline is called `{name}`; there is {}", names.join(", "))))
@@ -253,49 +328,48 @@ impl Repository {
         Ok(self.slot(name)?.lock_update().await)
     }
 
-    /// Reloads a pipeline that is in service; `None` if it was unloaded. Blocks on the update lock: must not be called
-    /// on a thread that serves requests.
+    /// Loads a pipeline for the first time or again; `None` if a client unloaded it. Blocks on the update lock: must not
+    /// be called on a thread that serves requests.
     pub fn reload(&self, slot: &Arc<PipelineSlot>) -> Option<Result<(), ServeError>> {
         let update = slot.clone().blocking_lock_update();
-        slot.loaded().map(|_| self.load(&update))
+        (!slot.is_unloaded()).then(|| self.load(&update))
     }
 
     /// Loads a pipeline from its source, for the first time or again. The old one serves until the new one is warm. If
     /// loading fails, everything stays as it is, and [`PipelineSlot::failure`] has the reason.
     pub(crate) fn load(&self, update: &PipelineUpdate) -> Result<(), ServeError> {
+        let is_first = update.slot().is_awaited(Duration::MAX);
         update.set_loading();
-        let reloads = self.metrics.pipeline(update.slot().name());
         // A panic must not end the thread, which also loads other pipelines.
-        let opened = catch_panic(|| self.open_again(update.slot()));
+        let opened = catch_panic(|| self.start(update.slot()).map(|started| self.add_lane(started)));
         match opened.unwrap_or_else(|panic| Err(ServeError::NotReady(format!("loading was broken off: {panic}")))) {
             Ok(loaded) => {
                 update.set_loaded(loaded);
-                reloads.reloads.fetch_add(1, Ordering::Relaxed);
+                if !is_first {
+                    self.metrics.pipeline(update.slot().name()).reloads.fetch_add(1, Ordering::Relaxed);
+                }
                 Ok(())
             }
-            Err(error) => {
-                let details = details(&error);
-                let error = ServeError::NotLoaded(Box::new(error));
-                update.set_failure(details, error.to_string());
-                reloads.failed_reloads.fetch_add(1, Ordering::Relaxed);
-                Err(error)
-            }
+            Err(error) => Err(self.note_failure(update, error)),
         }
     }
 
-    /// Opens a pipeline again from its files.
-    fn open_again(&self, slot: &PipelineSlot) -> Result<LoadedPipeline, ServeError> {
-        let started = self.start(slot.source())?;
-        let name = &started.info.name;
-        if name != slot.name() {
-            return Err(ServeError::NotFound(format!("`{}` is now called `{name}`", slot.source().0)));
-        }
-        Ok(self.add_lane(started))
+    /// Records why a pipeline cannot be loaded; returns that for clients.
+    fn note_failure(&self, update: &PipelineUpdate, error: ServeError) -> ServeError {
+        let details = details(&error);
+        let error = ServeError::NotLoaded(Box::new(error));
+        update.set_failure(details, error.to_string());
+        self.metrics.pipeline(update.slot().name()).failed_reloads.fetch_add(1, Ordering::Relaxed);
+        error
     }
 
     fn slot(&self, name: &str) -> Result<Arc<PipelineSlot>, ServeError> {
         let slots = self.slots.load();
-        slots.get(name).cloned().ok_or_else(|| ServeError::NotFound(format!("no pipeline is called `{name}`")))
+        let unknown = || {
+            let no_such = ServeError::NotFound(format!("no pipeline is called `{name}`"));
+            if self.knows_all_names() { no_such } else { not_known(name) }
+        };
+        slots.get(name).cloned().ok_or_else(unknown)
     }
 }
 
@@ -322,10 +396,29 @@ fn not_loaded(slot: &PipelineSlot) -> ServeError {
     let name = slot.name();
     match slot.state() {
         PipelineState::Unloaded => ServeError::NotFound(format!("`{name}` was unloaded")),
+        PipelineState::Failed => {
+            ServeError::NotReady(format!("`{name}` is not there: {}", slot.public_failure().unwrap_or_default()))
+        }
         PipelineState::Loading | PipelineState::Ready | PipelineState::Crashed => {
             ServeError::NotReady(format!("`{name}` is being loaded"))
         }
     }
+}
+
+/// A name that may be that of a pipeline whose file was not read yet, or cannot be read.
+fn not_known(name: &str) -> ServeError {
+    ServeError::NotReady(format!("not every pipeline's name could be read yet; `{name}` may be one"))
+}
+
+/// The name of the source's folder, or of its file without the ending, with a number where that is taken.
+fn free_name(source: &PipelineSource, is_taken: impl Fn(&String) -> bool) -> String {
+    let path = std::path::absolute(&source.0).unwrap_or_else(|_| source.0.clone().into());
+    let is_usual = |name: &std::ffi::OsStr| FILE_NAMES.iter().any(|usual| name == *usual);
+    let path = if path.file_name().is_some_and(is_usual) { path.parent().unwrap_or(&path) } else { &path };
+    let file = path.file_name().unwrap_or(Path::new("pipeline").as_os_str());
+    let name = Spec::for_model(file.to_string_lossy().into_owned()).name.value;
+    let numbered = (2..).map(|number: u64| format!("{name}-{number}"));
+    std::iter::once(name.clone()).chain(numbered).find(|name| !is_taken(name)).unwrap_or(name)
 }
 
 #[cfg(test)]

@@ -49,10 +49,15 @@ impl StartedRunner {
         Ok(Self { runner: Runner::Local(BackgroundDrop::new(pipeline)), info, warm_up_report, is_cheap })
     }
 
-    /// Loads and warms up the pipeline in a process of its own.
+    /// Loads and warms up the pipeline of this name in a process of its own.
     #[cfg(target_os = "linux")]
-    pub(crate) fn isolated(source: &str, command: &WorkerCommand, on_event: OnWorkerEvent) -> Result<Self, GpuxError> {
-        let (pipeline, info, warm_up_report) = IsolatedPipeline::start(source, command, on_event)?;
+    pub(crate) fn isolated(
+        name: &str,
+        source: &str,
+        command: &WorkerCommand,
+        on_event: OnWorkerEvent,
+    ) -> Result<Self, GpuxError> {
+        let (pipeline, info, warm_up_report) = IsolatedPipeline::start(name, source, command, on_event)?;
         Ok(Self { runner: Runner::Isolated(pipeline), info, warm_up_report, is_cheap: false })
     }
 }

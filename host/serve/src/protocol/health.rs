@@ -8,9 +8,9 @@ use http::StatusCode;
 use serde_json::{Value as Json, json};
 
 use super::http::response;
-use crate::Server;
+use crate::{PipelineState, Server};
 
-/// The health check: 200 once every pipeline is warm; 503 before that and during a shutdown.
+/// The health check: 200 while requests are answered; 503 while pipelines are first loaded and during a shutdown.
 pub(crate) async fn health(State(server): State<Arc<Server>>) -> Response {
     let slots = server.repository().visible();
     let names: Vec<_> = slots.iter().map(|slot| slot.name().to_owned()).collect();
@@ -18,10 +18,13 @@ pub(crate) async fn health(State(server): State<Arc<Server>>) -> Response {
     let ready = server.is_ready();
     let status = if ready { "healthy" } else { "not ready" };
     let mut document = json!({ "status": status, "model": model, "pipelines": names });
-    let failing = slots.iter().filter_map(|slot| Some((slot.name().to_owned(), Json::from(slot.public_failure()?))));
-    let failing: serde_json::Map<_, _> = failing.collect();
-    if !failing.is_empty() {
-        document["not_reloaded"] = failing.into();
+    for (field, is_failed) in [("failed", true), ("not_reloaded", false)] {
+        let failing = slots.iter().filter(|slot| (slot.state() == PipelineState::Failed) == is_failed);
+        let failing = failing.filter_map(|slot| Some((slot.name().to_owned(), Json::from(slot.public_failure()?))));
+        let failing: serde_json::Map<_, _> = failing.collect();
+        if !failing.is_empty() {
+            document[field] = failing.into();
+        }
     }
     with_readiness(ready, document)
 }

@@ -29,6 +29,17 @@ pub enum IsolationPolicy {
     Pipeline,
 }
 
+/// Which pipelines that cannot be loaded keep a server from starting.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StartPolicy {
+    /// it ends if none can be loaded, or if two have one name; else those that cannot are tried again
+    Any,
+    /// it ends if one cannot be loaded, and is ready once all are
+    All,
+    /// it does not end, since it has served them before: a server that its supervisor starts again
+    Restart,
+}
+
 /// Settings of the server.
 #[derive(Clone, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a switch of the operator's")]
@@ -83,6 +94,8 @@ pub struct Settings {
     pub isolation: IsolationPolicy,
     /// whether a server that cannot isolate pipelines as wanted fails to start
     pub isolation_strict: bool,
+    /// which pipelines that cannot be loaded keep it from starting
+    pub start: StartPolicy,
     /// how the process of a pipeline is started; `None` where none can be
     #[cfg(target_os = "linux")]
     pub worker: Option<WorkerCommand>,
@@ -231,6 +244,7 @@ impl Settings {
             otlp: None,
             isolation: IsolationPolicy::Auto,
             isolation_strict: false,
+            start: StartPolicy::Any,
             #[cfg(target_os = "linux")]
             worker: None,
             reload: false,

@@ -45,7 +45,12 @@ impl EventLogger {
             Event::Ready(address) => {
                 // Not waited for: a terminal that is paused must not keep the server from being ready.
                 drop(self.erase_progress());
-                self.ready(server, *address);
+                self.note(&format!("ready on {}", self.url(*address)));
+            }
+            Event::Loaded(name) => self.loaded(server, name),
+            Event::NotLoaded { name, reason, pause } => {
+                let seconds = pause.as_secs_f32().ceil();
+                self.warning(&format!("{name} cannot be loaded; it is tried again in {seconds} s: {reason}"));
             }
             Event::Reloaded(name) => self.note(&format!("{name} was loaded again")),
             Event::NotReloaded { name, reason } => {
@@ -71,23 +76,21 @@ impl EventLogger {
         line.map(ProgressLine::erase_in_background)
     }
 
-    fn ready(&self, server: &Server, address: SocketAddr) {
-        for slot in server.repository().slots() {
-            let Some(loaded) = slot.loaded() else { continue };
-            for warning in &loaded.info().warnings {
-                self.warning(&format!("{}: {warning}", slot.name()));
-            }
-            let (version, engine) = (loaded.version(), &loaded.info().engine);
-            self.note(&format!("{} {version} on {engine}", slot.name()));
-            for note in precision::decision_notes(loaded.info()) {
-                self.note(&format!("{}: {note}", slot.name()));
-            }
-            if let Some(failure) = &loaded.warm_up_report().failure {
-                let name = slot.name();
-                self.detail(&format!("{name}: a made-up request is refused, so it is not warm: {failure}"));
-            }
+    fn loaded(&self, server: &Server, name: &str) {
+        let slots = server.repository().slots();
+        // A client may have unloaded it since.
+        let Some(loaded) = slots.iter().find(|slot| slot.name() == name).and_then(|slot| slot.loaded()) else { return };
+        for warning in &loaded.info().warnings {
+            self.warning(&format!("{name}: {warning}"));
         }
-        self.note(&format!("ready on {}", self.url(address)));
+        let (version, engine) = (loaded.version(), &loaded.info().engine);
+        self.note(&format!("{name} {version} on {engine}"));
+        for note in precision::decision_notes(loaded.info()) {
+            self.note(&format!("{name}: {note}"));
+        }
+        if let Some(failure) = &loaded.warm_up_report().failure {
+            self.detail(&format!("{name}: a made-up request is refused, so it is not warm: {failure}"));
+        }
     }
 
     #[cfg(target_os = "linux")]

@@ -30,7 +30,7 @@ use gpux_core::Size;
 use gpux_serve::IsolationPolicy;
 #[cfg(target_os = "linux")]
 use gpux_serve::TemporaryFiles;
-use gpux_serve::{Event, PipelineSource, Server, Settings, ShutdownOutcome, serve};
+use gpux_serve::{Event, PipelineSource, Server, Settings, ShutdownOutcome, StartPolicy, serve};
 
 /// How long the end waits for a terminal, which may be paused, to erase the line about loading.
 const ERASE_LIMIT: Duration = Duration::from_secs(1);
@@ -139,7 +139,8 @@ pub(crate) fn main(mut arguments: Arguments) -> Exit {
         Ok(sources) => sources,
         Err(message) => return printer.fail("UsageError", &message, Exit::Usage),
     };
-    let mut settings = match settings(&arguments, &sources, &load_options) {
+    let is_restart = supervisor.as_ref().is_some_and(|(supervisor, _)| supervisor.is_restart());
+    let mut settings = match settings(&arguments, &sources, &load_options, is_restart) {
         Ok(settings) => settings,
         Err(error) => return printer.error(&error),
     };
@@ -216,19 +217,27 @@ pub(crate) fn main(mut arguments: Arguments) -> Exit {
     }
 }
 
-/// Flags, then `serving` of the only pipeline, then defaults.
+/// Flags, then `serving` of the only pipeline, then defaults. A server that is started again has its sockets already, and
+/// goes on without that pipeline.
 fn settings(
     arguments: &Arguments,
     sources: &[PipelineSource],
     load_options: &LoadOptions,
+    is_restart: bool,
 ) -> Result<Settings, GpuxError> {
     let bytes = |size: Size| usize::try_from(size.0).unwrap_or(usize::MAX);
     let mut settings = arguments.memory.map_or_else(Settings::default, |memory| Settings::within(bytes(memory)));
     if let [PipelineSource(only)] = sources
         && !is_model(only)
     {
-        let serving = Pipeline::read_spec(only, load_options)?.serving;
-        (settings.port, settings.host) = (serving.port, serving.host);
+        match Pipeline::read_spec(only, load_options) {
+            Ok(spec) => (settings.port, settings.host) = (spec.serving.port, spec.serving.host),
+            Err(_) if is_restart && !arguments.server.requires_all() => {}
+            Err(error) => return Err(error),
+        }
+    }
+    if is_restart {
+        settings.start = StartPolicy::Restart;
     }
     settings.port = arguments.port.unwrap_or(settings.port);
     #[cfg(feature = "grpc")]

@@ -16,7 +16,7 @@ use crate::server_log::LogFormat;
 #[cfg(target_os = "linux")]
 use gpux_core::child_process;
 use gpux_core::{Size, TimeSpan};
-use gpux_serve::{IsolationPolicy, Otlp, Settings, TlsFiles};
+use gpux_serve::{IsolationPolicy, Otlp, Settings, StartPolicy, TlsFiles};
 #[cfg(target_os = "linux")]
 use gpux_serve::{MemoryLimits, MemoryWatch, WorkerCommand};
 
@@ -79,6 +79,15 @@ pub(super) struct ServerArguments {
     /// of them together three quarters]
     #[arg(long, value_name = "SIZE")]
     worker_memory: Option<Size>,
+
+    /// End where one of several pipelines cannot be loaded, and be ready only once all are; without it, the others are
+    /// served, and it is tried again
+    #[arg(long)]
+    require_all: bool,
+
+    /// How long the process of an isolated pipeline may load it before it is killed
+    #[arg(long, value_name = "TIME", value_parser = time, default_value = "1h")]
+    load_timeout: Duration,
 
     /// Load pipelines again when their files change; a kill -HUP does so at any time
     #[arg(long)]
@@ -180,6 +189,11 @@ impl ServerArguments {
         }
     }
 
+    /// Whether the server ends where one pipeline cannot be loaded.
+    pub(super) const fn requires_all(&self) -> bool {
+        self.require_all
+    }
+
     /// Overrides the settings with the given options.
     pub(super) fn apply(&self, settings: &mut Settings) {
         fn set<T>(setting: &mut T, said: Option<T>) {
@@ -202,6 +216,9 @@ impl ServerArguments {
         settings.triton_metrics = self.triton_metrics;
         settings.reload = self.reload;
         settings.isolation_strict = self.isolation_strict;
+        if self.require_all {
+            settings.start = StartPolicy::All;
+        }
         settings.isolation = match self.isolation {
             IsolationName::Auto => IsolationPolicy::Auto,
             IsolationName::None => IsolationPolicy::None,
@@ -224,6 +241,7 @@ impl ServerArguments {
             program: child_process::own_program()?,
             arguments,
             environment: std::env::vars_os().filter(|(name, _)| is_needed(name, load)).collect(),
+            load_timeout: self.load_timeout,
             kill_after: self.kill_after,
             memory: Arc::new(MemoryWatch::new(limits)),
             temporary: Arc::default(),

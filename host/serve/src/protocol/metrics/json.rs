@@ -8,11 +8,13 @@ use serde_json::{Value as Json, json};
 use super::process;
 use crate::engine::metrics::PipelineMetrics;
 use crate::engine::metrics::histogram::HistogramSnapshot;
-use crate::{LoadedPipeline, Server};
+use crate::{LoadedPipeline, PipelineState, Server};
 
 /// All metrics as an object.
 pub(crate) fn to_json(server: &Server) -> Json {
-    let loaded: Vec<_> = server.repository().slots().iter().filter_map(|slot| slot.loaded()).collect();
+    let slots = server.repository().slots();
+    let loaded: Vec<_> = slots.iter().filter_map(|slot| slot.loaded()).collect();
+    let failed = slots.iter().filter(|slot| slot.state() == PipelineState::Failed);
     let first = loaded.iter().map(|loaded| loaded.info()).find_map(|info| Some((info, info.models.first()?)));
     let metrics = server.metrics();
     json!({
@@ -23,6 +25,7 @@ pub(crate) fn to_json(server: &Server) -> Json {
         "memory_bytes": process::resident_memory_bytes(),
         "connections": metrics.connections(),
         "pipelines": loaded.iter().map(pipeline).collect::<Vec<_>>(),
+        "failed": failed.map(|slot| slot.name()).collect::<Vec<_>>(),
     })
 }
 

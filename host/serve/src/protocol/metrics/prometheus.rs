@@ -192,7 +192,7 @@ fn write_requests(out: &mut Writer<'_, '_>, all: &[Arc<PipelineMetrics>]) -> Res
     )?;
     out.counters(
         "gpux_reloads",
-        "Pipelines loaded again, by what came of it",
+        "Pipelines loaded again, by what came of it; first loads that failed count, too",
         pipelines().flat_map(|(of, name)| {
             let of = [("succeeded", &of.reloads), ("failed", &of.failed_reloads)];
             of.map(|(result, count)| {
@@ -213,7 +213,7 @@ fn write_pipelines(out: &mut Writer<'_, '_>, server: &Server, loaded: &[Arc<Load
     )?;
     out.gauges(
         "gpux_reload_failing",
-        "1 if the files of the pipeline are not what answers, because they cannot be loaded",
+        "1 if the files of the pipeline cannot be loaded: what was there before answers, or nothing",
         None,
         slots.iter().map(|slot| (vec![("pipeline", slot.name())], i64::from(slot.failure().is_some()))),
     )?;

@@ -32,11 +32,7 @@ pub(super) fn of_message(server: &Server, name: &str, version: &str) -> Result<M
 
 /// The pipeline of this name with its version number.
 fn found(server: &Server, name: &str) -> Result<Model, ServeError> {
-    let repository = server.repository();
-    if !repository.is_ready() {
-        return Err(ServeError::NotReady("the pipelines are being loaded".to_owned()));
-    }
-    let loaded = repository.get(name)?;
+    let loaded = server.repository().get(name)?;
     Ok(Model { version: loaded.version_number(), loaded })
 }
 

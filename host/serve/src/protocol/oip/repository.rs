@@ -29,7 +29,9 @@ pub(super) fn index(server: &Server, only_ready: bool) -> Vec<ModelIndex> {
         let (state, reason) = match slot.state() {
             PipelineState::Ready => ("READY", String::new()),
             PipelineState::Loading => ("LOADING", String::new()),
-            PipelineState::Crashed => ("UNAVAILABLE", slot.public_failure().unwrap_or_default()),
+            PipelineState::Crashed | PipelineState::Failed => {
+                ("UNAVAILABLE", slot.public_failure().unwrap_or_default())
+            }
             PipelineState::Unloaded => ("UNAVAILABLE", slot.public_failure().unwrap_or_else(|| "unloaded".to_owned())),
         };
         let version = slot.loaded().map_or_else(String::new, |loaded| loaded.version_number());

@@ -51,7 +51,8 @@ async function load() {
   const wanted = new URLSearchParams(location.search).get("pipeline");
   const names = pipelines.map((pipeline) => pipeline.name);
   byId("pipelines").replaceChildren(...names.map((name) => element("option", {}, name)));
-  byId("pipelines").value = names.includes(wanted) ? wanted : names[0];
+  const ready = pipelines.find((pipeline) => pipeline.state === "ready");
+  byId("pipelines").value = names.includes(wanted) ? wanted : (ready?.name ?? names[0]);
   byId("picker").hidden = names.length < 2;
   await show(byId("pipelines").value, names.length > 1);
 }

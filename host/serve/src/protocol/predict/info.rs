@@ -45,7 +45,7 @@ struct Listed {
     name: String,
     /// `null` if it is not loaded
     version: Option<String>,
-    /// `loading`, `ready`, `crashed` or `unloaded`
+    /// `loading`, `ready`, `crashed`, `failed` or `unloaded`
     state: String,
     /// why what its files hold now is not what answers
     reason: Option<String>,
@@ -59,6 +59,7 @@ pub(crate) async fn all(State(server): State<Arc<Server>>) -> Response {
             PipelineState::Loading => "loading",
             PipelineState::Ready => "ready",
             PipelineState::Crashed => "crashed",
+            PipelineState::Failed => "failed",
             PipelineState::Unloaded => "unloaded",
         };
         let version = slot.loaded().map(|loaded| loaded.version().to_owned());

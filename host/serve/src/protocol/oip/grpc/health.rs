@@ -32,8 +32,10 @@ fn state(server: &Server, name: &str) -> Option<ServingStatus> {
         return Some(serving(server.is_ready()));
     }
     let slots = server.repository().visible();
-    let slot = slots.iter().find(|slot| slot.name() == name)?;
-    Some(serving(slot.state() == PipelineState::Ready))
+    match slots.iter().find(|slot| slot.name() == name) {
+        Some(slot) => Some(serving(slot.state() == PipelineState::Ready)),
+        None => (!server.repository().knows_all_names()).then_some(ServingStatus::NotServing),
+    }
 }
 
 fn answer(status: ServingStatus) -> HealthCheckResponse {

@@ -49,7 +49,7 @@ pub(super) async fn ready(State(server): State<Arc<Server>>) -> Response {
     if server.is_ready() {
         return response::json(&json!(Ready { ready: true, error: None }));
     }
-    let ready = Ready { ready: false, error: Some("not every pipeline is ready") };
+    let ready = Ready { ready: false, error: Some("pipelines are being loaded, or none can be") };
     response::json_with(StatusCode::SERVICE_UNAVAILABLE, &json!(ready))
 }
 

@@ -24,7 +24,7 @@ pub use engine::execution::Execution;
 pub use engine::loaded_pipeline::LoadedPipeline;
 pub use engine::pipeline_slot::{PipelineSlot, PipelineState};
 pub use engine::pipeline_source::PipelineSource;
-pub use engine::repository::{Repository, RepositoryError};
+pub use engine::repository::Repository;
 pub use engine::request_options::{Priority, RequestOptions};
 pub use engine::scheduler::{Load, Rejection};
 pub use engine::server::Server;

@@ -42,9 +42,17 @@ pub use warm_up::{WarmUpReport, synthetic_inputs, warm_up};
 
 /// The machine's fault.
 pub fn environment_error(message: String) -> gpux::GpuxError {
-    let (kind, category) = ("ProviderError".to_owned(), gpux::ErrorCategory::Environment);
+    reported_error("ProviderError", gpux::ErrorCategory::Environment, message)
+}
+
+/// The fault of the pipeline's files.
+pub fn configuration_error(message: String) -> gpux::GpuxError {
+    reported_error("ConfigurationError", gpux::ErrorCategory::Configuration, message)
+}
+
+fn reported_error(kind: &str, category: gpux::ErrorCategory, message: String) -> gpux::GpuxError {
     let json = serde_json::json!({ "error": kind, "message": message, "details": {} });
-    gpux::GpuxError::Reported(Box::new(gpux::ReportedError { kind, category, message, json }))
+    gpux::GpuxError::Reported(Box::new(gpux::ReportedError { kind: kind.to_owned(), category, message, json }))
 }
 
 /// The failure of a request before or between its steps.

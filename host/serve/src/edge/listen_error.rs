@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use super::tls::TlsError;
-use crate::engine::repository::RepositoryError;
+use gpux::GpuxError;
 use gpux_config::LoadError;
 
 /// The reason that the server did not start, or stopped.
@@ -27,7 +27,7 @@ pub enum ListenError {
     Isolation(String),
     /// a pipeline cannot be loaded
     #[error(transparent)]
-    Repository(#[from] RepositoryError),
+    Pipeline(#[from] GpuxError),
     /// `--model-control` without keys on an address that other machines reach
     #[error(
         "`--model-control` without `--keys` lets everybody who reaches {0} load and unload pipelines; name a file of \

@@ -139,6 +139,15 @@ impl ServeError {
         }
     }
 
+    /// Why a pipeline cannot be loaded, as an error of the pipeline.
+    pub(crate) fn into_cause(self) -> GpuxError {
+        match self {
+            Self::Gpux(error) => error,
+            Self::NotLoaded(error) => error.into_cause(),
+            other => gpux_worker::environment_error(other.to_string()),
+        }
+    }
+
     /// When the client may retry, if that can help.
     pub fn retry_after(&self) -> Option<Duration> {
         match self {

@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 use super::error::ServeError;
 use super::pipeline_slot::PipelineSlot;
 use super::pipeline_source::PipelineSource;
-use super::repository::RepositoryError;
 use super::server::Server;
 use super::watched_files;
 use crate::settings::StartPolicy;
+use gpux::GpuxError;
 use gpux_core::threads;
 
 /// A load that takes longer than this does not keep the next from beginning.
@@ -114,7 +114,7 @@ pub(crate) struct Loader {
     start: StartPolicy,
     /// whether it has told that the server is ready
     is_ready: bool,
-    on_failed_start: Option<Box<dyn FnOnce(RepositoryError) + Send>>,
+    on_failed_start: Option<Box<dyn FnOnce(GpuxError) + Send>>,
 }
 
 impl Loader {
@@ -124,7 +124,7 @@ impl Loader {
         server: &Arc<Server>,
         sources: Vec<PipelineSource>,
         on_event: OnLoadEvent,
-        on_failed_start: impl FnOnce(RepositoryError) + Send + 'static,
+        on_failed_start: impl FnOnce(GpuxError) + Send + 'static,
     ) -> std::io::Result<Reloader> {
         let (sender, messages) = channel();
         let reloader = Reloader(sender.clone());
@@ -146,30 +146,20 @@ impl Loader {
             on_failed_start: Some(Box::new(on_failed_start)),
         };
         threads::spawn("gpux-loader", move || {
-            if loader.register(&sources) {
-                while loader.step() {}
-            }
+            loader.register(&sources);
+            while loader.step() {}
         })?;
         Ok(reloader)
     }
 
-    /// Reads the names of the pipelines; `false` if the server is to end.
-    fn register(&mut self, sources: &[PipelineSource]) -> bool {
-        let Some(server) = self.server.upgrade() else { return false };
-        match server.repository().register(sources) {
-            Ok(slots) => {
-                let task = |slot| Task { slot, running: None, is_due: true, failure: None };
-                self.tasks = slots.into_iter().map(task).collect();
-                true
-            }
-            Err(error) => {
-                self.fail_start(error);
-                false
-            }
-        }
+    /// Reads the names of the pipelines.
+    fn register(&mut self, sources: &[PipelineSource]) {
+        let Some(server) = self.server.upgrade() else { return };
+        let task = |slot| Task { slot, running: None, is_due: true, failure: None };
+        self.tasks = server.repository().register(sources).into_iter().map(task).collect();
     }
 
-    fn fail_start(&mut self, error: RepositoryError) {
+    fn fail_start(&mut self, error: GpuxError) {
         if let Some(fail) = self.on_failed_start.take() {
             fail(error);
         }
@@ -258,7 +248,7 @@ impl Loader {
         let pause = before.as_ref().map_or(FIRST_PAUSE, |before| (before.pause * 2).min(LONGEST_PAUSE)).max(took);
         task.failure = Some(Failure { reason: reason.clone(), pause, retry_at: Some(Instant::now() + pause) });
         if self.ends_server() {
-            self.fail_start(error.into());
+            self.fail_start(error.into_cause());
         } else if before.is_none_or(|before| before.reason != reason) {
             (self.on_event)(LoadEvent::NotLoaded { name, reason, pause });
         }

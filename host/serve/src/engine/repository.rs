@@ -25,34 +25,6 @@ use gpux_inference::PendingDrop;
 #[cfg(target_os = "linux")]
 use gpux_worker::{OnWorkerEvent, WorkerCommand};
 
-/// The reason that pipelines cannot be served together.
-#[derive(Debug, thiserror::Error)]
-pub enum RepositoryError {
-    /// one of them cannot be loaded
-    #[error(transparent)]
-    Pipeline(#[from] GpuxError),
-    /// two have the same name
-    #[error("two pipelines are called `{name}`: `{first}` and `{second}`; a name stands for one")]
-    SameName {
-        /// the name
-        name: String,
-        /// the source of the first
-        first: String,
-        /// the source of the second
-        second: String,
-    },
-}
-
-impl From<ServeError> for RepositoryError {
-    fn from(error: ServeError) -> Self {
-        Self::Pipeline(match error {
-            ServeError::Gpux(error) => error,
-            ServeError::NotLoaded(error) => return Self::from(*error),
-            other => gpux_worker::environment_error(other.to_string()),
-        })
-    }
-}
-
 type Slots = BTreeMap<String, Arc<PipelineSlot>>;
 
 /// How long the server waits for a first load before it is ready without that pipeline.
@@ -109,43 +81,33 @@ impl Repository {
     }
 
     /// Loads and warms up new pipelines; fails at the first that cannot be loaded.
-    pub(crate) fn add(&self, sources: &[PipelineSource]) -> Result<(), RepositoryError> {
-        let slots = self.register(sources)?;
-        slots.iter().filter_map(|slot| self.attempt(slot).1).collect::<Result<(), _>>().map_err(Into::into)
+    pub(crate) fn add(&self, sources: &[PipelineSource]) -> Result<(), GpuxError> {
+        let slots = self.register(sources);
+        slots.iter().filter_map(|slot| self.attempt(slot).1).collect::<Result<(), _>>().map_err(ServeError::into_cause)
     }
 
     /// Makes a slot for each source, in their order, under the name that this process reads in its file. One whose name
     /// cannot be read gets that of its folder until it can. So does one whose name is another's as well: neither may
-    /// have the other's requests. At the first start of a server, such names are an error.
-    pub(crate) fn register(&self, sources: &[PipelineSource]) -> Result<Vec<Arc<PipelineSlot>>, RepositoryError> {
+    /// have the other's requests.
+    pub(crate) fn register(&self, sources: &[PipelineSource]) -> Vec<Arc<PipelineSlot>> {
         let read = |source: &PipelineSource| Pipeline::name(&source.0, &self.load_options).ok();
         let names: Vec<_> = sources.iter().map(read).collect();
         let _naming = self.naming.lock().unwrap_or_else(PoisonError::into_inner);
         let mut slots = Slots::clone(&self.slots.load());
         let mut added = Vec::with_capacity(sources.len());
-        for (index, (name, source)) in names.iter().zip(sources).enumerate() {
-            let same = |(other, _): &(usize, &Option<String>)| *other != index && names[*other] == *name;
-            let rival = name.as_ref().and_then(|name| {
-                let added = names.iter().enumerate().find(same).map(|(other, _)| &sources[other]);
-                added.or_else(|| slots.get(name).map(|slot| slot.source()))
-            });
-            if let (Some(other), Some(name)) = (rival, name)
-                && self.settings.start != StartPolicy::Restart
-            {
-                let (first, second) = (other.0.clone(), source.0.clone());
-                return Err(RepositoryError::SameName { name: name.clone(), first, second });
-            }
-            let own = name.clone().filter(|_| rival.is_none());
-            let is_named = own.is_some();
-            let is_taken =
-                |wanted: &String| slots.contains_key(wanted) || names.iter().flatten().any(|name| name == wanted);
-            let name = own.unwrap_or_else(|| free_name(source, is_taken));
+        for (name, source) in names.iter().zip(sources) {
+            let is_free = |wanted: &String| {
+                !slots.contains_key(wanted) && names.iter().filter(|name| name.as_ref() == Some(wanted)).count() <= 1
+            };
+            let is_named = name.as_ref().is_some_and(is_free);
+            let is_taken = |wanted: &String| slots.contains_key(wanted) || names.contains(&Some(wanted.clone()));
+            let name = name.clone().filter(|_| is_named).unwrap_or_else(|| free_name(source, is_taken));
             let slot = Arc::new(PipelineSlot::new(name.clone(), is_named, source.clone()));
             slots.insert(name, slot.clone());
             added.push(slot);
         }
         self.slots.store(Arc::new(slots));
-        Ok(added)
+        added
     }
 
     /// Loads the pipeline of a slot, as [`reload`](Self::reload) does. Returns its slot, too, which is another one once
@@ -178,8 +140,9 @@ impl Repository {
             other.name() == name || !other.is_named() && name_in(other.source()).is_ok_and(|others| others == name)
         };
         if let Some(other) = slots.values().find(|other| !Arc::ptr_eq(other, slot) && is_called_so(other)) {
-            let (first, second) = (other.source().0.clone(), source.0.clone());
-            return Err(ServeError::NotReady(RepositoryError::SameName { name, first, second }.to_string()));
+            let (first, second) = (&other.source().0, &source.0);
+            let message = format!("two pipelines are called `{name}`: `{first}` and `{second}`; a name stands for one");
+            return Err(gpux_worker::configuration_error(message).into());
         }
         slots.remove(slot.name());
         let named = Arc::new(PipelineSlot::new(name.clone(), true, source.clone()));
@@ -193,7 +156,8 @@ impl Repository {
         let source = &slot.source().0;
         let (name, asked) = Pipeline::identity(source, &self.load_options)?;
         if name != slot.name() {
-            return Err(ServeError::NotFound(format!("`{source}` is now called `{name}`")));
+            let message = format!("`{source}` is now called `{name}`");
+            return Err(gpux_worker::configuration_error(message).into());
         }
         if self.isolation().max(asked) == Isolation::Pipeline {
             #[cfg(target_os = "linux")]

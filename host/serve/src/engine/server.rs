@@ -11,13 +11,13 @@ use super::execution;
 use super::execution::Execution;
 use super::loaded_pipeline::LoadedPipeline;
 use super::metrics::Metrics;
-use super::repository::{Repository, RepositoryError};
+use super::repository::Repository;
 use super::request_options::RequestOptions;
 use super::scheduler::Scheduler;
 use super::single_flight::SingleFlight;
 use crate::engine::pipeline_source::PipelineSource;
 use crate::settings::Settings;
-use gpux::LoadOptions;
+use gpux::{GpuxError, LoadOptions};
 
 /// The engine behind the protocols: pipelines, budgets, metrics and the shutdown state.
 pub struct Server {
@@ -88,7 +88,7 @@ impl Server {
     }
 
     /// Loads and warms up pipelines.
-    pub fn add(&self, sources: &[PipelineSource]) -> Result<(), RepositoryError> {
+    pub fn add(&self, sources: &[PipelineSource]) -> Result<(), GpuxError> {
         self.repository.add(sources)
     }
 

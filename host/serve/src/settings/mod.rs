@@ -32,7 +32,7 @@ pub enum IsolationPolicy {
 /// Which pipelines that cannot be loaded keep a server from starting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StartPolicy {
-    /// it ends if none can be loaded, or if two have one name; else those that cannot are tried again
+    /// it ends if none can be loaded; else those that cannot are tried again
     Any,
     /// it ends if one cannot be loaded, and is ready once all are
     All,

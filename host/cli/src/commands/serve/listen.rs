@@ -10,7 +10,7 @@ use crate::guard::{ServerEnd, end_by_signal};
 use crate::printer::Printer;
 #[cfg(unix)]
 use gpux_core::process_exit::exit;
-use gpux_serve::{ListenError, Listeners, RepositoryError, Settings};
+use gpux_serve::{ListenError, Listeners, Settings};
 
 /// Binds the sockets and becomes the supervisor of a child, which serves; ends as the child does. Returns the sockets if
 /// this process has to serve itself.
@@ -51,9 +51,9 @@ pub(super) fn supervise_server(
 /// Prints why the server does not start, or has ended.
 pub(super) fn report(printer: Printer, error: ListenError) -> Exit {
     match error {
-        ListenError::Repository(RepositoryError::Pipeline(error)) => printer.error(&error),
+        ListenError::Pipeline(error) => printer.error(&error),
         ListenError::Keys(error) => printer.error(&error.into()),
-        ListenError::Repository(_) | ListenError::Tls(_) | ListenError::Telemetry(_) | ListenError::ModelControl(_) => {
+        ListenError::Tls(_) | ListenError::Telemetry(_) | ListenError::ModelControl(_) => {
             printer.fail("UsageError", &error.to_string(), Exit::Usage)
         }
         ListenError::Bind { .. } | ListenError::Start(_) | ListenError::Isolation(_) => printer.environment(&error),

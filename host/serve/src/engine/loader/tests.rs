@@ -38,6 +38,10 @@ fn claim(folder: &Path, name: &str) {
 
 impl Fixture {
     fn start(pipelines: &[(&str, &str)], start: StartPolicy) -> Self {
+        Self::start_within(Duration::from_hours(1), pipelines, start)
+    }
+
+    fn start_within(load_timeout: Duration, pipelines: &[(&str, &str)], start: StartPolicy) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let path = |name: &str| folder.path().join(name);
         for (name, called) in pipelines {
@@ -50,7 +54,7 @@ impl Fixture {
             program: WORKER.into(),
             arguments: Vec::new(),
             environment: vec![("PATH".into(), std::env::var_os("PATH").unwrap())],
-            load_timeout: Duration::from_hours(1),
+            load_timeout,
             kill_after: Duration::from_secs(1),
             memory: Arc::new(MemoryWatch::new(MemoryLimits { each: 1 << 40, all: 1 << 40 })),
             temporary: Arc::default(),
@@ -62,7 +66,7 @@ impl Fixture {
         server.repository().decide_isolation(pipelines.len(), 0);
         let ((told, events), (failed, failure)) = (channel(), channel());
         let on_event = Box::new(move |event| drop(told.send(event)));
-        let on_failure = move |error: RepositoryError| drop(failed.send(error.to_string()));
+        let on_failure = move |error: GpuxError| drop(failed.send(error.to_string()));
         let reloader = Loader::start(&server, sources, on_event, on_failure).unwrap();
         Self { folder, server, events, failure, reloader }
     }
@@ -131,6 +135,17 @@ fn tries_failed_pipelines_again() {
 }
 
 #[test]
+fn bounds_the_time_of_a_load() {
+    let pipelines = [("good", "good"), ("hangs", "hangs")];
+    let fixture = Fixture::start_within(Duration::from_millis(500), &pipelines, StartPolicy::Restart);
+    let is_killed = |reason: &str| reason.contains("it was not ready within 0.5 s (`--load-timeout`)");
+    fixture.wait(
+        |event| matches!(event, LoadEvent::NotLoaded { name, reason, .. } if name == "hangs" && is_killed(reason)),
+    );
+    assert_eq!(fixture.state("hangs"), PipelineState::Failed);
+}
+
+#[test]
 fn ends_where_nothing_can_be_loaded() {
     let fixture = Fixture::start(&[("dies", "dies")], StartPolicy::Any);
     assert!(fixture.failure.recv_timeout(TIMEOUT).unwrap().contains("the process of the pipeline ended"));
@@ -158,7 +173,7 @@ fn files_descriptions_under_the_name_that_the_server_reads() {
 fn gives_no_pipeline_the_name_of_another() {
     let fixture = Fixture::start(&[("one", "same"), ("two", "same")], StartPolicy::Any);
     assert!(fixture.failure.recv_timeout(TIMEOUT).unwrap().contains("two pipelines are called `same`"));
-    let fixture = Fixture::start(&[("one", "same"), ("two", "same"), ("three", "three")], StartPolicy::Restart);
+    let fixture = Fixture::start(&[("one", "same"), ("two", "same"), ("three", "three")], StartPolicy::Any);
     for _ in 0..2 {
         fixture.wait(|event| matches!(event, LoadEvent::NotLoaded { reason, .. } if reason.contains("called `same`")));
     }
@@ -174,7 +189,7 @@ fn finds_out_names_later() {
     let folder = fixture.path("unreadable");
     std::fs::create_dir(&folder).unwrap();
     std::fs::write(folder.join("gpux.yml"), "name: [").unwrap();
-    let slots = fixture.server.repository().register(&[PipelineSource(folder.display().to_string())]).unwrap();
+    let slots = fixture.server.repository().register(&[PipelineSource(folder.display().to_string())]);
     assert_eq!((slots[0].name(), slots[0].is_named()), ("unreadable", false));
     let (slot, result) = fixture.server.repository().attempt(&slots[0]);
     assert!(result.unwrap().is_err() && slot.state() == PipelineState::Failed);

@@ -161,11 +161,11 @@ write("divide", [helper.make_node("Div", ["a", "b"], ["y"])],
       [value("a", TensorProto.INT64, ["N"]), value("b", TensorProto.INT64, ["N"])],
       [value("y", TensorProto.INT64, ["N"])])
 
-# Outputs whose shapes are not the declared ones, as exporters of trees write them: the labels are [N], the scores [N, 2].
+# Outputs whose shapes are not the declared ones, as exporters of trees write them: the labels are [rows], the scores [rows, 2].
 write("misdeclared", [helper.make_node("ArgMax", ["x"], ["label"], axis=1, keepdims=0),
                       helper.make_node("Identity", ["x"], ["scores"])],
-      [value("x", TensorProto.FLOAT, ["N", 2])],
-      [value("label", TensorProto.INT64, [1]), value("scores", TensorProto.FLOAT, ["N"])])
+      [value("x", TensorProto.FLOAT, ["rows", 2])],
+      [value("label", TensorProto.INT64, [1]), value("scores", TensorProto.FLOAT, ["rows"])])
 
 # Loops: one turn adds 1 to x. `loop` makes as many turns as its input says, `endless` never stops.
 def turn():

@@ -9,6 +9,7 @@ use crate::huffman::HuffmanTable;
 use crate::idct;
 use crate::marker_segments::Segments;
 use crate::simd::with_vectors;
+use crate::smoothing::{self, Smoother};
 use crate::tables::Tables;
 use crate::upsample::Plane;
 
@@ -28,6 +29,8 @@ struct Channel {
     padded_blocks: [usize; 2],
     /// the table in force at the component's first scan
     quantization: Option<[i16; 64]>,
+    /// the lowest bit that is known of the first coefficients of a progressive file; -1 before their first scan
+    low_bits: smoothing::LowBits,
     /// blocks of a progressive file
     coefficients: Vec<[i16; 64]>,
     /// rows of samples; of a progressive file, empty until the last scan
@@ -76,7 +79,16 @@ impl<'a> FrameDecoder<'a> {
             let (coefficients, samples) =
                 if header.progressive { (vec![[0; 64]; count], Vec::new()) } else { (Vec::new(), vec![0; count * 64]) };
             let blocks = [width.div_ceil(8), height.div_ceil(8)];
-            Channel { component: *component, blocks, padded_blocks, quantization: None, coefficients, samples }
+            let low_bits = smoothing::UNKNOWN;
+            Channel {
+                component: *component,
+                blocks,
+                padded_blocks,
+                quantization: None,
+                low_bits,
+                coefficients,
+                samples,
+            }
         });
         Self { bytes, header, cancel, mcus, channels: channels.collect() }
     }
@@ -95,6 +107,9 @@ impl<'a> FrameDecoder<'a> {
                     if scans > MAX_SCANS {
                         return Err(Error::unsupported(format!("it has more than {MAX_SCANS} scans")));
                     }
+                    if scans == 1 && !self.header.progressive {
+                        tables.add_standard_huffman()?;
+                    }
                     let (data, end) = EntropyCodedData::read(self.bytes, segments.at)?;
                     let scan = self.parse_scan(body, data, &tables)?;
                     self.decode_scan(&scan)?;
@@ -103,10 +118,12 @@ impl<'a> FrameDecoder<'a> {
                 (kind, body) => tables.read(kind, body)?,
             }
         }
+        let known = self.channels.iter().map(|channel| (&channel.low_bits, channel.quantization.as_ref()));
+        let smooths = self.header.progressive && smoothing::is_applicable(known);
         let (h, v) = self.header.max_sampling();
         let mut planes = Vec::with_capacity(self.channels.len());
         for mut channel in self.channels {
-            channel.transform(self.cancel)?;
+            channel.transform(smooths, self.cancel)?;
             let [width, height] = self.header.component_size(&channel.component);
             planes.push(Plane {
                 samples: channel.samples,
@@ -144,6 +161,9 @@ impl<'a> FrameDecoder<'a> {
             if channel.quantization.is_none() {
                 let table = tables.quantization[channel.component.quantization_table];
                 channel.quantization = Some(table.ok_or_else(|| Error::damaged("a quantization table is missing"))?);
+            }
+            for low_bit in channel.low_bits.iter_mut().take(band.last + 1).skip(band.first) {
+                *low_bit = band.low_bit.cast_signed();
             }
             let find = |tables: &'t [Option<HuffmanTable>; 4], id: u8, needed: bool| {
                 let found = tables.get(usize::from(id)).and_then(Option::as_ref);
@@ -254,8 +274,8 @@ impl<'a> FrameDecoder<'a> {
 }
 
 impl Channel {
-    /// Computes the samples of a progressive file from its coefficients.
-    fn transform(&mut self, cancel: CancelCheck<'_>) -> Result<(), Error> {
+    /// Computes the samples of a progressive file from its coefficients; `smooths` estimates those that no scan held.
+    fn transform(&mut self, smooths: bool, cancel: CancelCheck<'_>) -> Result<(), Error> {
         let Some(quantization) = self.quantization else { return Err(Error::damaged("a component has no scan")) };
         let coefficients = std::mem::take(&mut self.coefficients);
         if coefficients.is_empty() {
@@ -263,6 +283,18 @@ impl Channel {
         }
         self.samples = vec![0; coefficients.len() * 64];
         let stride = self.padded_blocks[0] * 8;
+        if smooths {
+            let smoother = Smoother::new(&coefficients, self.blocks, self.padded_blocks, &quantization, &self.low_bits);
+            for y in 0..self.blocks[1] {
+                cancel.check()?;
+                let rows = smoother.window_rows(y, self.component.v);
+                for x in 0..self.blocks[0] {
+                    let samples = &mut self.samples[y * 8 * stride + x * 8..];
+                    idct::write_samples(None, &smoother.block(rows, x), &quantization, 64, samples, stride);
+                }
+            }
+            return Ok(());
+        }
         for (y, row) in coefficients.chunks_exact(self.padded_blocks[0]).enumerate() {
             cancel.check()?;
             with_vectors(

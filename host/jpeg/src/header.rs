@@ -29,6 +29,7 @@ pub(crate) struct Header<'a> {
     pub(crate) components: Vec<Component>,
     pub(crate) color_space: ColorSpace,
     pub(crate) exif: Option<&'a [u8]>,
+    pub(crate) xmp: Option<&'a [u8]>,
 }
 
 impl<'a> Header<'a> {
@@ -38,7 +39,7 @@ impl<'a> Header<'a> {
             return Err(Error::damaged("it does not begin as a JPEG file does"));
         }
         let mut segments = Segments::new(bytes);
-        let (mut frame, mut jfif, mut adobe, mut exif) = (None, false, None, None);
+        let (mut frame, mut jfif, mut adobe, mut exif, mut xmp) = (None, false, None, None, None);
         loop {
             match segments.next()? {
                 (0xda, _) => break,
@@ -54,7 +55,10 @@ impl<'a> Header<'a> {
                     return Err(Error::unsupported(format!("it is of a kind that is not decoded ({process})")));
                 }
                 (0xe0, body) => jfif |= body.starts_with(b"JFIF\0"),
-                (0xe1, body) => exif = exif.or(body.strip_prefix(b"Exif\0\0")),
+                (0xe1, body) => {
+                    exif = exif.or(body.strip_prefix(b"Exif\0\0"));
+                    xmp = body.strip_prefix(b"http://ns.adobe.com/xap/1.0/\0").or(xmp);
+                }
                 (0xee, body) if body.len() >= 12 && body.starts_with(b"Adobe") => adobe = Some(body[11]),
                 _ => {}
             }
@@ -62,7 +66,7 @@ impl<'a> Header<'a> {
         let (progressive, body) = frame.ok_or_else(|| Error::damaged("its first scan comes before its size"))?;
         let mut header = Self::parse_frame(body)?;
         header.progressive = progressive;
-        header.exif = exif;
+        (header.exif, header.xmp) = (exif, xmp);
         header.color_space = color_space(&header.components, jfif, adobe)?;
         Ok(header)
     }
@@ -102,7 +106,8 @@ impl<'a> Header<'a> {
                 return Err(Error::unsupported(format!("a component is sampled by a fraction ({ratio})")));
             }
         }
-        Ok(Self { width, height, progressive: false, components, color_space: ColorSpace::Gray, exif: None })
+        let color_space = ColorSpace::Gray;
+        Ok(Self { width, height, progressive: false, components, color_space, exif: None, xmp: None })
     }
 
     /// The largest sampling factors, across and down.

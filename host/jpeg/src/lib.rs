@@ -14,6 +14,8 @@ mod huffman;
 mod idct;
 mod marker_segments;
 mod simd;
+mod smoothing;
+mod standard_tables;
 mod tables;
 #[cfg(test)]
 mod tests;
@@ -101,6 +103,11 @@ impl<'a> Decoder<'a> {
     /// The Exif data, as a TIFF file.
     pub fn exif(&self) -> Option<&'a [u8]> {
         self.header.exif
+    }
+
+    /// The XMP packet.
+    pub fn xmp(&self) -> Option<&'a [u8]> {
+        self.header.xmp
     }
 
     /// Bytes that decoding allocates beside the pixels. A small file can claim 65535 × 65535 pixels: bound this

@@ -2,6 +2,7 @@
 
 use crate::error::Error;
 use crate::huffman::HuffmanTable;
+use crate::standard_tables::STANDARD_HUFFMAN_TABLES;
 use crate::zigzag::ZIGZAG;
 
 #[derive(Default)]
@@ -18,7 +19,7 @@ impl Tables {
     pub(crate) fn read(&mut self, kind: u8, body: &[u8]) -> Result<(), Error> {
         match kind {
             0xdb => self.read_quantization(body),
-            0xc4 => self.read_huffman(body),
+            0xc4 => self.read_huffman(body, |_| true),
             0xdd => {
                 let [high, low, ..] = body else { return Err(Error::damaged("a restart interval is cut off")) };
                 self.restart_interval = usize::from(u16::from_be_bytes([*high, *low]));
@@ -49,16 +50,29 @@ impl Tables {
         Ok(())
     }
 
-    fn read_huffman(&mut self, mut body: &[u8]) -> Result<(), Error> {
+    /// Defines the standard's Huffman tables where the file has defined none, as libjpeg does before the first scan of
+    /// a sequential file.
+    pub(crate) fn add_standard_huffman(&mut self) -> Result<(), Error> {
+        if self.dc[..2].iter().chain(&self.ac[..2]).all(Option::is_some) {
+            return Ok(());
+        }
+        self.read_huffman(&STANDARD_HUFFMAN_TABLES, Option::is_none)
+    }
+
+    /// Reads tables; keeps those that may be `replace`d.
+    fn read_huffman(&mut self, mut body: &[u8], replace: impl Fn(&Option<HuffmanTable>) -> bool) -> Result<(), Error> {
         let truncated = || Error::damaged("a Huffman table is cut off or has no such number");
         while let [kind, rest @ ..] = body {
             let (counts, rest) = rest.split_first_chunk::<16>().ok_or_else(truncated)?;
             let total: usize = counts.iter().map(|count| usize::from(*count)).sum();
             let table = HuffmanTable::new(counts, rest.get(..total).ok_or_else(truncated)?)?;
-            match (kind >> 4, usize::from(kind & 15)) {
-                (0, number @ 0..4) => self.dc[number] = Some(table),
-                (1, number @ 0..4) => self.ac[number] = Some(table),
+            let place = match (kind >> 4, usize::from(kind & 15)) {
+                (0, number @ 0..4) => &mut self.dc[number],
+                (1, number @ 0..4) => &mut self.ac[number],
                 _ => return Err(truncated()),
+            };
+            if replace(place) {
+                *place = Some(table);
             }
             body = &rest[total..];
         }

@@ -51,11 +51,14 @@ fn decodes_to_pixels_of_pillow() {
 }
 
 #[test]
-fn returns_exif_data() {
+fn returns_exif_data_and_xmp() {
     let oriented = fixture("decode/exif-6.jpg");
     assert!(Decoder::new(&oriented).unwrap().exif().unwrap().starts_with(b"MM\0*"));
     let plain = fixture("decode/photo.jpg");
-    assert_eq!(Decoder::new(&plain).unwrap().exif(), None);
+    let plain = Decoder::new(&plain).unwrap();
+    assert_eq!((plain.exif(), plain.xmp()), (None, None));
+    let described = fixture("image/decode/exif-xmp-attribute.jpg");
+    assert!(Decoder::new(&described).unwrap().xmp().unwrap().starts_with(b"<x:xmpmeta"));
 }
 
 #[test]
@@ -84,7 +87,7 @@ fn rejects_unsupported_coding() {
 #[test]
 fn mutated_files_never_panic() {
     let mut random = random();
-    for name in ["420-33x17.jpg", "420-33x17-progressive.jpg", "411-33x17.jpg", "cmyk.jpg", "gray.jpg"] {
+    for name in ["420-33x17.jpg", "420-33x17-progressive.jpg", "411-33x17.jpg", "cmyk.jpg", "unfinished-16x40-4.jpg"] {
         let whole = fixture(&format!("image/decode/{name}"));
         for _ in 0..300 {
             let mut bytes = whole.clone();

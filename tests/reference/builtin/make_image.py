@@ -9,6 +9,7 @@ A second run writes the same bytes.
 import io
 import json
 import struct
+import zlib
 from pathlib import Path
 
 import cv2
@@ -60,6 +61,7 @@ def folder(name):
 def bitmap(width, height, bits, packing, palette, rows, header=40):
     """A BMP as Pillow does not write it."""
     info = struct.pack("<IiiHHIIiiII", header, width, height, 1, bits, packing, len(rows), 2835, 2835, len(palette) // 4, 0)
+    info = info.ljust(header, b"\0")
     start = 14 + len(info) + len(palette)
     return b"BM" + struct.pack("<IHHI", start + len(rows), 0, 0, start) + info + palette + rows
 
@@ -99,6 +101,15 @@ def bmps(files):
         runs += b"\0\0"
     files["rle8.bmp"] = bitmap(18, 13, 8, 1, table, runs + b"\0\1")
 
+    # What OS/2 writes; what skips pixels, which are then the first colour.
+    files["os2.bmp"] = bitmap(18, 13, 8, 0, table, rows_of(index), header=64)
+    files["os2-24bit.bmp"] = bitmap(18, 13, 24, 0, b"", rows_of(pixels[..., ::-1].reshape(13, -1)), header=64)
+    files["os2-rle8.bmp"] = bitmap(18, 13, 8, 1, table, runs + b"\0\1", header=64)
+    skips = b"\x05\x03\0\0" + b"\0\x02\x04\x02" + b"\x09\x07" + b"\0\0" + b"\0\x05\1\2\3\4\5\0" + b"\xff\x06\0\0" + b"\0\x02\x02\x01"
+    skips += b"\x03\x09" + b"\0\x02\x11\x07" * 2 + b"\0\1"
+    files["rle8-skips.bmp"] = bitmap(18, 13, 8, 1, table, skips)
+    files["rle4-skips.bmp"] = bitmap(18, 13, 4, 2, table, skips.replace(b"\0\x05\1\2\3\4\5\0", b"\0\x05\x12\x34\x5f\0"))
+
 
 def save(files, name, image, kind, **options):
     buffer = io.BytesIO()
@@ -123,6 +134,129 @@ def jpegs(files):
     save(files, "rgb.jpg", harsh, "JPEG", keep_rgb=True)
     save(files, "cmyk.jpg", harsh.convert("CMYK"), "JPEG", progressive=True)
     save(files, "gray.jpg", harsh.convert("L"), "JPEG", progressive=True)
+
+
+def markers(data):
+    """The marker segments and scans of a JPEG file behind its first marker: kind, and bytes with those of the scan."""
+    at, parts = 2, []
+    while data[at + 1] != 0xD9:
+        kind, end = data[at + 1], at + 2 + int.from_bytes(data[at + 2 : at + 4], "big")
+        while kind == 0xDA and (data[end] != 0xFF or data[end + 1] in (0, *range(0xD0, 0xD8))):
+            end += 1
+        parts.append((kind, data[at:end]))
+        at = end
+    return parts
+
+
+def partial_jpegs(files):
+    """Frames of Motion JPEG, which have no Huffman tables, and progressive files without their last scans."""
+    rng = np.random.default_rng(17)
+    y, x = np.mgrid[0:53, 0:67]
+    light = 128 + 90 * np.sin(x / 7) * np.cos(y / 5) + rng.normal(0, 4, (53, 67))
+    colors = np.clip(np.stack([light, 255 - light, 60 + light / 2], -1), 0, 255).astype(np.uint8)
+    for name, image in {"gray": Image.fromarray(colors[..., 0]), "colors": Image.fromarray(colors)}.items():
+        save(files, name, image, "JPEG", quality=80)
+        whole = b"".join(part for kind, part in markers(files.pop(name)) if kind != 0xC4)
+        files[f"motion-{name}.jpg"] = b"\xff\xd8" + whole + b"\xff\xd9"
+    for size, subsampling, counts in [((67, 53), 2, (1, 2, 5, 8)), ((40, 37), 0, (1, 3)), ((16, 40), 2, (1, 4)), ((9, 9), 2, (1,))]:
+        image = Image.fromarray(colors).crop((0, 0, *size))
+        save(files, "whole", image, "JPEG", quality=60, progressive=True, subsampling=subsampling)
+        parts = markers(files.pop("whole"))
+        scans = [at for at, (kind, _) in enumerate(parts) if kind == 0xDA]
+        for count in counts:
+            kept = b"".join(part for _, part in parts[: scans[count - 1] + 1])
+            files[f"unfinished-{size[0]}x{size[1]}-{count}.jpg"] = b"\xff\xd8" + kept + b"\xff\xd9"
+
+
+def exif_data(kind, count, value, order="<"):
+    """Exif data of one tag, the orientation."""
+    head = (b"II*\0" if order == "<" else b"MM\0*") + struct.pack(order + "I", 8)
+    return head + struct.pack(order + "HHHI", 1, 0x0112, kind, count) + value.ljust(4, b"\0") + bytes(4)
+
+
+def png_chunk(kind, data):
+    return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+
+def orientations(files):
+    """The orientation in every type and place where Pillow finds one."""
+    image = Image.fromarray(np.random.default_rng(19).integers(0, 256, (5, 9, 3), dtype=np.uint8))
+    values = {
+        "long": exif_data(4, 1, b"\6\0\0\0"), "two": exif_data(3, 2, b"\6\0\x03\0"), "signed": exif_data(8, 1, b"\0\6", ">"),
+        "signed-long": exif_data(9, 1, b"\0\0\0\x08", ">"), "float": exif_data(11, 1, struct.pack("<f", 6)), "byte": exif_data(1, 1, b"\6"),
+        "fraction": exif_data(11, 1, struct.pack("<f", 6.5)), "nine": exif_data(3, 1, b"\x09\0"), "negative": exif_data(9, 1, b"\xff" * 4),
+        "none": exif_data(3, 0, b"\6"), "prefix": b"Exif\0\0" + exif_data(3, 1, b"\0\3", ">"), "big": exif_data(4, 1, b"\6\1\0\0"),
+    }  # fmt: skip
+    for name, exif in values.items():
+        save(files, f"exif-{name}.jpg", image, "JPEG", quality=95, exif=b"Exif\0\0" + exif)
+        if name in ("long", "prefix"):
+            save(files, f"exif-{name}.webp", image, "WEBP", lossless=True, exif=exif)
+    attribute = b'<x:xmpmeta xmlns:x="adobe:ns:meta/"><rdf:Description tiff:Orientation="6"/></x:xmpmeta>'
+    element = b"<rdf:Description><tiff:Orientation>8</tiff:Orientation></rdf:Description>"
+    for name, packet in {"attribute": attribute, "element": element}.items():
+        save(files, f"exif-xmp-{name}.jpg", image, "JPEG", quality=95, xmp=packet)
+        save(files, f"exif-xmp-{name}.webp", image, "WEBP", lossless=True, xmp=packet)
+        save(files, f"exif-xmp-{name}.tiff", image, "TIFF", tiffinfo={700: packet})
+    save(files, "exif-both.jpg", image, "JPEG", quality=95, xmp=attribute, exif=b"Exif\0\0" + exif_data(3, 1, b"\1\0"))
+
+    save(files, "png", image, "PNG")
+    png = files.pop("png")
+    data = png.index(b"IDAT") - 4
+    turned = exif_data(3, 1, b"\6\0")
+    digits = turned.hex()
+    profile = f"\nexif\n{len(turned):8}\n{digits[:30]}\n{digits[30:]}\n".encode()
+    chunks = {
+        "chunk": png_chunk(b"eXIf", exif_data(4, 1, b"\6\0\0\0")),
+        "profile": png_chunk(b"zTXt", b"Raw profile type exif\0\0" + zlib.compress(profile)),
+        "profile-plain": png_chunk(b"tEXt", b"Raw profile type exif\0" + profile),
+        "xmp": png_chunk(b"iTXt", b"XML:com.adobe.xmp\0\0\0\0\0" + attribute),
+        "xmp-packed": png_chunk(b"iTXt", b"XML:com.adobe.xmp\0\1\0\0\0" + zlib.compress(element)),
+    }
+    for name, chunk in chunks.items():
+        files[f"exif-{name}.png"] = png[:data] + chunk + png[data:]
+        files[f"exif-{name}-late.png"] = png[:-12] + chunk + png[-12:]
+
+
+def tiles(tags, data, order="<"):
+    """A TIFF of tiles, which Pillow does not write. Every value is a long."""
+    tags = {**tags, 324: [0] * len(data), 325: [len(tile) for tile in data]}
+    entries, values = b"", b""
+    after = 8 + 2 + 12 * len(tags) + 4
+    start = after + 4 * sum(len(value) for value in tags.values() if len(value) > 1)
+    offsets = [start + sum(map(len, data[:at])) for at in range(len(data))]
+    for tag, value in sorted({**tags, 324: offsets}.items()):
+        packed = struct.pack(f"{order}{len(value)}I", *value)
+        entries += struct.pack(order + "HHI", tag, 4, len(value))
+        entries += packed if len(value) == 1 else struct.pack(order + "I", after + len(values))
+        values += packed if len(value) > 1 else b""
+    head = (b"II*\0" if order == "<" else b"MM\0*") + struct.pack(order + "IH", 8, len(tags))
+    return head + entries + bytes(4) + values + b"".join(data)
+
+
+def tiffs(files):
+    """The order of bits in bytes, 64-bit offsets, and JPEG."""
+    rng = np.random.default_rng(23)
+    y, x = np.mgrid[0:37, 0:45]
+    light = 120 + 70 * np.sin(x / 6) * np.cos(y / 4) + rng.normal(0, 3, (37, 45))
+    rgb = Image.fromarray(np.clip(np.stack([light, 230 - light, 40 + light / 2], -1), 0, 255).astype(np.uint8))
+    gray = rgb.convert("L")
+    for name, image, compression in [
+        ("lzw", rgb, "tiff_lzw"), ("packbits", rgb, "packbits"), ("deflate", gray, "tiff_adobe_deflate"),
+        ("group4", gray.convert("1"), "group4"), ("bits", gray.convert("1"), "packbits"),
+    ]:  # fmt: skip
+        save(files, f"reversed-{name}.tiff", image, "TIFF", compression=compression, tiffinfo={266: 2})
+    save(files, "big.tiff", rgb, "TIFF", big_tiff=True)
+    save(files, "big-lzw.tiff", gray, "TIFF", big_tiff=True, compression="tiff_lzw", tiffinfo={266: 2, 0x0112: 6})
+    save(files, "jpeg.tiff", rgb, "TIFF", compression="jpeg", quality=75)
+    save(files, "jpeg-strips.tiff", rgb, "TIFF", compression="jpeg", quality=90, tiffinfo={278: 16})
+    save(files, "jpeg-gray.tiff", gray, "TIFF", compression="jpeg", tiffinfo={278: 8})
+    for name, options, photometric in [("ycbcr", {"subsampling": 0}, 6), ("rgb", {"keep_rgb": True}, 2)]:
+        parts = []
+        for top, left in [(0, 0), (0, 32), (32, 0), (32, 32)]:
+            save(files, "tile", rgb.crop((left, top, left + 32, top + 32)), "JPEG", quality=85, **options)
+            parts.append(files.pop("tile"))
+        tags = {256: [45], 257: [37], 258: [8] * 3, 259: [7], 262: [photometric], 277: [3], 284: [1], 322: [32], 323: [32], 530: [1, 1]}
+        files[f"jpeg-tiles-{name}.tiff"] = tiles(tags, parts, "<" if name == "rgb" else ">")
 
 
 def decode():
@@ -168,6 +302,9 @@ def decode():
     save(files, "pages.tiff", rgb, "TIFF", save_all=True, append_images=[gray])
 
     jpegs(files)
+    partial_jpegs(files)
+    orientations(files)
+    tiffs(files)
 
     index = {}
     for name, data in files.items():

@@ -1,5 +1,7 @@
 //! `decode-image`: the bytes of a picture file → pixels.
 
+use std::borrow::Cow;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -32,7 +34,7 @@ struct Options {
     /// byte of each sample at 8; a file of 8 bits has each sample times 257 at 16.
     #[schemars(extend("enum" = [8, 16]))]
     depth: u8,
-    /// Whether to turn the image upright as its EXIF orientation says. Default: true.
+    /// Whether to turn the image upright as its orientation in EXIF, or else in XMP, says. Default: true.
     orientation: bool,
     /// Most pixels (width × height) an image may have; a larger one is refused before any memory is
     /// taken for it. Default: 67108864 (64 Mi), at most 268435456.
@@ -118,6 +120,7 @@ impl DecodeImage {
             return Err(not_an_image(&format!("a {format} file, but {why}")));
         }
         let damaged = |why: String| not_an_image(&format!("a damaged {format} file: {why}"));
+        let bytes = &*format.normalized(bytes, self.0.max_pixels, deadline).map_err(damaged)?;
         let mut head = format.open(bytes, deadline).map_err(damaged)?;
         let (width, height) = head.size();
         let limit = self.0.max_pixels;
@@ -178,7 +181,11 @@ impl DecodeImage {
     /// Bytes of the pixels as they lie in the file, and again as they are wanted.
     fn size(&self, bytes: &[u8]) -> Option<usize> {
         let deadline = Deadline::default();
-        let mut head = Format::detect(bytes).ok()?.open(bytes, &deadline).ok()?;
+        let format = Format::detect(bytes).ok()?;
+        // Without unpacking runs of pixels, which `memory` counts.
+        let file = format.normalized(bytes, 0, &deadline).ok()?;
+        let rewritten = if matches!(file, Cow::Owned(_)) { file.len() as u64 } else { 0 };
+        let mut head = format.open(&file, &deadline).ok()?;
         let (width, height) = head.size();
         let pixels = u64::from(width) * u64::from(height);
         // A larger one is refused before anything is taken for it.
@@ -188,7 +195,7 @@ impl DecodeImage {
         let wanted = pixels * self.0.channels.color().channels() as u64 * u64::from(self.0.depth / 8);
         let turned = self.0.orientation && head.orientation() != Orientation::NoTransforms;
         let wanted = if turned { wanted * 2 } else { wanted };
-        usize::try_from(head.memory().saturating_add(wanted)).ok()
+        usize::try_from(head.memory().saturating_add(wanted).saturating_add(rewritten)).ok()
     }
 }
 

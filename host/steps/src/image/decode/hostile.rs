@@ -147,11 +147,21 @@ fn mutated_files_never_panic() {
         "palette.bmp",
         "565.bmp",
         "rle8.bmp",
+        "rle4-skips.bmp",
+        "os2-rle8.bmp",
+        "exif-profile.png",
+        "exif-xmp-packed.png",
+        "exif-xmp-attribute.jpg",
+        "unfinished-16x40-4.jpg",
         "predictor.tiff",
         "strips.tiff",
         "bits.tiff",
         "cmyk.tiff",
         "exif-6.tiff",
+        "reversed-lzw.tiff",
+        "big-lzw.tiff",
+        "jpeg-strips.tiff",
+        "jpeg-tiles-ycbcr.tiff",
     ];
     for name in names {
         let whole = file(name);
@@ -185,6 +195,24 @@ fn names_unsupported_samples() {
         let message = refusal(&patched(raw.clone(), tag(&raw, 259), &method.to_le_bytes()));
         assert!(message.contains(name) && !message.contains("damaged"), "{message}");
     }
+}
+
+/// Tiles of separate colours, of which `tiff` finds the last row only for the first colour.
+#[test]
+fn rejects_tiles_of_separate_colors_below_the_picture() {
+    let mut tiled = file("jpeg-tiles-rgb.tiff");
+    let (planar, method) = (tag(&tiled, 284), tag(&tiled, 259));
+    (tiled[planar], tiled[method]) = (2, 1);
+    assert!(refusal(&tiled).contains("tiles of their own that reach below the picture"));
+}
+
+#[test]
+fn names_bitmaps_of_os2() {
+    let os2 = file("os2.bmp");
+    assert!(refusal(&patched(os2.clone(), 30, &[3])).contains("packed by a method of OS/2 (3)"));
+    assert!(refusal(&patched(os2.clone(), 14, &[16])).contains("its header has 16 bytes"));
+    let runs = file("rle8-skips.bmp");
+    assert!(refusal(&runs[..runs.len() - 16]).contains("its runs end after"));
 }
 
 /// Black, as small as the format can make it.

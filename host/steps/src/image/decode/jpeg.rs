@@ -38,6 +38,10 @@ impl ImageDecoder for Jpeg<'_> {
         Ok(self.decoder.exif().map(<[u8]>::to_vec))
     }
 
+    fn xmp_metadata(&mut self) -> ImageResult<Option<Vec<u8>>> {
+        Ok(self.decoder.xmp().map(<[u8]>::to_vec))
+    }
+
     fn read_image(self, pixels: &mut [u8]) -> ImageResult<()> {
         let decoded = self.decoder.decode_into(pixels, &|| self.deadline.check().is_err());
         decoded.map_err(|error| {

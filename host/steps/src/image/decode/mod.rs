@@ -2,6 +2,7 @@
 //! file can hold the claimed size, the header, and the samples.
 
 mod bmp;
+mod directory;
 mod gif;
 #[cfg(test)]
 mod hostile;
@@ -10,8 +11,10 @@ mod orientation;
 mod png;
 mod samples;
 mod tiff;
+mod tiff_jpeg;
 mod webp;
 
+use std::borrow::Cow;
 use std::fmt;
 
 use image::metadata::Orientation;
@@ -19,6 +22,8 @@ use image::{DynamicImage, ExtendedColorType, ImageDecoder, ImageFormat};
 
 use crate::deadline::{Deadline, DeadlineReader};
 use gpux_core::what_instead;
+
+use self::orientation::orientation;
 
 pub(super) use self::orientation::apply_orientation;
 pub(super) use self::samples::{IntegerSample, Samples, convert, map_pixels};
@@ -72,13 +77,33 @@ impl Format {
                 let name = format!("{other:?}").to_uppercase();
                 Err(format!("it is a {name} file; {FORMATS} are decoded"))
             }
+            // BigTIFF.
+            Err(_) if bytes.starts_with(b"II\x2b\0") || bytes.starts_with(b"MM\0\x2b") => Ok(Self::Tiff),
             Err(_) => Err(unknown(bytes)),
         }
     }
 
     /// Says what of a file is not decoded although it may be whole.
     pub(super) fn unsupported(self, bytes: &[u8]) -> Option<String> {
-        if self == Self::Tiff { tiff::unsupported(bytes) } else { None }
+        match self {
+            Self::Tiff => tiff::unsupported(bytes),
+            Self::Bmp => bmp::unsupported(bytes),
+            _ => None,
+        }
+    }
+
+    /// The file as the decoders take it: rewritten where they would give other pixels than Pillow.
+    pub(super) fn normalized<'a>(
+        self,
+        bytes: &'a [u8],
+        max_pixels: u64,
+        deadline: &Deadline,
+    ) -> Result<Cow<'a, [u8]>, String> {
+        match self {
+            Self::Tiff => Ok(tiff::normalized(bytes)),
+            Self::Bmp => bmp::normalized(bytes, max_pixels, deadline),
+            _ => Ok(Cow::Borrowed(bytes)),
+        }
     }
 
     /// Reads the header of a file. Allocates nothing for its pixels.
@@ -90,7 +115,7 @@ impl Format {
             Self::Webp => Box::new(webp::open(paced)?),
             Self::Gif => Box::new(gif::open(paced)?),
             Self::Bmp => Box::new(bmp::open(paced)?),
-            Self::Tiff => Box::new(tiff::open(paced)?),
+            Self::Tiff => tiff::open(bytes, paced, deadline)?,
         };
         Ok(EncodedImage { format: self, bytes, decoder, deadline })
     }
@@ -120,18 +145,31 @@ impl EncodedImage<'_> {
         copied.max(match self.format {
             Format::Jpeg => samples.saturating_add(jpeg::memory(self.bytes)),
             Format::Png => samples.saturating_add(INFLATING),
-            Format::Bmp => samples,
+            Format::Bmp => samples.saturating_add(bmp::unpacked(self.bytes)),
             Format::Webp => samples.saturating_mul(2).saturating_add(webp::tables(self.bytes)),
             // There is one more ink than colors.
             Format::Tiff if self.decoder.original_color_type() == ExtendedColorType::Cmyk8 => samples.saturating_mul(3),
             // A canvas, or a strip before it is unpacked.
-            Format::Gif | Format::Tiff => samples.saturating_mul(2),
+            Format::Gif => samples.saturating_mul(2),
+            Format::Tiff => samples.saturating_mul(if tiff::is_jpeg(self.bytes) { 5 } else { 2 }),
         })
     }
 
-    /// The orientation in the file's Exif data.
+    /// The orientation in the file's Exif data or XMP.
     pub(super) fn orientation(&mut self) -> Orientation {
-        self.decoder.orientation().unwrap_or(Orientation::NoTransforms)
+        match self.format {
+            Format::Gif | Format::Bmp => Orientation::NoTransforms,
+            Format::Tiff => orientation(Some(self.bytes), tiff::xmp(self.bytes)),
+            Format::Png => {
+                let [exif, xmp] = png::metadata(self.bytes);
+                orientation(exif.as_deref(), xmp.as_deref())
+            }
+            Format::Jpeg | Format::Webp => {
+                let exif = self.decoder.exif_metadata().ok().flatten();
+                let xmp = self.decoder.xmp_metadata().ok().flatten();
+                orientation(exif.as_deref(), xmp.as_deref())
+            }
+        }
     }
 
     /// The samples, as they lie in the file. Call it only where [`size`](Self::size) is within bounds.

@@ -1,8 +1,37 @@
-//! Applies the orientation of Exif data.
+//! The orientation in Exif data or XMP, and how it is applied.
 
 use image::metadata::Orientation;
 
+use super::directory::Directory;
 use crate::deadline::{Deadline, DeadlineExceeded};
+
+/// The tag of Exif data.
+const ORIENTATION: u16 = 0x0112;
+
+/// The orientation of a picture, by the rules of Pillow's `exif_transpose`: the Exif tag, of any type of numbers; XMP
+/// where there is no such tag.
+pub(super) fn orientation(exif: Option<&[u8]>, xmp: Option<&[u8]>) -> Orientation {
+    const PREFIX: &[u8] = b"Exif\0\0";
+    let exif = exif.map(|exif| exif.strip_prefix(PREFIX).unwrap_or(exif));
+    let exif = exif.map(|exif| exif.strip_prefix(PREFIX).unwrap_or(exif));
+    let number = match exif.and_then(Directory::first).and_then(|directory| directory.field(ORIENTATION)) {
+        Some(field) if field.is_bytes() => None,
+        Some(field) => field.numbers().next(),
+        None => xmp.and_then(orientation_of_xmp),
+    };
+    // Of what lies between two orientations, none.
+    let number = number.filter(|number| number.fract() == 0.0);
+    number.and_then(|number| Orientation::from_exif(number as u8)).unwrap_or(Orientation::NoTransforms)
+}
+
+/// The number in the first attribute or element `tiff:Orientation`.
+fn orientation_of_xmp(xmp: &[u8]) -> Option<f64> {
+    (0..xmp.len()).find_map(|at| {
+        let value = xmp[at..].strip_prefix(b"tiff:Orientation")?;
+        let value = value.strip_prefix(b"=\"").or_else(|| value.strip_prefix(b">"))?;
+        value.first().filter(|digit| digit.is_ascii_digit()).map(|digit| f64::from(digit - b'0'))
+    })
+}
 
 /// Rows and columns of a tile, so that reading along columns stays in the processor's cache.
 const TILE: usize = 32;

@@ -1,5 +1,9 @@
 //! PNG.
 
+use std::borrow::Cow;
+use std::io::Read;
+
+use flate2::read::ZlibDecoder;
 use image::codecs::png::PngDecoder;
 use image::{ImageDecoder, Limits};
 
@@ -9,6 +13,8 @@ use crate::deadline::{Deadline, DeadlineReader};
 const MAX_PACKED: u64 = 1032;
 /// Most bytes of pixels that a byte before packing can stand for: a 1-bit palette index becomes 4 bytes.
 const MAX_WIDENING: u64 = 32;
+/// Most bytes of a text that was packed, as for Pillow.
+const MAX_TEXT: u64 = 1 << 20;
 /// Bytes of pixels that are made between two deadline checks.
 const PIXELS: u64 = 8 << 20;
 
@@ -36,6 +42,62 @@ pub(super) fn check(bytes: &[u8], decoder: &dyn ImageDecoder) -> Result<(), Stri
         return Err(super::too_short(decoder));
     }
     Ok(())
+}
+
+/// The Exif data and the XMP of a file, wherever they lie in it.
+pub(super) fn metadata(bytes: &[u8]) -> [Option<Cow<'_, [u8]>>; 2] {
+    let (mut chunk, mut profile, mut xmp) = (None, None, None);
+    let mut rest = bytes.get(8..).unwrap_or_default();
+    while let Some((head, after)) = rest.split_first_chunk::<8>() {
+        let length = u32::from_be_bytes([head[0], head[1], head[2], head[3]]) as usize;
+        let Some(body) = after.get(..length) else { break };
+        match &head[4..] {
+            b"eXIf" => chunk = Some(Cow::Borrowed(body)),
+            kind => match split_at_zero(body) {
+                Some((b"Raw profile type exif", value)) => profile = text(kind, value).or(profile),
+                Some((b"XML:com.adobe.xmp", value)) => xmp = text(kind, value).or(xmp),
+                _ => {}
+            },
+        }
+        // A checksum.
+        rest = after.get(length + 4..).unwrap_or_default();
+    }
+    let exif = chunk.or_else(|| Some(Cow::Owned(unhex(&profile?)?)));
+    [exif, xmp]
+}
+
+/// The text of a chunk behind its keyword; nothing of chunks that hold none.
+fn text<'a>(kind: &[u8], value: &'a [u8]) -> Option<Cow<'a, [u8]>> {
+    let inflate = |packed: &[u8]| {
+        let mut text = Vec::new();
+        ZlibDecoder::new(packed).take(MAX_TEXT).read_to_end(&mut text).ok()?;
+        Some(Cow::Owned(text))
+    };
+    match (kind, value) {
+        (b"tEXt", text) => Some(Cow::Borrowed(text)),
+        (b"zTXt", [_, packed @ ..]) => inflate(packed),
+        (b"iTXt", [is_packed, _, rest @ ..]) => {
+            // Behind the language and the translated keyword.
+            let (_, rest) = split_at_zero(rest)?;
+            let (_, text) = split_at_zero(rest)?;
+            if *is_packed == 0 { Some(Cow::Borrowed(text)) } else { inflate(text) }
+        }
+        _ => None,
+    }
+}
+
+/// What lies before and behind the first zero.
+fn split_at_zero(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+    let at = bytes.iter().position(|byte| *byte == 0)?;
+    Some((&bytes[..at], &bytes[at + 1..]))
+}
+
+/// The bytes of a profile as ImageMagick writes it: hexadecimal digits behind three lines, of which one is empty.
+fn unhex(profile: &[u8]) -> Option<Vec<u8>> {
+    let lines = profile.split(|byte| *byte == b'\n').skip(3).flatten();
+    let digits = lines.filter(|byte| !byte.is_ascii_whitespace()).map(|byte| char::from(*byte).to_digit(16));
+    let digits = digits.collect::<Option<Vec<_>>>()?;
+    Some(digits.as_chunks::<2>().0.iter().map(|[high, low]| (high << 4 | low) as u8).collect())
 }
 
 #[cfg(test)]

@@ -1,10 +1,15 @@
 //! TIFF: the first picture of the file.
 
+use std::borrow::Cow;
+use std::ops::Range;
+
 use image::codecs::tiff::TiffDecoder;
 use image::{DynamicImage, ExtendedColorType, ImageDecoder, Limits, RgbImage};
 use tiff::decoder::{Decoder, DecodingResult};
 
+use super::directory::{Directory, Field};
 use super::samples::map_pixels;
+use super::tiff_jpeg::JpegTiff;
 use crate::deadline::{Deadline, DeadlineReader};
 use crate::image::premultiply::multiply_samples;
 
@@ -12,17 +17,40 @@ use crate::image::premultiply::multiply_samples;
 /// holds at most 4096 bytes; deflate packs less.
 const MAX_RATIO: u64 = 4096;
 
-pub(super) fn open(paced: DeadlineReader<'_>) -> Result<TiffDecoder<DeadlineReader<'_>>, String> {
-    TiffDecoder::new(paced).map_err(|error| error.to_string())
+/// Tags of a picture.
+pub(super) const WIDTH: u16 = 256;
+pub(super) const HEIGHT: u16 = 257;
+pub(super) const COMPRESSION: u16 = 259;
+pub(super) const PHOTOMETRIC: u16 = 262;
+const FILL_ORDER: u16 = 266;
+const STRIP_OFFSETS: u16 = 273;
+const STRIP_LENGTHS: u16 = 279;
+pub(super) const PLANAR: u16 = 284;
+pub(super) const TILE_HEIGHT: u16 = 323;
+const TILE_OFFSETS: u16 = 324;
+const TILE_LENGTHS: u16 = 325;
+const XMP: u16 = 700;
+
+/// JPEG, as a compression method.
+pub(super) const JPEG: usize = 7;
+
+pub(super) fn open<'a>(
+    bytes: &'a [u8],
+    paced: DeadlineReader<'a>,
+    deadline: &'a Deadline,
+) -> Result<Box<dyn ImageDecoder + 'a>, String> {
+    if let Some(jpeg) = Directory::first(bytes).and_then(|directory| JpegTiff::new(bytes, directory, deadline)) {
+        return Ok(Box::new(jpeg));
+    }
+    Ok(Box::new(TiffDecoder::new(paced).map_err(|error| error.to_string())?))
 }
 
 /// Why a file is not decoded although it may be whole, by the tags of its first picture.
 pub(super) fn unsupported(bytes: &[u8]) -> Option<String> {
-    const COMPRESSION: u16 = 259;
-    const PHOTOMETRIC: u16 = 262;
-    let method = match tag(bytes, COMPRESSION) {
+    let directory = Directory::first(bytes)?;
+    let method = match directory.number(COMPRESSION) {
         // None, CCITT Group 4, LZW, JPEG, deflate, PackBits, and deflate by its older number.
-        None | Some(1 | 4 | 5 | 7 | 8 | 32_773 | 32_946) => None,
+        None | Some(1 | 4 | 5 | JPEG | 8 | 32_773 | 32_946) => None,
         Some(2) => Some("CCITT runs of Huffman codes (a fax)".to_owned()),
         Some(3) => Some("CCITT Group 3 (a fax); Group 4 is decoded".to_owned()),
         Some(6) => Some("JPEG of the kind that TIFF gave up".to_owned()),
@@ -34,30 +62,52 @@ pub(super) fn unsupported(bytes: &[u8]) -> Option<String> {
     if let Some(method) = method {
         return Some(format!("its samples are compressed by {method}, which is not decoded"));
     }
-    let colors = match tag(bytes, PHOTOMETRIC)? {
+    // `tiff` 0.11.3 pads only the tiles of the first colour.
+    let tile = directory.number(TILE_HEIGHT).filter(|_| directory.number(PLANAR) == Some(2));
+    if tile.is_some_and(|height| directory.number(HEIGHT).unwrap_or(0) % height.max(1) != 0) {
+        return Some("its colours lie in tiles of their own that reach below the picture, which is not decoded".into());
+    }
+    let colors = match directory.number(PHOTOMETRIC)? {
         3 => "those of a palette",
-        6 => "YCbCr",
+        6 if !JpegTiff::can_decode(directory) => "YCbCr",
         8..=10 => "CIE L*a*b*",
         _ => return None,
     };
     Some(format!("its colours are {colors}, which are not decoded"))
 }
 
-/// A tag of the first picture whose value is a number of 16 bits.
-fn tag(bytes: &[u8], number: u16) -> Option<u16> {
-    let little = bytes.starts_with(b"II");
-    let short = |at: usize| {
-        let two = bytes.get(at..)?.first_chunk()?;
-        Some(if little { u16::from_le_bytes(*two) } else { u16::from_be_bytes(*two) })
-    };
-    // BigTIFF lies otherwise.
-    if short(2)? != 42 {
-        return None;
+/// The file with the bits of its samples in the usual order; `tiff` does not look at it.
+pub(super) fn normalized(bytes: &[u8]) -> Cow<'_, [u8]> {
+    let Some(directory) = Directory::first(bytes) else { return Cow::Borrowed(bytes) };
+    // The bits of JPEG have one order.
+    if directory.number(FILL_ORDER) != Some(2) || directory.number(COMPRESSION) == Some(JPEG) {
+        return Cow::Borrowed(bytes);
     }
-    let four = bytes.get(4..)?.first_chunk()?;
-    let directory = if little { u32::from_le_bytes(*four) } else { u32::from_be_bytes(*four) } as usize;
-    let mut entries = (0..usize::from(short(directory)?)).map(|entry| directory + 2 + entry * 12);
-    short(entries.find(|at| short(*at) == Some(number))? + 8)
+    let mut file = bytes.to_vec();
+    for range in chunks(directory) {
+        for byte in file.get_mut(range).unwrap_or_default() {
+            *byte = byte.reverse_bits();
+        }
+    }
+    Cow::Owned(file)
+}
+
+/// Where the strips or tiles of a picture lie.
+pub(super) fn chunks(directory: Directory<'_>) -> impl Iterator<Item = Range<usize>> {
+    let numbers = move |tags: [u16; 2]| tags.into_iter().find_map(|tag| directory.field(tag)).into_iter();
+    let offsets = numbers([TILE_OFFSETS, STRIP_OFFSETS]).flat_map(Field::numbers);
+    let lengths = numbers([TILE_LENGTHS, STRIP_LENGTHS]).flat_map(Field::numbers);
+    offsets.zip(lengths).map(|(start, length)| start as usize..(start + length) as usize)
+}
+
+/// Whether the picture is one that `tiff_jpeg` decodes.
+pub(super) fn is_jpeg(bytes: &[u8]) -> bool {
+    Directory::first(bytes).is_some_and(JpegTiff::can_decode)
+}
+
+/// The XMP packet.
+pub(super) fn xmp(bytes: &[u8]) -> Option<&[u8]> {
+    Some(Directory::first(bytes)?.field(XMP)?.bytes)
 }
 
 pub(super) fn check(bytes: &[u8], decoder: &mut dyn ImageDecoder) -> Result<(), String> {

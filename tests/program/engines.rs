@@ -57,6 +57,30 @@ fn gpux(cache: &Path, environment: &Path, arguments: &[&str]) -> Output {
 
 const MODEL: [&str; 4] = ["run", "tests/models/flip-float32.onnx", "--input", r#"{"x": [[1, 2, 3], [4, 5, 6]]}"#];
 
+/// A library that others may have changed is not loaded, and the engine that is used instead is named.
+#[cfg(unix)]
+#[test]
+fn says_which_engine_an_unusable_cache_costs() {
+    let folder = tempfile::tempdir().unwrap();
+    let cache = folder.path().join("cache");
+    let library = cache.join("engines/onnxruntime-1.31.1-cpu/libonnxruntime.so.1.31.1");
+    std::fs::create_dir_all(library.parent().unwrap()).unwrap();
+    std::fs::write(&library, "no library").unwrap();
+    std::fs::set_permissions(&cache, std::os::unix::fs::PermissionsExt::from_mode(0o777)).unwrap();
+    let ran = gpux(&cache, folder.path(), &MODEL);
+    let told = String::from_utf8_lossy(&ran.stderr).into_owned();
+    assert!(ran.status.success(), "{told}");
+    let skipped =
+        format!("the installed ONNX Runtime 1.31.1 (`{}`) is not used, since others may write", library.display());
+    assert!(told.contains("cannot be used (others may write to `") && told.contains(&skipped), "{told}");
+    assert!(told.contains("; the embedded engine is used") || told.contains("; ONNX Runtime from "), "{told}");
+    let listed = gpux(&cache, folder.path(), &["engine", "list", "--json"]);
+    let listed: Json = serde_json::from_str(&stdout(&listed)).unwrap();
+    let engines = listed["engines"].as_array().unwrap();
+    let installed = engines.iter().find(|engine| engine["library"] == library.display().to_string()).unwrap();
+    assert!(installed["used"] == false && installed["problem"].to_string().contains("others may write"), "{listed}");
+}
+
 /// This plug-in wants a GPU that the system shows; where there is none, it is a plug-in that finds no device.
 #[test]
 fn finds_plugins_of_the_active_python_environment() {
@@ -88,11 +112,13 @@ fn damaged_plugins_fall_back_unless_the_operator_named_them() {
     std::fs::write(&plugin, "no library").unwrap();
     let open = |path: &Path| std::fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(0o700));
     open(&cache).unwrap();
+    open(&cache.join("engines")).unwrap();
     let run = |more: &[&str]| gpux(&cache, &environment, &[&MODEL[..], more].concat());
     let fallen_back = run(&["--provider", "webgpu"]);
     let told = String::from_utf8_lossy(&fallen_back.stderr).into_owned();
     assert!(fallen_back.status.success() && told.contains("`webgpu` is not used: the provider library"), "{told}");
-    assert!(run(&[]).stderr.is_empty(), "nobody asked for it");
+    let told = String::from_utf8_lossy(&run(&[]).stderr).into_owned();
+    assert!(!told.contains("warning"), "nobody asked for it: {told}");
     let named = format!("webgpu={}", plugin.display());
     let named = run(&["--provider", "webgpu", "--provider-library", &named]);
     let told = String::from_utf8_lossy(&named.stderr).into_owned();

@@ -230,6 +230,17 @@ impl CacheDir {
         }
     }
 
+    /// The path of a folder whose content is run as code.
+    ///
+    /// # Errors
+    ///
+    /// It is not there, or others may write to it or to the cache.
+    pub fn trusted_path(&self, folder: CacheFolder) -> std::io::Result<PathBuf> {
+        let path = self.path(folder);
+        check_owner(path.parent().unwrap_or(&self.root))?;
+        check_owner(&path).map(|()| path)
+    }
+
     /// A folder of the cache, made (with its parents, mode 0700) if it is not there.
     pub fn folder(&self, folder: CacheFolder) -> std::io::Result<PathBuf> {
         self.make(self.path(folder))
@@ -255,6 +266,9 @@ impl CacheDir {
         builder.create(&path)?;
         check_owner(&self.root)?;
         check_owner(&path)?;
+        if let Some(shared) = self.shared.as_ref().filter(|shared| shared.root.exists()) {
+            check_owner(&shared.root)?;
+        }
         if is_own {
             // A cache that is only read needs none.
             let _ = std::fs::write(self.root.join(Self::TAG), TAG_TEXT);

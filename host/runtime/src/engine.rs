@@ -38,7 +38,7 @@ impl SelectedEngine {
 /// any, for `auto`.
 pub fn engine_search(load_options: &LoadOptions, choices: &[ProviderChoice]) -> LibrarySearch {
     let mut search = LibrarySearch::from_environment(load_options.engine.library.clone());
-    search.cache.clone_from(&load_options.cache);
+    search.cache = load_options.cache.clone().or_else(|| load_options.engine.installed.clone());
     search.plugins.clone_from(&load_options.engine.provider_libraries);
     search.python.splice(0..0, load_options.engine.python_packages.iter().cloned());
     let wanted: Vec<_> = choices.iter().flat_map(|choice| choice.providers().iter().copied()).collect();
@@ -58,7 +58,12 @@ pub fn select_engine(load_options: &LoadOptions, choices: &[ProviderChoice]) -> 
         return SelectedEngine::embedded("asked for", Vec::new());
     }
     let choice = engine_search(load_options, choices).choose()?;
-    let mut warnings: Vec<_> = choice.passed_over.into_iter().map(|library| library.reason).collect();
+    let instead = choice.found.as_ref().map_or_else(
+        || "the embedded engine is used".to_owned(),
+        |found| format!("ONNX Runtime from {} is used", found.origin),
+    );
+    let mut warnings: Vec<_> =
+        choice.passed_over.into_iter().map(|library| format!("{}; {instead}", library.reason)).collect();
     let Some(found) = choice.found else {
         return if load_options.engine.choice == EngineChoice::OnnxRuntime {
             Err(GpuxError::NoEngine)

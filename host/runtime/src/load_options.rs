@@ -44,6 +44,8 @@ pub struct EngineOptions {
     pub provider_libraries: Vec<ProviderLibrary>,
     /// folders of Python packages that may hold a library, before those of the active environment
     pub python_packages: Vec<PathBuf>,
+    /// the cache with the engines that `gpux engine install` brought, where it is not [`LoadOptions::cache`]
+    pub installed: Option<CacheDir>,
     /// the threads of each model's session, in place of gpux.yml's; at most [`MAX_THREADS`] are used
     pub threads: Option<NonZeroU32>,
 }
@@ -95,17 +97,18 @@ impl LoadOptions {
         self.program.as_deref().filter(|_| !fails)
     }
 
-    /// Stops using a cache that cannot be written to, and returns the warning for the user.
+    /// Stops using a cache that cannot be written to, or that others can, and returns the warning for the user. The
+    /// engines in it are used if nobody else can write to them.
     pub fn drop_unusable_cache(&mut self) -> Option<String> {
-        let cache = self.cache.as_ref()?;
-        let error = cache.check().err()?;
+        let error = self.cache.as_ref()?.check().err()?;
+        let cache = self.cache.take()?;
         let warning = format!(
-            "the cache `{}` cannot be used ({error}): components are compiled and models tried again each time; \
-                 set {} to a folder of your own",
+            "the cache `{}` cannot be used ({error}): components are compiled, models tried and execution providers \
+             measured again each time, and chosen precisions are not known; set {} to a folder of your own",
             cache.root().display(),
             CacheDir::VARIABLE
         );
-        self.cache = None;
+        self.engine.installed = Some(cache);
         Some(warning)
     }
 
@@ -138,6 +141,27 @@ impl Default for LoadOptions {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn engines_of_a_cache_that_cannot_be_written_to_are_used() {
+        use std::ffi::OsStr;
+        use std::os::unix::ffi::OsStrExt as _;
+
+        let parent = tempfile::tempdir().unwrap();
+        // Not UTF-8.
+        let cache = CacheDir::at(parent.path().join(OsStr::from_bytes(b"\xff")));
+        let engine = cache.folder(gpux_core::CacheFolder::Engines).unwrap().join("onnxruntime-1.31.1-cpu");
+        std::fs::create_dir(&engine).unwrap();
+        let library = engine.join("libonnxruntime.so.1.31.1");
+        std::fs::write(&library, "no library").unwrap();
+        let mut options = LoadOptions { cache: Some(cache), ..LoadOptions::default() };
+        let warning = options.drop_unusable_cache().unwrap();
+        assert!(warning.contains("chosen precisions are not known"), "{warning}");
+        assert_eq!(options.cache, None);
+        let search = gpux_inference::LibrarySearch { variable: None, ..crate::engine_search(&options, &[]) };
+        assert_eq!(search.choose().unwrap().found.map(|found| found.path), Some(library));
+    }
 
     #[test]
     fn tries_no_models_for_a_gpu_that_children_cannot_use() {

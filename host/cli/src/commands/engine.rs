@@ -1,5 +1,7 @@
 //! `gpux engine`: which inference engines there are, and how to get one.
 
+use std::path::Path;
+
 use clap::{Args, Subcommand};
 use indicatif::ProgressBar;
 use serde_json::{Value as Json, json};
@@ -12,7 +14,8 @@ use gpux::LoadOptions;
 use gpux_core::CacheDir;
 use gpux_inference::{
     self, Embedded, ExecutionProvider, Hardware, InstallError, InstallRequest, InstalledLibrary, LibraryBuild,
-    LibraryFile, LibraryOrigin, PluginFile, ProbeReport, Progress, ProviderChoice, ProviderLibrary, options_of,
+    LibraryFile, LibraryOrigin, PluginFile, ProbeReport, Progress, ProviderChoice, ProviderLibrary, SkippedLibrary,
+    options_of,
 };
 
 #[derive(Debug, Args)]
@@ -137,6 +140,13 @@ fn list(load_options: &LoadOptions, printer: Printer) -> Exit {
     };
     let mut entries: Vec<_> =
         search.all().into_iter().map(|found| entry(&found, used.as_ref(), load_options)).collect();
+    let skipped = selection.iter().flat_map(|choice| &choice.passed_over);
+    let unseen = skipped.filter(|skipped| !entries.iter().any(|entry| Path::new(&entry.path) == skipped.found.path));
+    // What others may have changed is not loaded.
+    let unseen: Vec<_> = unseen
+        .map(|SkippedLibrary { found, reason }| library_entry(found, found.version.clone(), Err(reason.clone())))
+        .collect();
+    entries.extend(unseen);
     entries.extend(search.plugins().iter().map(|plugin| plugin_entry(plugin, used.as_ref(), registered, load_options)));
     entries.push(EngineEntry {
         engine: Embedded::NAME.to_owned(),
@@ -189,12 +199,21 @@ fn entry(found: &LibraryFile, used: Option<&LibraryFile>, load_options: &LoadOpt
         None => Err("not examined".to_owned()),
     };
     let version = report.as_ref().ok().map(|report| report.version.clone()).or_else(|| found.version.clone());
+    let providers = report.map(|report| report.providers.iter().map(|provider| provider.name()).collect());
+    EngineEntry { used: used.is_some_and(|used| used.path == found.path), ..library_entry(found, version, providers) }
+}
+
+fn library_entry(
+    found: &LibraryFile,
+    version: Option<String>,
+    providers: Result<Vec<&'static str>, String>,
+) -> EngineEntry {
     EngineEntry {
         engine: format!("ONNX Runtime {}", version.unwrap_or_else(|| "of unknown version".to_owned())),
         origin: found.origin.to_string(),
         path: found.path.display().to_string(),
-        providers: report.map(|report| report.providers.iter().map(|provider| provider.name()).collect()),
-        used: used.is_some_and(|used| used.path == found.path),
+        providers,
+        used: false,
         is_plugin: false,
     }
 }

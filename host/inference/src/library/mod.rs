@@ -251,7 +251,7 @@ impl LibrarySearch {
             let found = Self::named_library(path, origin)?;
             return found.check_version().map_or_else(|| Ok(select(Some(found), Vec::new())), Err);
         }
-        let mut passed_over = Vec::new();
+        let mut passed_over = self.untrusted();
         for found in self.unnamed(&plugins) {
             match found.check_version() {
                 None => return Ok(select(Some(found), passed_over)),
@@ -292,7 +292,7 @@ impl LibrarySearch {
         // A library looks for others where it lies, which may be elsewhere than the link to it.
         let found = found.chain(plugins).flat_map(|path| [std::path::absolute(&path), path.canonicalize()]);
         let found = found.flatten().flat_map(|path| folders_of_needed(&path));
-        let installed = self.cache.iter().map(|cache| cache.path(CacheFolder::Engines));
+        let installed = self.trusted_cache().map(|cache| cache.path(CacheFolder::Engines));
         found.chain(installed).chain(self.python.iter().cloned()).chain(self.system.iter().cloned()).collect()
     }
 
@@ -303,7 +303,7 @@ impl LibrarySearch {
             origin: LibraryOrigin::Option,
             version: version::detect(&library.path),
         });
-        let installed = self.cache.iter().flat_map(plugin::installed);
+        let installed = self.trusted_cache().into_iter().flat_map(plugin::installed);
         named.chain(installed).chain(self.python.iter().flat_map(|site| plugin::in_site(site))).collect()
     }
 
@@ -328,6 +328,29 @@ impl LibrarySearch {
         registered
     }
 
+    /// The cache with what is installed, unless others may write there.
+    fn trusted_cache(&self) -> Option<&CacheDir> {
+        self.cache.as_ref().filter(|cache| cache.trusted_path(CacheFolder::Engines).is_ok())
+    }
+
+    /// What is installed in a cache where others may write.
+    fn untrusted(&self) -> Vec<SkippedLibrary> {
+        let cache =
+            self.cache.iter().filter_map(|cache| Some((cache, cache.trusted_path(CacheFolder::Engines).err()?)));
+        let skipped = |(path, error)| {
+            let found = LibraryFile::at(path, LibraryOrigin::Installed);
+            let version = found.version.as_deref().unwrap_or_default();
+            let reason =
+                format!("the installed ONNX Runtime {version} (`{}`) is not used, since {error}", found.path.display());
+            SkippedLibrary { found, reason }
+        };
+        let libraries = cache.flat_map(|(cache, error)| {
+            let error = error.to_string();
+            candidates::installed(cache).into_iter().map(move |path| (path, error.clone()))
+        });
+        libraries.map(skipped).collect()
+    }
+
     fn named(&self) -> impl Iterator<Item = (&Path, LibraryOrigin)> {
         let option = self.option.as_deref().map(|path| (path, LibraryOrigin::Option));
         option.into_iter().chain(self.variable.as_deref().map(|path| (path, LibraryOrigin::Variable)))
@@ -337,7 +360,8 @@ impl LibrarySearch {
     /// order installed, Python, system.
     fn unnamed(&self, plugins: &[PluginFile]) -> Vec<LibraryFile> {
         let found = |origin| move |path| LibraryFile::at(path, origin);
-        let installed = self.cache.iter().flat_map(candidates::installed).map(found(LibraryOrigin::Installed));
+        let installed =
+            self.trusted_cache().into_iter().flat_map(candidates::installed).map(found(LibraryOrigin::Installed));
         let python = self.python.iter().flat_map(|site| candidates::in_site(site)).map(found(LibraryOrigin::Python));
         let system =
             self.system.iter().flat_map(|folder| candidates::in_folder(folder)).map(found(LibraryOrigin::System));

@@ -17,13 +17,15 @@ fn searches_option_installed_python_system() {
     let root = folder.path();
     let system = place(root, "sys/libonnxruntime.so.1.30.2");
     let python = place(root, "venv/lib/python3.12/site-packages/onnxruntime/capi/libonnxruntime.so.1.29.0");
+    let cache = CacheDir::at(root.join("cache"));
+    cache.folder(CacheFolder::Engines).unwrap();
     let installed = place(root, "cache/engines/onnxruntime-1.31.1-cpu/libonnxruntime.so.1.31.1");
     place(root, "cache/engines/.installing-x/libonnxruntime.so.1.99.0");
     let named = place(root, "mine/libonnxruntime.so.1.28.0");
     let mut search = LibrarySearch {
         option: Some(named.clone()),
         variable: Some(root.join("gone.so")),
-        cache: Some(CacheDir::at(root.join("cache"))),
+        cache: Some(cache),
         python: python::site_folders(&root.join("venv")),
         system: vec![root.join("sys")],
         ..LibrarySearch::default()
@@ -39,6 +41,33 @@ fn searches_option_installed_python_system() {
     assert_eq!(chosen(&search).unwrap(), Some(installed.clone()));
     assert_eq!(search.all().into_iter().map(|found| found.path).collect::<Vec<_>>(), [installed, python, system]);
     assert_eq!(chosen(&LibrarySearch::default()).unwrap(), None);
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn loads_nothing_from_a_cache_where_others_may_write() {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    let folder = tempfile::tempdir().unwrap();
+    let cache = CacheDir::at(folder.path().join("cache"));
+    let engines = cache.folder(CacheFolder::Engines).unwrap();
+    let installed = place(&engines, "onnxruntime-1.31.1-cpu/libonnxruntime.so.1.31.1");
+    let search = LibrarySearch { cache: Some(cache.clone()), ..LibrarySearch::default() };
+    let mode = |path: &Path, mode| std::fs::set_permissions(path, PermissionsExt::from_mode(mode)).unwrap();
+    for shared in [cache.root(), &engines] {
+        mode(shared, 0o777);
+        let choice = search.choose().unwrap();
+        assert_eq!((choice.found, search.all()), (None, Vec::new()));
+        let skipped = choice.passed_over.first().unwrap();
+        let reason = format!(
+            "the installed ONNX Runtime 1.31.1 (`{}`) is not used, since others may write to `{}`",
+            installed.display(),
+            shared.display()
+        );
+        assert!(skipped.reason.starts_with(&reason), "{}", skipped.reason);
+        mode(shared, 0o700);
+    }
+    assert_eq!(search.choose().unwrap().found.map(|found| found.path), Some(installed));
 }
 
 #[cfg(target_os = "linux")]

@@ -15,7 +15,11 @@ use gpux_inference::{
 pub(super) fn show(load_options: &LoadOptions) -> Result<Report, GpuxError> {
     // All plug-ins, so that each provider can be described.
     let choices = [ProviderChoice::Fastest];
+    let mut load_options = load_options.clone();
+    let unusable = load_options.drop_unusable_cache();
+    let load_options = &load_options;
     let mut selected = gpux::select_engine(load_options, &choices)?;
+    selected.warnings.splice(..0, unusable);
     match load_options.sandbox() {
         Ok(sandbox) => selected.warnings.extend(sandbox.warning().map(str::to_owned)),
         Err(error) => selected.warnings.push(error.to_string()),

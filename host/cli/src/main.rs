@@ -103,7 +103,7 @@ fn run() -> ! {
         Err(error) => {
             // Help and version are results; everything else is a usage error.
             let status = if error.use_stderr() { Exit::Usage } else { Exit::Done };
-            let _ = without_hidden_commands(error).print();
+            let _ = with_suggestions(error).print();
             exit(status.code());
         }
     };
@@ -121,13 +121,23 @@ fn run() -> ! {
     exit(code)
 }
 
-/// The error without suggestions of commands that gpux runs itself.
-fn without_hidden_commands(mut error: clap::Error) -> clap::Error {
-    if let Some(ContextValue::Strings(similar)) = error.remove(ContextKind::SuggestedSubcommand) {
-        let visible: Vec<_> = similar.into_iter().filter(|name| !name.starts_with("__")).collect();
-        if !visible.is_empty() {
-            error.insert(ContextKind::SuggestedSubcommand, ContextValue::Strings(visible));
-        }
+/// The error with suggestions for a misspelled command: clap's, but none of those that gpux runs itself; else the
+/// nearest of our own.
+fn with_suggestions(mut error: clap::Error) -> clap::Error {
+    let similar = match error.remove(ContextKind::SuggestedSubcommand) {
+        Some(ContextValue::Strings(similar)) => similar,
+        _ => Vec::new(),
+    };
+    let mut visible: Vec<_> = similar.into_iter().filter(|name| !name.starts_with("__")).collect();
+    if visible.is_empty()
+        && let Some(ContextValue::String(written)) = error.get(ContextKind::InvalidSubcommand)
+    {
+        let commands = visible_program();
+        let names = commands.get_subcommands().map(clap::Command::get_name);
+        visible.extend(gpux_core::closest(written, names).map(str::to_owned));
+    }
+    if !visible.is_empty() {
+        error.insert(ContextKind::SuggestedSubcommand, ContextValue::Strings(visible));
     }
     error
 }

@@ -27,13 +27,23 @@ fn nearest<'a>(
             let distance = strsim::osa_distance(&written, &other);
             // In a word of three letters one wrong letter is another word: `gpu` is not `cpu`.
             let length = written.chars().count();
-            let near = distance <= if length < 4 { 0 } else { length / 3 };
+            let near = distance <= if length < 4 { 0 } else { length / 3 } || is_anagram(&written, &other, distance);
             let similar = length > 4 && strsim::jaro_winkler(&written, &other) >= 0.92;
             (name, distance, near || similar || is_short_for(&written, &other))
         })
         .filter(|(.., near)| *near)
         .min_by_key(|(_, distance, _)| *distance)
         .map(|(name, ..)| name)
+}
+
+/// Whether two neighbouring letters changed places: `rnu` for `run`.
+fn is_anagram(written: &str, other: &str, distance: usize) -> bool {
+    let sorted = |text: &str| {
+        let mut letters: Vec<_> = text.chars().collect();
+        letters.sort_unstable();
+        letters
+    };
+    distance == 1 && sorted(written) == sorted(other)
 }
 
 /// Whether `short` is `long` with letters left out, such as `f32` for `float32`.
@@ -69,10 +79,13 @@ mod tests {
             ("max-length", Some("max_length")),
             ("preprocesing", Some("preprocessing")),
             ("f32", Some("float32")),
+            ("nmae", Some("name")),
             ("banana", None),
             ("x", None),
         ] {
             assert_eq!(closest(written, keys), meant, "{written}");
         }
+        assert_eq!(closest("rnu", ["run", "serve"]), Some("run"));
+        assert_eq!(closest("gpu", ["cpu", "pgu"]), Some("pgu"));
     }
 }

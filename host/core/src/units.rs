@@ -91,6 +91,19 @@ impl FromStr for TimeSpan {
 }
 
 impl TimeSpan {
+    /// The span that `text` is, or none at all: `0`, `0s`.
+    ///
+    /// # Errors
+    ///
+    /// It is neither.
+    pub fn parse_or_zero(text: &str) -> Result<Duration, UnitError> {
+        let is_unit = |unit: &str| unit.is_empty() || TIMES.iter().any(|(name, _)| *name == unit);
+        match split(text) {
+            Some((0.0, unit)) if is_unit(unit) => Ok(Duration::ZERO),
+            _ => text.parse().map(|Self(time)| time),
+        }
+    }
+
     /// This many seconds, if they are more than a nanosecond and less than ten years.
     pub fn from_seconds(seconds: f64) -> Option<Self> {
         (1e-9..3.2e8).contains(&seconds).then(|| Self(Duration::from_secs_f64(seconds)))
@@ -222,5 +235,10 @@ mod tests {
         for text in ["", "ms", "-1s", "0", "0ms", "5 seconds", "1d", "1e99s", "99999999999h"] {
             assert!(text.parse::<TimeSpan>().is_err(), "{text}");
         }
+        for text in ["0", "0s", "0.0 min"] {
+            assert_eq!(TimeSpan::parse_or_zero(text), Ok(Duration::ZERO), "{text}");
+        }
+        assert_eq!(TimeSpan::parse_or_zero("2s"), Ok(Duration::from_secs(2)));
+        assert!(["", "s", "0d", "-0"].iter().all(|text| TimeSpan::parse_or_zero(text).is_err()));
     }
 }

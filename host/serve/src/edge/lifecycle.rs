@@ -321,7 +321,9 @@ impl ServerLifecycle<'_> {
         let settings = self.server.settings();
         tokio::time::sleep(settings.drain_delay).await;
         self.server.stop();
-        let ended = tokio::time::timeout(settings.drain, join_all(accepting)).await;
+        // Connections without a request end within this.
+        let limit = settings.drain.max(Duration::from_millis(100));
+        let ended = tokio::time::timeout(limit, join_all(accepting)).await;
         if ended.is_ok() { ShutdownOutcome::Drained } else { ShutdownOutcome::TimedOut }
     }
 }

@@ -24,6 +24,10 @@ fn time(text: &str) -> Result<Duration, String> {
     text.parse::<TimeSpan>().map(|time| time.0).map_err(|error| error.to_string())
 }
 
+fn time_or_zero(text: &str) -> Result<Duration, String> {
+    TimeSpan::parse_or_zero(text).map_err(|error| error.to_string())
+}
+
 /// `scheme://host`, with a port where it is not the scheme's own.
 fn origin(text: &str) -> Result<String, String> {
     let is_origin = ["http://", "https://"].iter().any(|scheme| {
@@ -95,11 +99,11 @@ pub(super) struct ServerArguments {
 
     /// How long to go on taking requests when asked to end, so that whoever sends them can see that
     /// the server is not ready any more
-    #[arg(long, value_name = "TIME", value_parser = time)]
+    #[arg(long, value_name = "TIME", value_parser = time_or_zero)]
     drain_delay: Option<Duration>,
 
-    /// How long requests under way may take when asked to end [default: 30s]
-    #[arg(long, value_name = "TIME", value_parser = time)]
+    /// How long requests under way may take when asked to end; 0: they are left behind [default: 30s]
+    #[arg(long, value_name = "TIME", value_parser = time_or_zero)]
     drain: Option<Duration>,
 
     /// Connections at once: those idle for longest give way to new ones [default: as many as there are file

@@ -15,6 +15,28 @@ fn completions_have_the_commands_of_users_alone() {
 }
 
 #[test]
+fn suggests_commands_for_swapped_letters() {
+    for (written, meant) in [("rnu", "run"), ("srve", "serve"), ("isnpect", "inspect")] {
+        let told = String::from_utf8_lossy(&gpux(&[written]).stderr).into_owned();
+        assert!(told.contains(&format!("'{meant}'")), "{written}: {told}");
+    }
+    let told = String::from_utf8_lossy(&gpux(&["vet-model"]).stderr).into_owned();
+    assert!(!told.contains("similar"), "{told}");
+}
+
+#[test]
+fn inputs_may_have_names_with_an_equals_sign() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("gpux.yml");
+    let text = "name: t\nversion: 1\ninputs: { \"a\": { type: float32, shape: [1] }, \"a=b\": { type: float32, shape: [1] } }\n\
+        pipeline:\n  - concat: { in: [a, \"a=b\"], axis: 0 }\n";
+    std::fs::write(&path, text).unwrap();
+    let run = ["run", path.to_str().unwrap(), "--input", "a=[1]", "--input", "a=b=[2]", "--format", "json"];
+    let ran = stdout(&gpux(&run));
+    assert!(ran.contains("[1.0, 2.0]") || ran.contains("[1.0,2.0]"), "{ran}");
+}
+
+#[test]
 fn each_command_has_a_manual_page() {
     let folder = tempfile::tempdir().unwrap();
     let pages = folder.path().join("man1");

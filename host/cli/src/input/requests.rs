@@ -124,7 +124,11 @@ impl<'a> Requests<'a> {
 
     /// Reads one `--input`: a value for every request, or a batch of requests.
     fn read_input(&mut self, input: &str, batch: &mut Vec<Json>) -> Result<Result<(), ValidationError>, UsageError> {
-        let named = input.split_once('=').filter(|(name, _)| is_name(name));
+        // The name of an input may hold a `=`, too.
+        let ports = self.plan.inputs().iter().map(|input| input.port.name.as_str());
+        let known = ports.filter_map(|name| Some((name, input.strip_prefix(name)?.strip_prefix('=')?)));
+        let known = known.max_by_key(|(name, _)| name.len());
+        let named = known.or_else(|| input.split_once('=').filter(|(name, _)| is_name(name)));
         // A text may hold a `=` of its own.
         let named = named.filter(|(name, _)| self.plan.signature().port(name).is_some() || !self.reader().takes_text());
         if let Some((name, value)) = named {

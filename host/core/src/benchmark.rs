@@ -57,9 +57,9 @@ impl LatencyStatistics {
 pub struct Benchmark {
     /// how many runs were timed; fewer than asked for if it was stopped
     pub runs: usize,
-    /// the whole plan, timed without anybody watching
+    /// the whole plan
     pub total: LatencyStatistics,
-    /// each step by name, timed in as many runs again; empty if it was stopped before
+    /// each step by name, in the same runs
     pub steps: Vec<(String, LatencyStatistics)>,
 }
 
@@ -105,23 +105,14 @@ impl Plan {
             }
         }
         let mut totals = Vec::with_capacity(options.runs.min(1 << 20));
+        let mut watch = StepTimes { next: 0, times: vec![Vec::new(); self.steps().len()] };
         while totals.len() < options.runs && !stopped() {
             let values = request.to_vec();
-            let start = Instant::now();
-            self.run(values, RunOptions { deadline: deadline(), ..RunOptions::default() })?;
-            totals.push(start.elapsed());
-        }
-        let mut watch = StepTimes { next: 0, times: vec![Vec::new(); self.steps().len()] };
-        for _ in 0..totals.len() {
-            if stopped() {
-                break;
-            }
             watch.next = 0;
             let observer: &mut dyn Observer = &mut watch;
-            self.run(
-                request.to_vec(),
-                RunOptions { deadline: deadline(), observer: Some(observer), ..RunOptions::default() },
-            )?;
+            let start = Instant::now();
+            self.run(values, RunOptions { deadline: deadline(), observer: Some(observer), ..RunOptions::default() })?;
+            totals.push(start.elapsed());
         }
         let names = self.steps().iter().map(|step| step.name.clone());
         let steps = names.zip(watch.times).filter(|(_, times)| !times.is_empty());

@@ -2,7 +2,10 @@
 
 import json
 
-from wit_world.imports import builtins as _wit
+try:
+    from wit_world.imports import builtins as _wit
+except ImportError:
+    raise ImportError("wit/world.wit needs the line `import gpux:pipeline/builtins@0.1.0;`") from None
 
 from .values import answered, lent
 

@@ -1,7 +1,10 @@
 """The pipeline's models. Needs `import gpux:pipeline/models@0.1.0;` in wit/world.wit, and
 `grant: { models: [NAME] }` in gpux.yml."""
 
-from wit_world.imports import models as _wit
+try:
+    from wit_world.imports import models as _wit
+except ImportError:
+    raise ImportError("wit/world.wit needs the line `import gpux:pipeline/models@0.1.0;`") from None
 
 from .values import answered, lent
 

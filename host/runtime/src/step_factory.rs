@@ -1,7 +1,7 @@
 //! Builds steps from their specs.
 
 use std::collections::HashMap;
-use std::path::Path;
+use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
 use serde_json::Value as Json;
@@ -82,6 +82,10 @@ impl<'a> StepFactory<'a> {
                         FileError::TooLarge { .. } => {
                             fault.hint("raise the operator's ceiling with `--limit component_size=…`")
                         }
+                        FileError::NotFound { .. } => match self.step_folder(&path.value) {
+                            Some(folder) => fault.hint(format!("its step is there: `gpux build {folder}` makes it")),
+                            None => fault,
+                        },
                         _ => fault,
                     });
                     return Err(faults.into());
@@ -105,6 +109,14 @@ impl<'a> StepFactory<'a> {
         })?;
         self.warnings.extend(grants::unused_warnings(&step.unused_grants(), wasm));
         Ok(Arc::new(step))
+    }
+
+    /// The folder of the step whose build makes this component, as a command takes it.
+    fn step_folder(&self, component: &str) -> Option<String> {
+        let folders = Path::new(component).ancestors().skip(1).map(|folder| self.files.root().join(folder));
+        let folder = folders.into_iter().find(|folder| folder.join("step.yml").is_file())?;
+        let shown: PathBuf = folder.components().filter(|part| *part != Component::CurDir).collect();
+        Some(if shown.as_os_str().is_empty() { ".".to_owned() } else { shown.display().to_string() })
     }
 
     fn import_diagnostics(&self, refusals: &[Refusal], wasm: &WasmSpec) -> Vec<Diagnostic> {

@@ -1,6 +1,7 @@
 //! Bytes → a compiled component that may be linked.
 
 use serde::{Deserialize, Serialize};
+use wasmparser::Parser;
 use wasmtime::Engine;
 use wasmtime::component::types::ComponentItem;
 use wasmtime::component::{Component, ComponentExportIndex, Linker};
@@ -40,6 +41,16 @@ impl ComponentKind {
     }
 }
 
+/// Why these bytes are no component or core module, by the words of whoever read them.
+pub(super) fn damage(bytes: &[u8], reason: &str) -> SandboxError {
+    // Looks at the sizes of sections only.
+    let is_cut_off = |error: &wasmparser::BinaryReaderError| error.message().starts_with("unexpected end");
+    match Parser::new(0).parse_all(bytes).find_map(Result::err) {
+        Some(error) if is_cut_off(&error) => SandboxError::Truncated { size: bytes.len() },
+        _ => SandboxError::Compile(sanitize(reason, 2000)),
+    }
+}
+
 /// A component, compiled.
 pub(super) struct CompiledComponent {
     pub(super) component: Component,
@@ -50,8 +61,8 @@ pub(super) struct CompiledComponent {
 impl CompiledComponent {
     /// Compiles a component (no core module) in memory.
     pub(super) fn new(engine: &Engine, component: &[u8]) -> Result<Self, SandboxError> {
-        let component = Component::from_binary(engine, component)
-            .map_err(|error| SandboxError::Compile(sanitize(&format!("{error:#}"), 2000)))?;
+        let component =
+            Component::from_binary(engine, component).map_err(|error| damage(component, &format!("{error:#}")))?;
         Ok(component.into())
     }
 

@@ -8,7 +8,7 @@ use wit_component::{ComponentEncoder, StringEncoding, embed_component_metadata};
 use wit_parser::{Resolve, WorldId};
 
 use super::bindings::STEP;
-use super::component::ComponentKind;
+use super::component::{ComponentKind, damage};
 use super::error::SandboxError;
 use super::log::sanitize;
 use gpux_core::catch_panic::catch_panic;
@@ -37,7 +37,7 @@ pub fn componentize(bytes: &[u8]) -> Result<Cow<'_, [u8]>, SandboxError> {
         return Ok(Cow::Borrowed(bytes));
     }
     // The encoder trusts a module to be whole, and panics where a hostile one is not.
-    let module = ModuleSummary::read(bytes).map_err(|error| SandboxError::Compile(describe(&error)))?;
+    let module = ModuleSummary::read(bytes).map_err(|error| damage(bytes, &describe(&error)))?;
     if !module.wasi.is_empty() {
         return Err(SandboxError::WasiPreview1(module.wasi));
     }

@@ -34,6 +34,14 @@ pub enum SandboxError {
     /// a core module that imports these functions of WASI 0.1
     #[error("this module is built for WASI 0.1, which gpux does not offer: {}", preview_1::causes(.0))]
     WasiPreview1(Vec<String>),
+    /// the end of the file is missing
+    #[error(
+        "this component is cut off: its sections go on after the {size} bytes that are there; copy or build it again"
+    )]
+    Truncated {
+        /// how many bytes there are
+        size: usize,
+    },
     /// the bytes are damaged, or use features that the sandbox refuses
     #[error("this component is damaged or uses what the sandbox does not allow: {0}")]
     Compile(String),

@@ -175,3 +175,16 @@ fn the_contract_changes_with_its_version_only() {
     );
     assert!(super::super::bindings::STEP.ends_with(&format!("@{version}")));
 }
+
+#[test]
+fn says_that_a_component_is_cut_off() {
+    let whole = guest("rust/center-ink.wasm");
+    for size in [whole.len() / 2, whole.len() - 1] {
+        let error = SANDBOX.inspect(&whole[..size], None).err();
+        assert!(matches!(error, Some(SandboxError::Truncated { size: found }) if found == size), "{size}: {error:?}");
+    }
+    let mut damaged = whole;
+    damaged[8] = 0xff;
+    let error = SANDBOX.inspect(&damaged, None).err();
+    assert!(matches!(error, Some(SandboxError::Compile(_))), "{error:?}");
+}

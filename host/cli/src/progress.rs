@@ -1,5 +1,5 @@
-//! What a command is at, on a terminal: a line on standard error with the seconds that it has taken, shown only once it
-//! takes more than a second, and erased at the end.
+//! What a command is at. On a terminal: a line on standard error with the seconds that it has taken, shown only once it
+//! takes more than a second, and erased at the end. Elsewhere: a line that stays, once it takes longer.
 
 use std::sync::LazyLock;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
@@ -14,11 +14,13 @@ use gpux_core::threads;
 /// Work that is done sooner shows nothing.
 const DELAY: Duration = Duration::from_secs(1);
 const TICK: Duration = Duration::from_millis(250);
+/// Where standard error is no terminal, work that is done sooner says nothing.
+const PLAIN_DELAY: Duration = Duration::from_secs(5);
 
 /// The lines that are shown; none unless standard error is a terminal that can erase them.
 static LINES: LazyLock<MultiProgress> = LazyLock::new(MultiProgress::new);
 
-/// A line that says what goes on, until it is dropped. Shows nothing with `--json`, or if standard error is no terminal.
+/// A line that says what goes on, until it is dropped. Shows nothing with `--json`.
 pub(crate) struct ProgressLine {
     bar: ProgressBar,
     /// ends the thread that draws
@@ -28,6 +30,14 @@ pub(crate) struct ProgressLine {
 impl ProgressLine {
     /// Begins with `text`, such as `compiling slug.wasm, once`.
     pub(crate) fn start(printer: Printer, text: impl Into<String>) -> Self {
+        if printer.json || !LINES.is_hidden() {
+            return Self::on_terminal(printer, text);
+        }
+        Self::spawn(text, move |bar, end| announce(bar, end, PLAIN_DELAY, |text| printer.note(text)))
+    }
+
+    /// The same, silent where standard error is no terminal: a log, for example.
+    pub(crate) fn on_terminal(printer: Printer, text: impl Into<String>) -> Self {
         if printer.json || LINES.is_hidden() {
             return Self { bar: ProgressBar::hidden(), end: None };
         }
@@ -35,11 +45,17 @@ impl ProgressLine {
     }
 
     fn start_in(lines: &MultiProgress, text: impl Into<String>) -> Self {
+        let lines = lines.clone();
+        Self::spawn(text, move |bar, end| draw(&lines, bar, end))
+    }
+
+    /// A line that a thread of its own shows, until the sender is gone.
+    fn spawn(text: impl Into<String>, show: impl FnOnce(&ProgressBar, &Receiver<()>) + Send + 'static) -> Self {
         let bar = ProgressBar::hidden().with_style(style()).with_message(sanitize_for_terminal(&text.into()));
         let (end, ended) = mpsc::channel();
-        let (lines, drawn) = (lines.clone(), bar.clone());
+        let shown = bar.clone();
         // Without a thread there is no line.
-        let started = threads::spawn("gpux-progress", move || draw(&lines, &drawn, &ended));
+        let started = threads::spawn("gpux-progress", move || show(&shown, &ended));
         Self { bar, end: started.is_ok().then_some(end) }
     }
 
@@ -81,6 +97,18 @@ fn style() -> ProgressStyle {
     };
     let style = ProgressStyle::with_template("{msg} … {seconds}");
     style.unwrap_or_else(|_| ProgressStyle::default_spinner()).with_key("seconds", seconds)
+}
+
+/// Writes each text that has been there for `delay`, once, until the sender is gone.
+fn announce(bar: &ProgressBar, end: &Receiver<()>, delay: Duration, write: impl Fn(&str)) {
+    let mut written = None;
+    while end.recv_timeout(TICK) == Err(RecvTimeoutError::Timeout) {
+        let text = bar.message();
+        if bar.elapsed() >= delay && written.as_ref() != Some(&text) {
+            write(&format!("{text} …"));
+            written = Some(text);
+        }
+    }
 }
 
 /// Draws until the sender is gone.
@@ -177,6 +205,18 @@ mod tests {
         let text = terminal.text();
         assert!(text.ends_with("<erased>"), "{text:?}");
         assert!(!text.contains('\u{1b}'), "{text:?}");
+    }
+
+    #[test]
+    fn says_what_takes_long_where_there_is_no_terminal() {
+        let (written, lines) = mpsc::channel();
+        let write = move |text: &str| written.send(text.to_owned()).unwrap();
+        let line = ProgressLine::spawn("building", move |bar, end| announce(bar, end, Duration::ZERO, write));
+        assert_eq!(lines.recv().unwrap(), "building …");
+        line.set("compiling");
+        assert_eq!(lines.recv().unwrap(), "compiling …");
+        drop(line);
+        assert!(lines.recv().is_err(), "each text is written once");
     }
 
     /// Ctrl-S stops a terminal: whoever writes to it waits.

@@ -65,7 +65,7 @@ impl EventLogger {
 
     /// Shows a line until the server is ready, or [`Self::erase_progress`] is called.
     pub(super) fn show_progress(&self, text: &'static str) {
-        let line = ProgressLine::start(self.printer, text);
+        let line = ProgressLine::on_terminal(self.printer, text);
         *self.progress.lock().unwrap_or_else(PoisonError::into_inner) = Some(line);
     }
 

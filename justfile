@@ -89,6 +89,11 @@ estimators *ARGUMENTS:
     cargo build --release
     python3 tests/onnx/estimators.py {{ARGUMENTS}}
 
+# pipelines that `gpux new` makes around the models of packages: the guessed tasks, and their own tests
+packages *ARGUMENTS:
+    cargo build --release
+    python3 tests/onnx/packages.py {{ARGUMENTS}}
+
 # what attacks on the sandbox come to: time, memory, what a neighbour notices
 hostile *ATTACKS:
     cargo bench --bench hostile -- {{ATTACKS}}

@@ -16,8 +16,8 @@ def write(name, nodes, inputs, outputs, initializers=(), opset=17, ir_version=9,
     graph = helper.make_graph(nodes, name, inputs, outputs, [numpy_helper.from_array(a, n) for n, a in initializers])
     opsets = [helper.make_opsetid("", opset)] + [helper.make_opsetid(d, 1) for d in extra.pop("domains", ())]
     model = helper.make_model(graph, opset_imports=opsets, ir_version=ir_version, producer_name="gpux tests")
-    for key, text in extra.items():
-        helper.set_model_props(model, {key: text})
+    if extra:
+        helper.set_model_props(model, extra)
     save(model, HERE / f"{name}.onnx")
     return model
 
@@ -54,6 +54,41 @@ write("unpadded", [helper.make_node("Conv", ["image", "w"], ["y"], kernel_shape=
 write("colors",
       [helper.make_node("GlobalAveragePool", ["image"], ["g"]), helper.make_node("Flatten", ["g"], ["means"])],
       [value("image", TensorProto.FLOAT, ["N", 3, "height", "width"])], [value("means", TensorProto.FLOAT, ["N", 3])])
+
+# A detector of faces as its last stage exports it: boxes first, then probabilities.
+write("face",
+      [helper.make_node("GlobalAveragePool", ["image"], ["g"]), helper.make_node("Flatten", ["g"], ["f"]),
+       helper.make_node("MatMul", ["f", "corners"], ["dense_2"]),
+       helper.make_node("MatMul", ["f", "kinds"], ["k"]), helper.make_node("Softmax", ["k"], ["softmax_1"])],
+      [value("image", TensorProto.FLOAT, ["N", 3, 24, 24])],
+      [value("dense_2", TensorProto.FLOAT, ["N", 4]), value("softmax_1", TensorProto.FLOAT, ["N", 2])],
+      [("corners", rng.standard_normal((3, 4)).astype(np.float32)), ("kinds", rng.standard_normal((3, 2)).astype(np.float32))])
+
+# A classifier of tables: a label, and probabilities.
+write("kinds",
+      [helper.make_node("MatMul", ["features", "w"], ["m"]), helper.make_node("Softmax", ["m"], ["probabilities"]),
+       helper.make_node("ArgMax", ["m"], ["label"], axis=1, keepdims=0)],
+      [value("features", TensorProto.FLOAT, ["N", 2])],
+      [value("label", TensorProto.INT64, ["N"]), value("probabilities", TensorProto.FLOAT, ["N", 3])],
+      [("w", rng.standard_normal((2, 3)).astype(np.float32))])
+
+# A detector as Ultralytics exports it: its metadata has the names of its classes, and the size of its pictures.
+write("ultralytics",
+      [helper.make_node("Conv", ["images", "w"], ["c"], kernel_shape=[8, 8], strides=[8, 8]),
+       helper.make_node("Reshape", ["c", "shape"], ["output0"])],
+      [value("images", TensorProto.FLOAT, ["batch", 3, "height", "width"])],
+      [value("output0", TensorProto.FLOAT, ["batch", 6, "anchors"])],
+      [("w", np.abs(rng.standard_normal((6, 3, 8, 8)) / 200).astype(np.float32)), ("shape", np.array([0, 6, -1]))],
+      task="detect", imgsz="[64, 96]", names="""{0: 'cat', 1: "driver's seat"}""")
+
+# Voice activity as silero-vad has it: a sound, what the one before left, and the rate.
+write("voice",
+      [helper.make_node("ReduceMean", ["input"], ["mean"], axes=[1]), helper.make_node("ReduceSum", ["state"], ["left"], keepdims=0),
+       helper.make_node("Cast", ["sr"], ["rate"], to=TensorProto.FLOAT), helper.make_node("Div", ["left", "rate"], ["more"]),
+       helper.make_node("Add", ["mean", "more"], ["output"]), helper.make_node("Identity", ["state"], ["stateN"])],
+      [value("input", TensorProto.FLOAT, ["batch", "sequence"]), value("state", TensorProto.FLOAT, [2, "batch", 4]),
+       value("sr", TensorProto.INT64, [])],
+      [value("output", TensorProto.FLOAT, ["batch", 1]), value("stateN", TensorProto.FLOAT, [2, "batch", 4])])
 
 # Two inputs, two outputs of different types, a dimension they share.
 write("two",

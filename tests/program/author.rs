@@ -67,6 +67,10 @@ fn new_pipelines_around_models_pass_their_tests() {
         ("examples/sentence-embedding/model.onnx", "text", &["mean-pool", "l2-normalize"]),
         ("examples/speech/encoder.onnx", "audio", &["decode-audio", "n_mels: 80, chunk_length: 2"]),
         ("tests/models/external.onnx", "table", &[]),
+        ("tests/models/face.onnx", "image", &["- top-k: { in: softmax_1, k: 2 }"]),
+        ("tests/models/ultralytics.onnx", "image", &["letterbox: { size: [64, 96]", "nms", "labels: ./labels.txt"]),
+        ("tests/models/voice.onnx", "audio", &["expand: { axes: 0, out: input }"]),
+        ("tests/models/flip-int64.onnx", "tensor", &[]),
     ] {
         let name = format!("around-{}", model.replace(['/', '.', '_'], "-"));
         let path = root().join(model).display().to_string();
@@ -96,8 +100,35 @@ fn new_pipelines_guess_what_a_model_takes() {
     let result = run(&folder.path().join("digits"), &["run", root().join(SEVEN).to_str().unwrap(), "--json"]);
     assert!(json(&result).to_string().contains("\"label\""), "{}", stderr(&result));
 
+    for (model, task) in [
+        ("tests/models/words.onnx", "tensor"),
+        ("tests/models/loop.onnx", "tensor"),
+        ("tests/models/voice.onnx", "audio"),
+        ("tests/models/ultralytics.onnx", "image"),
+        ("tests/models/kinds.onnx", "table"),
+    ] {
+        let made = make(Path::new(model).file_stem().unwrap().to_str().unwrap(), model, &[]);
+        assert_eq!(json(&made)["task"], task, "{model}: {}", stderr(&made));
+    }
+    assert_eq!(read(folder.path().join("ultralytics/labels.txt")), "cat\ndriver's seat\n");
+
+    // The names of a table's classes are used, or refused.
+    let names = folder.path().join("names.txt");
+    std::fs::write(&names, "asks\ncancels\nstays\n").unwrap();
+    let named = |name: &str, model: &str| make(name, model, &["--labels", names.to_str().unwrap()]);
+    let table = named("table", "tests/models/kinds.onnx");
+    assert!(table.status.success(), "{}", stderr(&table));
+    let text = read(folder.path().join("table/gpux.yml"));
+    assert!(text.contains("- top-k: { in: probabilities, k: 3, labels: ./labels.txt }"), "{text}");
+    let unused = named("unused", "tests/models/external.onnx");
+    let told = stderr(&unused);
+    assert!(
+        unused.status.code() == Some(2) && told.contains("nothing that the 3 labels of --labels could name"),
+        "{told}"
+    );
+    assert!(!folder.path().join("unused").exists());
+
     for (model, message) in [
-        ("tests/models/words.onnx", "say it with --task"),
         ("tests/models/embedding.onnx", "needs its tokenizer"),
         ("README.md", "not a valid ONNX model"),
         ("none.onnx", "none.onnx"),

@@ -1,6 +1,7 @@
 //! A pipeline around a model, with a sample and a test: guessed from the model's file, and from what the model gives on
 //! the sample.
 
+mod class_names;
 mod sample;
 mod steps;
 mod task;
@@ -8,7 +9,7 @@ mod task;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use self::steps::Postprocessing;
+use self::steps::{OpenSizes, Postprocessing};
 pub use self::task::Task;
 use super::case::CASES_FOLDER;
 use super::case_runner::{CaseOutcome, CaseRunner};
@@ -78,14 +79,25 @@ pub enum ModelPipelineError {
     /// the model
     #[error(transparent)]
     Gpux(#[from] GpuxError),
-    /// its inputs do not tell what it takes
-    #[error("its inputs do not tell what the model takes ({0}): say it with --task image, text, audio or table")]
-    UnknownTask(String),
     /// a model of text without its tokenizer
-    #[error("a model of text needs its tokenizer: put `tokenizer.json` beside the model, or name it with --tokenizer")]
+    #[error(
+        "a model of text needs its tokenizer: put `tokenizer.json` beside the model, or name it with --tokenizer; \
+         `--task tensor` takes token numbers"
+    )]
     NoTokenizer,
+    /// labels for a model that gives no classes
+    #[error(
+        "the model gives nothing that the {labels} labels of --labels could name ({outputs}): a row of as many scores, or \
+         numbers of classes"
+    )]
+    UnusedLabels {
+        /// how many there are
+        labels: usize,
+        /// what the model gave on the sample
+        outputs: String,
+    },
     /// an input that no sample is written for
-    #[error("the input `{0}` takes too many elements for a sample of a table: say what the model takes with --task")]
+    #[error("the input `{0}` takes too many elements for a sample: say what the model takes with --task")]
     LargeInput(String),
     /// weights whose file would be in the place of another file of the folder
     #[error(
@@ -112,12 +124,11 @@ impl From<std::io::Error> for ModelPipelineError {
 pub fn pipeline_for_model(request: &ModelPipelineRequest<'_>) -> Result<ModelPipelineReport, ModelPipelineError> {
     let model = ModelFile::open(request.model).map_err(GpuxError::from)?;
     let info = model.info();
-    let guessed = request.task.or_else(|| Task::guess(info));
-    let task = guessed.ok_or_else(|| ModelPipelineError::UnknownTask(describe_inputs(info)))?;
+    let task = request.task.unwrap_or_else(|| Task::guess(info));
     let (made, failure) = in_draft(request.folder, |draft, name| {
         let folder = Draft { root: draft, name, info, task, load_options: request.load_options };
-        let has_labels = folder.copy_files(request)?;
-        let failure = folder.write(has_labels)?.map(|failure| {
+        folder.copy_files(request)?;
+        let failure = folder.write(request.labels)?.map(|failure| {
             // The draft has another name than the folder.
             let draft = draft.file_name().unwrap_or_default().to_string_lossy();
             TestFailure { message: failure.message.replace(&*draft, name), ..failure }
@@ -137,13 +148,15 @@ struct Draft<'a> {
 }
 
 impl Draft<'_> {
-    /// Copies the model and what belongs to it. Gives whether there are labels.
-    fn copy_files(&self, request: &ModelPipelineRequest<'_>) -> Result<bool, ModelPipelineError> {
-        let copy = |from: &Path, to: &Path| {
-            let to = self.root.join(to);
-            let copied = to.parent().map_or(Ok(()), fs::create_dir_all).and_then(|()| fs::copy(from, to));
-            copied.map(drop).map_err(|source| ModelPipelineError::Copy { path: from.to_owned(), source })
-        };
+    fn copy(&self, from: &Path, to: &Path) -> Result<(), ModelPipelineError> {
+        let to = self.root.join(to);
+        let copied = to.parent().map_or(Ok(()), fs::create_dir_all).and_then(|()| fs::copy(from, to));
+        copied.map(drop).map_err(|source| ModelPipelineError::Copy { path: from.to_owned(), source })
+    }
+
+    /// Copies the model and what belongs to it.
+    fn copy_files(&self, request: &ModelPipelineRequest<'_>) -> Result<(), ModelPipelineError> {
+        let copy = |from: &Path, to: &Path| self.copy(from, to);
         copy(request.model, Path::new(MODEL))?;
         let beside = request.model.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
         for file in &self.info.external_files {
@@ -166,35 +179,77 @@ impl Draft<'_> {
             }
             copy(tokenizer, Path::new(TOKENIZER))?;
         }
-        if let Some(labels) = request.labels {
-            copy(labels, Path::new(LABELS))?;
-        } else if let Some(names) = self.info.outputs.iter().find_map(|output| output.labels.as_ref()) {
-            fs::write(self.root.join(LABELS), names.join("\n") + "\n")?;
-        } else {
-            return Ok(false);
-        }
-        Ok(true)
+        Ok(())
     }
 
-    /// Writes gpux.yml, the sample and the test. Gives why the test does not pass.
-    fn write(&self, has_labels: bool) -> Result<Option<TestFailure>, ModelPipelineError> {
+    /// Writes gpux.yml, the sample and the test; `labels` is the file that the user named. Gives why the test does not
+    /// pass.
+    fn write(&self, labels: Option<&Path>) -> Result<Option<TestFailure>, ModelPipelineError> {
+        if let Some(labels) = labels {
+            self.copy(labels, Path::new(LABELS))?;
+        }
+        let count = labels.map(|_| count_lines(&self.root.join(LABELS))).transpose()?;
         let case = self.root.join(CASES_FOLDER).join(CASE);
         fs::create_dir_all(&case)?;
-        let inputs = sample::write(self.task, self.info, &case)?;
+        fs::write(self.root.join(README), self.readme())?;
+        let mut failure = None;
+        for sizes in self.task.open_sizes(self.info) {
+            let before = self.write_sample(sizes, &case)?;
+            match self.model_outputs(&case) {
+                Ok(outputs) => return self.write_rest(&before, &outputs, &case, count),
+                // The next sizes would fail as well.
+                Err(error) if error.category() != ErrorCategory::Run && error.category() != ErrorCategory::Request => {
+                    return Ok(Some(error.into()));
+                }
+                Err(error) => drop(failure.get_or_insert_with(|| TestFailure::from(error))),
+            }
+        }
+        if let Some(sizes) = self.task.open_sizes(self.info).first() {
+            self.write_sample(*sizes, &case)?;
+        }
+        Ok(failure)
+    }
+
+    /// Writes the sample, and a gpux.yml without what follows the model. Gives what stands before it.
+    fn write_sample(&self, sizes: OpenSizes, case: &Path) -> Result<String, ModelPipelineError> {
+        let inputs = sample::write(self.task, self.info, sizes.axis, case)?;
         // Results differ in the last digits between processors.
         let tolerance = "tolerance: { absolute: 1e-4, relative: 1e-3 }\n";
         let description = "description: what the model gave on the sample when the pipeline was made\n";
         fs::write(case.join("case.yml"), format!("{description}{tolerance}inputs:\n{inputs}"))?;
-        fs::write(self.root.join(README), self.readme())?;
-        let before = steps::preprocessing(self.task, self.info);
-        self.write_pipeline(&before, &Postprocessing::Nothing, has_labels)?;
-        let after = match self.model_output(&case) {
-            Ok(after) => after,
-            Err(error) => return Ok(Some(error.into())),
+        let before = steps::preprocessing(self.task, self.info, sizes);
+        self.write_pipeline(&before, &Postprocessing::Nothing, false)?;
+        Ok(before)
+    }
+
+    /// Writes what follows the model by its `outputs`, and the results of the test.
+    fn write_rest(
+        &self,
+        before: &str,
+        outputs: &[(String, Value)],
+        case: &Path,
+        labels: Option<usize>,
+    ) -> Result<Option<TestFailure>, ModelPipelineError> {
+        let tensor = |name: &String| outputs.iter().find(|(output, _)| output == name)?.1.as_tensor();
+        let named = self.info.outputs.iter().map(|output| &output.name);
+        let tensors: Vec<_> = named.filter_map(|name| Some((name.as_str(), tensor(name)?))).collect();
+        let after = Postprocessing::choose(self.task, self.info, &tensors, labels);
+        let has_labels = match (labels, after.classes()) {
+            (Some(labels), _) if !after.takes_labels() => {
+                let output = |(name, tensor): &(&str, &Tensor)| format!("`{name}` {:?}", tensor.shape());
+                let outputs = tensors.iter().map(output).collect::<Vec<_>>().join(", ");
+                return Err(ModelPipelineError::UnusedLabels { labels, outputs });
+            }
+            (Some(_), _) => true,
+            (None, Some(count)) => match class_names::class_names(self.info, count) {
+                Some(names) => fs::write(self.root.join(LABELS), names.join("\n") + "\n").map(|()| true)?,
+                None => false,
+            },
+            (None, None) => false,
         };
-        self.write_pipeline(after.preprocessing(self.info).as_deref().unwrap_or(&before), &after, has_labels)?;
+        self.write_pipeline(after.preprocessing(self.info).as_deref().unwrap_or(before), &after, has_labels)?;
         let ran =
-            self.open().and_then(|pipeline| CaseRunner::for_pipeline(pipeline, self.load_options).run(&case, true));
+            self.open().and_then(|pipeline| CaseRunner::for_pipeline(pipeline, self.load_options).run(case, true));
         let failed = |message| TestFailure { message, is_environment: false };
         Ok(match ran.map(|report| report.outcome) {
             Ok(CaseOutcome::Passed | CaseOutcome::Blessed(_)) => None,
@@ -208,31 +263,23 @@ impl Draft<'_> {
         Pipeline::open(&self.root.join(PIPELINE).display().to_string(), self.load_options)
     }
 
-    /// What follows the model, by its output on the sample.
-    fn model_output(&self, case: &Path) -> Result<Postprocessing, GpuxError> {
+    /// The model's outputs on the sample.
+    fn model_outputs(&self, case: &Path) -> Result<Vec<(String, Value)>, GpuxError> {
         let pipeline = self.open()?;
         let requests = super::case_requests(&pipeline, case.parent().unwrap_or(case))?;
-        let Some((_, request)) = requests.into_iter().next() else { return Ok(Postprocessing::Nothing) };
-        let outputs = pipeline.plan().run(request, RunOptions::default())?;
-        let of_model = |(name, value): &(String, Value)| {
-            let is_first = self.info.outputs.first().is_some_and(|output| output.name == *name);
-            value
-                .as_tensor()
-                .filter(|_| is_first)
-                .map(|tensor: &Tensor| Postprocessing::choose(self.task, self.info, name, tensor))
-        };
-        Ok(outputs.iter().find_map(of_model).unwrap_or(Postprocessing::Nothing))
+        let Some((_, request)) = requests.into_iter().next() else { return Ok(Vec::new()) };
+        Ok(pipeline.plan().run(request, RunOptions::default())?)
     }
 
     fn write_pipeline(&self, before: &str, after: &Postprocessing, has_labels: bool) -> std::io::Result<()> {
         let head = format!(
             "# Made by `gpux new` from the model's inputs and what it gave on a sample: check what stands before the model.\n\
-             name: {}\nversion: 0.1.0\n\nmodel: ./{MODEL}\n",
-            self.name
+             name: {}\nversion: 0.1.0\n\nmodel: ./{MODEL}\n{}",
+            self.name,
+            steps::inputs(self.task, self.info)
         );
         let alone = self.info.outputs.len() == 1;
-        let after = after
-            .lines(alone, has_labels && matches!(after, Postprocessing::Classes { .. } | Postprocessing::Boxes { .. }));
+        let after = after.lines(alone, has_labels);
         let steps = if before.is_empty() && after.is_empty() {
             String::new()
         } else {
@@ -247,6 +294,7 @@ impl Draft<'_> {
             Task::Text => "--input text='a sentence'",
             Task::Audio => "--file sound.wav",
             Task::Table => "--file rows.csv",
+            Task::Tensor => "--file request.json",
         };
         format!(
             "# {}\n\nA pipeline for [gpux](https://github.com/gpux/gpux) around `{MODEL}`.\n\n\
@@ -259,15 +307,9 @@ impl Draft<'_> {
     }
 }
 
-fn describe_inputs(info: &ModelInfo) -> String {
-    let input = |input: &gpux_inference::InputSpec| {
-        let shape = input.shape.as_ref().map_or_else(
-            || "any shape".to_owned(),
-            |shape| format!("[{}]", shape.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")),
-        );
-        format!("`{}` {} {shape}", input.name, input.kind)
-    };
-    info.inputs.iter().map(input).collect::<Vec<_>>().join(", ")
+/// How many labels a file has.
+fn count_lines(path: &Path) -> std::io::Result<usize> {
+    Ok(fs::read_to_string(path)?.lines().filter(|line| !line.trim().is_empty()).count())
 }
 
 /// Every file below `folder`, relative to it.

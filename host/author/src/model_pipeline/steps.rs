@@ -2,14 +2,48 @@
 
 use std::fmt::Write as _;
 
-use super::task::{Task, rank, size};
-use gpux_core::Tensor;
+use super::task::{self, Task, is_sample_rate, rank, samples_axis, size};
+use gpux_core::{Dim, ElementType, Tensor};
 use gpux_inference::{InputSpec, ModelInfo};
 
-/// The side of a picture where the model takes any.
-const SIDE: usize = 224;
+/// Sizes for the axes that a model leaves open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct OpenSizes {
+    /// height and width of a picture
+    pub(super) picture: [usize; 2],
+    /// samples of a sound; `None` for all that there are
+    pub(super) samples: Option<usize>,
+    /// axes of other inputs
+    pub(super) axis: usize,
+}
+
+impl Task {
+    /// The sizes to try, one after the other, until the model runs.
+    pub(super) fn open_sizes(self, info: &ModelInfo) -> Vec<OpenSizes> {
+        let axis = match self {
+            Self::Table => 4,
+            Self::Tensor => 8,
+            // Beside one picture or sound, it is that of the batch.
+            Self::Image | Self::Audio | Self::Text => 1,
+        };
+        let usual = OpenSizes { picture: SIDES[0], samples: None, axis };
+        let is_open = |input: &InputSpec| input.shape.iter().flatten().skip(1).any(|dim| !matches!(dim, Dim::Fixed(_)));
+        match self {
+            _ if !task::required(info).any(is_open) => vec![usual],
+            Self::Image => SIDES.map(|picture| OpenSizes { picture, ..usual }).to_vec(),
+            Self::Audio => [None, Some(CHUNK)].map(|samples| OpenSizes { samples, ..usual }).to_vec(),
+            Self::Table | Self::Tensor => [axis, 1, 16, 64, 256].map(|axis| OpenSizes { axis, ..usual }).to_vec(),
+            Self::Text => vec![usual],
+        }
+    }
+}
+
+/// The sides of a picture that are tried where the model takes any: most take 224; readers of text lines are low.
+const SIDES: [[usize; 2]; 4] = [[224, 224], [48, 320], [32, 100], [640, 640]];
 /// Samples a second where nothing says it: what most models of speech take.
-const SAMPLE_RATE: u32 = 16_000;
+pub(super) const SAMPLE_RATE: u32 = 16_000;
+/// Samples of one part of a sound, for models that are called part by part.
+const CHUNK: usize = 512;
 /// Whisper's frames a second.
 const FRAMES: usize = 100;
 /// Entries of a result.
@@ -17,24 +51,79 @@ const TOP: usize = 5;
 /// Scores that come from `softmax` add up to one this exactly.
 const EXACT: f64 = 1e-3;
 
-/// Lines of `pipeline:` before the model.
-pub(super) fn preprocessing(task: Task, info: &ModelInfo) -> String {
-    let Some(input) = info.inputs.first() else { return String::new() };
-    match task {
-        Task::Image => image(input),
-        Task::Text => text(info),
-        Task::Audio => audio(input),
-        Task::Table => String::new(),
+/// Lines of `pipeline:` before the model. Where it takes any size, pictures and sounds become of `sizes`.
+pub(super) fn preprocessing(task: Task, info: &ModelInfo, sizes: OpenSizes) -> String {
+    let of_named_task = || task::required(info).next();
+    let Some(input) = task.input(info).or_else(of_named_task) else { return String::new() };
+    let mut lines = match task {
+        Task::Image => image(input, info, sizes.picture),
+        Task::Text => return text(info),
+        Task::Audio => audio(input, sizes.samples),
+        Task::Table | Task::Tensor => return String::new(),
+    };
+    // A model of one input takes what comes; of several, what has the input's name.
+    if task::required(info).count() > 1
+        && let Some(last) =
+            lines.trim_end().rfind("\n  - ").map(|at| at + 1).or_else(|| lines.starts_with("  - ").then_some(0))
+    {
+        let step = lines.split_off(last);
+        let out = quoted(&input.name);
+        lines += &match step.trim_end().strip_suffix(" }") {
+            Some(options) => format!("{options}, out: {out} }}\n"),
+            None => format!("{}: {{ out: {out} }}\n", step.trim_end()),
+        };
+    }
+    lines
+}
+
+/// The lines of `inputs:`, where the model takes more than the picture or the sound. The rate of a sound is known.
+pub(super) fn inputs(task: Task, info: &ModelInfo) -> String {
+    let Some(media) = task.input(info).filter(|_| task::required(info).count() > 1) else { return String::new() };
+    let mut lines = format!("\ninputs:\n  {task}: {{ type: {task} }}\n");
+    for input in task::required(info).filter(|input| input.name != media.name) {
+        let dim = |dim: &Dim| match dim {
+            Dim::Fixed(size) => size.to_string(),
+            Dim::Named(name) if quoted(name) == *name => name.clone(),
+            Dim::Named(_) | Dim::Dynamic => "-1".to_owned(),
+        };
+        let shape: Vec<_> = input.shape.iter().flatten().map(dim).collect();
+        let default = if is_sample_rate(input) { format!(", default: {SAMPLE_RATE}") } else { String::new() };
+        let (name, kind, shape) = (quoted(&input.name), &input.kind, shape.join(", "));
+        let _ = writeln!(lines, "  {name}: {{ type: {kind}, shape: [{shape}]{default} }}");
+    }
+    lines
+}
+
+/// The height and width of the pictures that the model takes: those that it fixes, else those that it was exported with
+/// by Ultralytics, else `default`.
+fn sides(input: &InputSpec, info: &ModelInfo, default: [usize; 2]) -> [usize; 2] {
+    let exported = info.metadata.get("imgsz").and_then(|text| serde_json::from_str(text).ok());
+    let [height, width] = exported.filter(|sides: &[usize; 2]| sides.iter().all(|side| *side > 0)).unwrap_or(default);
+    let (vertical, horizontal) = if is_channels_last(input) { (1, 2) } else { (2, 3) };
+    let batch = rank(input).unwrap_or(4).min(4);
+    let side = |axis: usize, default| size(input, (axis + batch).saturating_sub(4)).unwrap_or(default);
+    [side(vertical, height), side(horizontal, width)]
+}
+
+fn is_channels_last(input: &InputSpec) -> bool {
+    let channels = |axis| matches!(size(input, axis), Some(1 | 3));
+    match rank(input) {
+        Some(3) => channels(2) && !channels(0),
+        _ => channels(3) && !channels(1),
     }
 }
 
-fn image(input: &InputSpec) -> String {
-    let is_last = matches!(size(input, 3), Some(1 | 3)) && !matches!(size(input, 1), Some(1 | 3));
-    let (height, width, channels) = if is_last { (1, 2, 3) } else { (2, 3, 1) };
-    let side = |axis| size(input, axis).unwrap_or(SIDE);
+fn image(input: &InputSpec, info: &ModelInfo, default: [usize; 2]) -> String {
+    let [height, width] = sides(input, info, default);
+    let channels = match (is_channels_last(input), rank(input)) {
+        (true, Some(3)) => 2,
+        (true, _) => 3,
+        (false, Some(3)) => 0,
+        (false, _) => 1,
+    };
     let is_gray = size(input, channels) == Some(1);
     let mut lines = if is_gray { "  - decode-image: { channels: gray }\n" } else { "  - decode-image\n" }.to_owned();
-    let _ = writeln!(lines, "  - resize: {{ size: [{}, {}] }}", side(height), side(width));
+    let _ = writeln!(lines, "  - resize: {{ size: [{height}, {width}] }}");
     if input.kind != "uint8" {
         let method = if is_gray { "unit" } else { "imagenet" };
         lines += "  # As the model was trained: `gpux steps normalize` lists the conventions.\n";
@@ -53,11 +142,12 @@ fn text(info: &ModelInfo) -> String {
     format!("  - tokenize: {{ tokenizer: ./tokenizer.json{length} }}\n")
 }
 
-fn audio(input: &InputSpec) -> String {
+fn audio(input: &InputSpec, length: Option<usize>) -> String {
     let mut lines = format!("  - decode-audio\n  - resample: {{ to: {SAMPLE_RATE} }}\n");
+    let samples = samples_axis(input);
     // [batch, bands, frames], or with a channel before the bands.
     let has_channel = rank(input) == Some(4);
-    if has_channel || rank(input) == Some(3) && size(input, 1) != Some(1) {
+    if samples.is_none() && (has_channel || rank(input) == Some(3)) {
         let axis = if has_channel { 2 } else { 1 };
         let bands = size(input, axis).unwrap_or(80);
         lines += "  # As Whisper's feature extractor does; `gpux steps mel-spectrogram` lists the options.\n";
@@ -69,11 +159,16 @@ fn audio(input: &InputSpec) -> String {
         }
         return lines;
     }
-    if let Some(length) = rank(input).and_then(|rank| size(input, rank.checked_sub(1)?)) {
+    let rank = rank(input).unwrap_or(1);
+    let samples = samples.unwrap_or_else(|| rank.saturating_sub(1));
+    if let Some(length) = size(input, samples).or(length) {
         let _ = writeln!(lines, "  - pad-or-trim: {{ length: {length} }}");
     }
-    for _ in 1..rank(input).unwrap_or(1) {
-        lines += "  - expand: { axes: 0 }\n";
+    let axes: Vec<_> = (0..rank).filter(|axis| *axis != samples).collect();
+    match axes.as_slice() {
+        [] => {}
+        [only] => lines += &format!("  - expand: {{ axes: {only} }}\n"),
+        several => lines += &format!("  - expand: {{ axes: {several:?} }}\n"),
     }
     lines
 }
@@ -87,13 +182,20 @@ pub(super) enum Postprocessing {
         output: String,
         /// how many
         count: usize,
-        /// whether they add up to one
+        /// whether they are probabilities
         probabilities: bool,
     },
-    /// boxes as Ultralytics' models give them, of this many classes
+    /// numbers of classes
+    ClassNumbers {
+        /// the output's name
+        output: String,
+    },
+    /// boxes as Ultralytics' models give them
     Boxes {
         /// the output's name
         output: String,
+        /// how many classes they may be of
+        count: usize,
     },
     /// vectors of tokens
     Tokens {
@@ -110,24 +212,68 @@ pub(super) enum Postprocessing {
 }
 
 impl Postprocessing {
-    /// By the model's first output.
-    pub(super) fn choose(task: Task, info: &ModelInfo, name: &str, tensor: &Tensor) -> Self {
+    /// By the model's outputs, in its own order; `labels` says how many names of classes there are.
+    pub(super) fn choose(task: Task, info: &ModelInfo, outputs: &[(&str, &Tensor)], labels: Option<usize>) -> Self {
+        let Some((name, tensor)) = outputs.first() else { return Self::Nothing };
         let (output, shape) = (quoted(name), tensor.shape());
-        let has = |parts: &[&str]| parts.iter().any(|part| name.to_lowercase().contains(part));
         match (task, shape) {
-            (Task::Table, _) => Self::Nothing,
+            (Task::Tensor, _) => Self::Nothing,
+            (Task::Table, _) => labels.map_or(Self::Nothing, |labels| Self::named_classes(outputs, labels)),
             (Task::Image, [1, rows, anchors])
-                if *rows > 4 && anchors > rows && (name == "output0" || Some(*anchors) == anchors_of(info)) =>
+                if *rows > 4
+                    && anchors > rows
+                    && (*name == "output0" || Some(*anchors) == anchors_of(info))
+                    && info.metadata.get("task").is_none_or(|task| task == "detect") =>
             {
-                Self::Boxes { output }
+                Self::Boxes { output, count: rows - 4 }
             }
-            (Task::Text, [1, _, _]) if has(&["hidden", "embed"]) => Self::Tokens { output },
-            (_, [1, _]) if has(&["embed", "hidden", "pool", "vector", "feature"]) => Self::Vector { output },
-            (_, [1, count]) if *count > 1 => {
-                Self::Classes { output, count: *count, probabilities: is_probability(tensor) }
-            }
-            _ => Self::Nothing,
+            (Task::Text, [1, _, _]) if has(name, &["hidden", "embed"]) => Self::Tokens { output },
+            (_, [1, _]) if has(name, &["embed", "hidden", "pool", "vector", "feature"]) => Self::Vector { output },
+            _ => Self::scores(outputs, labels),
         }
+    }
+
+    /// The classes of a table: one row of scores, else numbers.
+    fn named_classes(outputs: &[(&str, &Tensor)], labels: usize) -> Self {
+        let is_row = |tensor: &Tensor| matches!(tensor.shape(), [1, count] if *count == labels);
+        let scores = outputs.iter().find(|(_, tensor)| is_row(tensor) && tensor.element().is_float());
+        let is_number = |tensor: &Tensor| matches!(tensor.shape(), [1] | [1, 1]);
+        let is_whole = |tensor: &Tensor| matches!(tensor.element(), ElementType::Int64 | ElementType::Int32);
+        let numbers = || outputs.iter().find(|(_, tensor)| is_number(tensor) && is_whole(tensor));
+        match (scores, numbers) {
+            (Some((name, _)), _) => Self::Classes { output: quoted(name), count: labels, probabilities: true },
+            (None, numbers) => numbers().map_or(Self::Nothing, |(name, _)| Self::ClassNumbers { output: quoted(name) }),
+        }
+    }
+
+    /// The output with the scores of classes, if one is seen to be that: by its number of classes, its values or its
+    /// name, or because there is no other. Boxes and places are none.
+    fn scores(outputs: &[(&str, &Tensor)], labels: Option<usize>) -> Self {
+        let row = |(name, tensor): &(&str, &Tensor)| {
+            let [1, count] = tensor.shape() else { return None };
+            let is_place = has(name, &["box", "loc", "landmark", "offset", "coord", "reg", "point"]);
+            let is_named = has(name, &["logit", "score", "prob", "class", "cls", "label", "softmax", "sigmoid"]);
+            let probabilities = is_probability(tensor);
+            // Vectors have such sizes, and boxes four numbers.
+            let is_only = outputs.len() == 1 && *count > 4 && !count.is_multiple_of(64);
+            let rank = [labels == Some(*count), probabilities, is_named, is_only].iter().position(|is| *is)?;
+            let classes = Self::Classes { output: quoted(name), count: *count, probabilities };
+            (*count > 1 && !is_place && tensor.element().is_float()).then_some((rank, classes))
+        };
+        outputs.iter().filter_map(row).min_by_key(|(rank, _)| *rank).map_or(Self::Nothing, |(_, classes)| classes)
+    }
+
+    /// How many classes its entries are of.
+    pub(super) const fn classes(&self) -> Option<usize> {
+        match self {
+            Self::Classes { count, .. } | Self::Boxes { count, .. } => Some(*count),
+            Self::ClassNumbers { .. } | Self::Tokens { .. } | Self::Vector { .. } | Self::Nothing => None,
+        }
+    }
+
+    /// Whether its entries can be given names.
+    pub(super) const fn takes_labels(&self) -> bool {
+        matches!(self, Self::ClassNumbers { .. }) || self.classes().is_some()
     }
 
     /// Lines of `pipeline:` after the model; `alone` says whether its output is the only one.
@@ -153,7 +299,8 @@ impl Postprocessing {
                     format!("  - softmax{}\n{hint}  - top-k: {{ {top} }}\n", from(output, ""))
                 }
             }
-            Self::Boxes { output } => {
+            Self::ClassNumbers { output } => format!("  - labels{}\n", from(output, "labels: ./labels.txt")),
+            Self::Boxes { output, .. } => {
                 let labels = if has_labels { ", labels: ./labels.txt" } else { "" };
                 format!("  - nms: {{ in: [{output}, fitted]{labels} }}\n")
             }
@@ -167,9 +314,7 @@ impl Postprocessing {
     /// Lines before the model, if what follows needs others than [`preprocessing`] gives.
     pub(super) fn preprocessing(&self, info: &ModelInfo) -> Option<String> {
         let Self::Boxes { .. } = self else { return None };
-        let input = info.inputs.first()?;
-        let side = |axis| size(input, axis).unwrap_or(640);
-        let (height, width) = (side(2), side(3));
+        let [height, width] = sides(Task::Image.input(info)?, info, [640, 640]);
         let fit = format!("  - letterbox: {{ size: [{height}, {width}], out: fitted }}\n");
         Some(format!("  - decode-image\n{fit}  - to-tensor: {{ scale: true }}\n"))
     }
@@ -177,9 +322,8 @@ impl Postprocessing {
 
 /// The anchors of a detector of Ultralytics for its pictures: one for each cell of three grids.
 fn anchors_of(info: &ModelInfo) -> Option<usize> {
-    let input = info.inputs.first()?;
-    let side = |axis| size(input, axis).unwrap_or(SIDE);
-    Some([8, 16, 32].iter().map(|stride| (side(2) / stride) * (side(3) / stride)).sum())
+    let [height, width] = sides(Task::Image.input(info)?, info, SIDES[0]);
+    Some([8, 16, 32].iter().map(|stride| (height / stride) * (width / stride)).sum())
 }
 
 /// A name as YAML takes it in a list.
@@ -190,11 +334,19 @@ fn quoted(name: &str) -> String {
     if is_plain { name.to_owned() } else { serde_json::json!(name).to_string() }
 }
 
-/// Whether the scores of each row are those of `softmax`.
+/// Whether the name has one of these parts.
+fn has(name: &str, parts: &[&str]) -> bool {
+    let name = name.to_lowercase();
+    parts.iter().any(|part| name.contains(part))
+}
+
+/// Whether the scores are those of `softmax`, or, of many, those of `sigmoid`.
 fn is_probability(tensor: &Tensor) -> bool {
+    /// So many numbers do not lie between 0 and 1 by chance.
+    const MANY: usize = 16;
     let Some(scores) = tensor.as_slice::<f32>() else { return false };
     let sum: f64 = scores.iter().map(|score| f64::from(*score)).sum();
-    scores.iter().all(|score| (0.0..=1.0).contains(score)) && (sum - 1.0).abs() < EXACT
+    scores.iter().all(|score| (0.0..=1.0).contains(score)) && ((sum - 1.0).abs() < EXACT || scores.len() >= MANY)
 }
 
 #[cfg(test)]
@@ -207,7 +359,7 @@ mod tests {
         let steps = |shape: &[Option<usize>]| {
             let dim = |size: &Option<usize>| size.map_or(Dim::Dynamic, Dim::Fixed);
             let shape = Some(shape.iter().map(dim).collect());
-            audio(&InputSpec {
+            let input = InputSpec {
                 name: "mel".to_owned(),
                 kind: "float32".to_owned(),
                 shape,
@@ -215,7 +367,8 @@ mod tests {
                 description: String::new(),
                 value: None,
                 index_limit: None,
-            })
+            };
+            audio(&input, None)
         };
         let spectrogram = |bands: &str| format!("mel-spectrogram: {{ method: whisper, n_mels: {bands} }}");
         let plain = steps(&[None, Some(64), None]);

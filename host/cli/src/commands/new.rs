@@ -50,11 +50,11 @@ struct ModelArguments {
     #[arg(long, value_name = "FILE")]
     model: Option<PathBuf>,
 
-    /// What the model takes, if its inputs do not tell
+    /// What the model takes [default: guessed from its inputs; `tensor` if they are not those of another]
     #[arg(long, value_name = "TASK", value_parser = task_parser(), requires = "model")]
     task: Option<Task>,
 
-    /// The names of the model's classes, one a line
+    /// The names of the model's classes, one a line [default: those of its metadata]
     #[arg(long, value_name = "FILE", requires = "model")]
     labels: Option<PathBuf>,
 
@@ -118,7 +118,7 @@ fn around_model(place: &FolderArguments, model: &Path, arguments: &ModelArgument
         tokenizer: arguments.tokenizer.as_deref(),
         load_options: &load_options,
     };
-    for_model(request, printer)
+    for_model(&request, printer)
 }
 
 fn scaffold_error(error: &ScaffoldError, printer: Printer) -> Exit {
@@ -128,19 +128,15 @@ fn scaffold_error(error: &ScaffoldError, printer: Printer) -> Exit {
     }
 }
 
-/// Makes a pipeline around a model; on a terminal, asks for the task if the model's inputs do not tell.
-fn for_model(mut request: ModelPipelineRequest<'_>, printer: Printer) -> Exit {
+/// Makes a pipeline around a model.
+fn for_model(request: &ModelPipelineRequest<'_>, printer: Printer) -> Exit {
     // Ctrl-C removes what is half made.
     interrupt::install_handler();
     let line = ProgressLine::start(printer, "running the model on a sample");
-    let made = gpux_author::pipeline_for_model(&request);
+    let made = gpux_author::pipeline_for_model(request);
     drop(line);
     match made {
         Ok(report) => model_report(&report, printer),
-        Err(error @ ModelPipelineError::UnknownTask(_)) => {
-            request.task = printer.ask(&format!("{error}\nimage, text, audio or table? "));
-            if request.task.is_some() { for_model(request, printer) } else { printer.usage(&error) }
-        }
         Err(ModelPipelineError::Scaffold(error)) => scaffold_error(&error, printer),
         Err(ModelPipelineError::Gpux(error)) => printer.error(&error),
         Err(error @ ModelPipelineError::Copy { .. }) => printer.fail("OutputError", &error.to_string(), Exit::Failed),

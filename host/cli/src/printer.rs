@@ -1,7 +1,6 @@
 //! The one place that writes to the terminal: results to stdout, everything else to stderr.
 
 use std::io::{IsTerminal as _, Write as _};
-use std::str::FromStr;
 
 use clap::ValueEnum;
 use comfy_table::{Cell, CellAlignment, ContentArrangement, Table, presets};
@@ -11,7 +10,6 @@ use serde_json::Value as Json;
 use super::exit::Exit;
 use super::progress::without_line;
 use gpux::GpuxError;
-use gpux_config::LoadError;
 use gpux_core::sanitize::sanitize_for_terminal;
 
 /// Verbosity and output format. All output is written by its methods, even where
@@ -139,23 +137,6 @@ impl Printer {
         }
     }
 
-    /// Asks whoever sits at the terminal until the answer can be parsed; `None` without a terminal or an answer.
-    pub(super) fn ask<T: FromStr>(self, question: &str) -> Option<T> {
-        if self.json || !std::io::stdin().is_terminal() || !std::io::stderr().is_terminal() {
-            return None;
-        }
-        loop {
-            write!(anstream::stderr().lock(), "{}", sanitize_for_terminal(question)).ok()?;
-            let mut answer = String::new();
-            if std::io::stdin().read_line(&mut answer).ok()? == 0 {
-                return None;
-            }
-            if let Ok(answer) = answer.trim().parse() {
-                return Some(answer);
-            }
-        }
-    }
-
     /// Whether `--verbose` or `GPUX_LOG=debug` asks for more than the essential.
     pub(super) fn is_verbose(self) -> bool {
         self.level >= LogLevel::Debug
@@ -188,10 +169,8 @@ impl Printer {
     pub(super) fn error(self, error: &GpuxError) -> Exit {
         if self.json {
             self.stderr(&pretty(&error.to_json()));
-        } else if let GpuxError::Configuration(LoadError::Invalid(error)) = error {
-            self.stderr(&colour_errors(error.render().trim_end()));
         } else {
-            self.stderr(&format!("{RED}error{RESET}: {}", sanitize_for_terminal(&error.to_string())));
+            self.stderr(&colour_errors(&format!("error: {}", error.render())));
             if let GpuxError::Step(error) = error {
                 for line in &error.log {
                     self.stderr(&format!("  log: {}", sanitize_for_terminal(line)));
@@ -222,6 +201,7 @@ impl Printer {
         if self.json {
             pretty(&serde_json::json!({ "error": kind, "message": message, "details": {} }))
         } else {
+            let message = message.strip_prefix("error: ").unwrap_or(message);
             format!("{RED}error{RESET}: {}", sanitize_for_terminal(message))
         }
     }
@@ -266,6 +246,7 @@ impl Printer {
 
 /// A rendered configuration error, with colour in the lines that begin with `error`.
 fn colour_errors(rendered: &str) -> String {
+    let rendered = sanitize_for_terminal(rendered);
     let lines = rendered.lines().map(|line| match line.strip_prefix("error: ") {
         Some(message) => format!("{RED}error{RESET}: {message}\n"),
         None => format!("{line}\n"),
@@ -395,6 +376,21 @@ mod tests {
         assert_eq!(ended(None), Exit::Done);
         assert_eq!(ended(Some(OutputError::Closed)), Exit::Done);
         assert_eq!(ended(Some(std::io::Error::from(std::io::ErrorKind::StorageFull).into())), Exit::Failed);
+    }
+
+    #[test]
+    fn heads_each_error_once() {
+        let printer = crate::printer(false, false);
+        assert_eq!(printer.failure("x", "error: no"), printer.failure("x", "no"));
+        let text = "name: t\nversion: 1\npipeline:\n  - softmx\n";
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("gpux.yml");
+        std::fs::write(&path, text).unwrap();
+        let error = gpux::Pipeline::open(path.to_str().unwrap(), &gpux::LoadOptions::default()).err().unwrap();
+        let shown = |error: &GpuxError| colour_errors(&format!("error: {}", error.render()));
+        let reported = GpuxError::Reported(Box::new(error.to_reported()));
+        assert_eq!(shown(&reported), shown(&error));
+        assert_eq!(shown(&error).matches("error").count(), 1, "{}", shown(&error));
     }
 
     #[test]

@@ -129,11 +129,17 @@ impl GpuxError {
 
     /// The error for another process, which shows it as its own.
     pub fn to_reported(&self) -> ReportedError {
-        let message = match self {
+        let message = self.render();
+        ReportedError { kind: self.kind().to_owned(), category: self.category(), message, json: self.to_json() }
+    }
+
+    /// The error for people, with the lines of the file where it has some.
+    pub fn render(&self) -> String {
+        let text = match self {
             Self::Configuration(LoadError::Invalid(error)) => error.render().trim_end().to_owned(),
             other => other.to_string(),
         };
-        ReportedError { kind: self.kind().to_owned(), category: self.category(), message, json: self.to_json() }
+        text.strip_prefix("error: ").map(str::to_owned).unwrap_or(text)
     }
 
     /// The error as the HTTP API and `--json` show it: `{error, message, details}`.

@@ -19,7 +19,7 @@ use super::runner::StartedRunner;
 use super::scheduler::Scheduler;
 use crate::settings::{IsolationPolicy, Settings, StartPolicy};
 use gpux::{GpuxError, Isolation, LoadOptions, Pipeline};
-use gpux_config::{FILE_NAMES, LoadError, Spec};
+use gpux_config::{FILE_NAMES, Spec};
 use gpux_core::catch_panic::catch_panic;
 use gpux_inference::PendingDrop;
 #[cfg(target_os = "linux")]
@@ -348,10 +348,7 @@ impl Drop for Repository {
 /// The reason that a pipeline cannot be loaded, with the location of each mistake in its file.
 fn details(error: &ServeError) -> String {
     match error {
-        ServeError::Gpux(GpuxError::Configuration(LoadError::Invalid(error))) => {
-            let reason = error.render();
-            reason.strip_prefix("error: ").unwrap_or(&reason).trim_end().to_owned()
-        }
+        ServeError::Gpux(error) => error.render(),
         other => other.to_string(),
     }
 }

@@ -150,6 +150,7 @@ impl Kind {
     }
 
     /// The same with any shape.
+    #[must_use]
     pub fn without_shape(&self) -> Self {
         match self {
             Self::Tensor(kind) => Self::Tensor(TensorKind { shape: None, ..kind.clone() }),

@@ -31,7 +31,7 @@ fn write(folder: &Path, name: &str) {
 /// What the worker of the pipeline in this folder tells, with this name.
 fn claim(folder: &Path, name: &str) {
     let mut info = Pipeline::open(folder.to_str().unwrap(), &LoadOptions::default()).unwrap().info();
-    info.name = name.to_owned();
+    name.clone_into(&mut info.name);
     let ready = json!({ "Ready": { "info": info, "warm_up_report": { "failure": null }, "statistics": [] } });
     std::fs::write(folder.join("ready.json"), format!("{ready}\n")).unwrap();
 }

@@ -155,6 +155,28 @@ fn queues_connections_beyond_the_limit() {
     assert_eq!(third.answer().unwrap().status, 200);
 }
 
+/// Each answer closes its connection, so that the next client gets one.
+#[test]
+fn answers_every_client_above_the_connection_limit() {
+    let server = Server::start(&[SCORES, "--max-connections", "10"]);
+    std::thread::scope(|scope| {
+        for _ in 0..40 {
+            scope.spawn(|| {
+                let mut kept = None;
+                for _ in 0..10 {
+                    let mut connection = kept.take().unwrap_or_else(|| server.connect());
+                    let answer = connection.send("POST", "/predict", &[], ONE.as_bytes()).unwrap();
+                    assert_eq!(answer.status, 200, "{answer:?}");
+                    kept = (answer.header("connection") != Some("close")).then_some(connection);
+                }
+            });
+        }
+    });
+    assert!(server.metric("gpux_connections_evicted_total{reason=\"crowded\"} ") >= 1.0);
+    assert_eq!(server.metric("gpux_connections_evicted_total{reason=\"idle\"} "), 0.0);
+    server.line("--max-connections");
+}
+
 #[test]
 fn hostile_pipeline_does_not_starve_others() {
     let folder = tempfile::tempdir().unwrap();

@@ -71,6 +71,24 @@ fn assert_unharmed(server: &Server, before: f64) {
     assert!(now < before + 64e6, "{before} bytes, then {now}");
 }
 
+#[test]
+fn sends_goaway_near_the_connection_limit() {
+    let server = Server::start(&[SCORES, "--max-connections", "1"]);
+    let mut stream = connect(&server);
+    stream.write_all(&frame(HEADERS, END_HEADERS, 1, &head(true, "/predict"))).unwrap();
+    stream.write_all(&frame(DATA, END_STREAM, 1, super::ONE.as_bytes())).unwrap();
+    // The last frame of all is the end of the answer, or GOAWAY.
+    let (mut seen, mut kind) = (Vec::new(), [0; 9]);
+    while stream.read_exact(&mut kind).is_ok() {
+        seen.push(kind[3]);
+        let length = u32::from_be_bytes([0, kind[0], kind[1], kind[2]]);
+        stream.read_exact(&mut vec![0; length as usize]).unwrap();
+    }
+    assert!([HEADERS, DATA, GOAWAY].iter().all(|kind| seen.contains(kind)), "{seen:?}");
+    until("its place is free", || server.metric("gpux_connections ") <= 1.0);
+    assert!(server.metric("gpux_connections_evicted_total{reason=\"crowded\"} ") >= 1.0);
+}
+
 /// Some clients lose an answer that comes with the word to stop sending.
 #[test]
 fn rejection_waits_for_the_request_body() {

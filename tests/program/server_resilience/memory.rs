@@ -125,6 +125,46 @@ fn bounds_memory_of_unread_connections() {
     server.assert_alive();
 }
 
+/// Connections of one test take more files than some systems allow at first.
+#[cfg(target_os = "linux")]
+fn allow_many_files() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let maximum = getrlimit(Resource::Nofile).maximum;
+    setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }).unwrap();
+}
+
+/// Heads and bodies that do not end, and connections that are idle after an answer.
+#[cfg(target_os = "linux")]
+#[test]
+fn bounds_memory_of_http1_connections() {
+    const MANY: u64 = 600;
+    allow_many_files();
+    let waits = ["--header-timeout", "1h", "--body-timeout", "1h", "--idle-timeout", "1h"];
+    let limits = ["--memory", "64MiB", "--body-memory", "4MiB"];
+    let server = Server::start(&[&[SCORES][..], &limits, &waits].concat());
+    server.assert_alive();
+    let before = peak(&server);
+    let long = [b"GET / HTTP/1.1\r\nx: ".as_slice(), &[b'v'; 60 << 10]].concat();
+    let body =
+        [b"POST /predict HTTP/1.1\r\nhost: a\r\ncontent-length: 9000\r\n\r\n".as_slice(), &[b' '; 7000]].concat();
+    let attack = |number: u64| {
+        let mut connection = server.connect();
+        match number % 6 {
+            0 => connection.write(&body).unwrap(),
+            1 => assert_eq!(connection.send("POST", "/predict", &[], super::ONE.as_bytes()).unwrap().status, 200),
+            _ => connection.write(&long).unwrap(),
+        }
+        connection
+    };
+    let attacks: Vec<_> = (0..MANY).map(attack).collect();
+    until("all are taken", || server.metric("gpux_connections ") >= MANY as f64);
+    server.assert_alive();
+    // What each may hold; a twenty-fourth for long heads; bodies; what the requests above take for a moment.
+    let (after, most) = (peak(&server), MANY * 16 / 1024 + 64 / 24 + 1 + 16);
+    assert!(after < before + most, "{before} MiB, then {after} with {MANY} connections");
+    drop(attacks);
+}
+
 /// A control group with this much memory, if this process may create one.
 struct ControlGroup(PathBuf);
 
@@ -173,7 +213,7 @@ fn many_connections_stay_within_container_memory() {
     };
     for _ in 0..runs() {
         let mut server = group.server(&[SCORES, "--body-memory", "64MiB"]);
-        let attacks = attacks(&mut server, 1500);
+        let attacks = attacks(&mut server, 800);
         assert!(attacks.len() > 200, "{} connections were taken", attacks.len());
         drop(attacks);
         until("it answers", || server.get("/health/live").status == 200);

@@ -1,5 +1,6 @@
 //! Reload, drain, signals.
 
+use std::io::Read as _;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
@@ -279,8 +280,14 @@ fn drain_answers_every_connection_in_the_accept_queue() {
     let queued = backlog().min(300);
     for _ in 0..3 {
         let mut server = Server::start(&[SCORES, "--max-connections", "1"]);
+        // It is busy, since its body is awaited.
         let mut only = server.connect();
-        assert_eq!(only.send("GET", "/health/live", &[], b"").unwrap().status, 200);
+        let length = ONE.len();
+        let expecting = format!("content-length: {length}\r\nexpect: 100-continue\r\n\r\n");
+        only.write(format!("POST /predict HTTP/1.1\r\nhost: localhost\r\n{expecting}").as_bytes()).unwrap();
+        let mut goes_on = [0; 25];
+        only.0.read_exact(&mut goes_on).unwrap();
+        assert_eq!(goes_on, *b"HTTP/1.1 100 Continue\r\n\r\n");
         let head = format!("POST /predict HTTP/1.1\r\nhost: localhost\r\ncontent-length: {}\r\n\r\n", ONE.len());
         let connect = |_| {
             let mut connection = server.connect();
@@ -293,6 +300,8 @@ fn drain_answers_every_connection_in_the_accept_queue() {
             let answer = connection.answer().unwrap_or_else(|error| panic!("connection {number}: {error}"));
             assert_eq!(answer.status, 200, "{answer:?}");
         }
+        only.write(ONE.as_bytes()).unwrap();
+        assert_eq!(only.answer().unwrap().status, 200);
         assert_eq!(server.ended().code(), Some(0));
     }
 }

@@ -255,7 +255,7 @@ impl ServerLifecycle<'_> {
         telemetry: Option<Arc<Telemetry>>,
     ) -> Result<Vec<JoinHandle<()>>, ListenError> {
         let front = Arc::new(EdgeService::new(self.server, self.access.clone(), telemetry));
-        let limit = Arc::new(ConnectionLimit::new(self.server.settings()));
+        let limit = Arc::new(ConnectionLimit::new(self.server.settings(), self.server.metrics()));
         let accept = |listener: StdListener| {
             let listener = TcpListener::from_std(listener).map_err(ListenError::Start)?;
             let (server, tls) = (self.server.clone(), self.tls.clone());

@@ -70,8 +70,13 @@ pub struct Settings {
     /// idle timeout: of a connection between two requests, of a client that does not read its response, and of the head
     /// of every request but the first
     pub idle_timeout: Duration,
-    /// the most open connections. New connections evict idle ones; if none is idle, they wait to be accepted
+    /// the most open connections. Above 90 %, answers close them; at the limit, new connections evict idle ones, and
+    /// wait to be accepted if none is idle
     pub max_connections: usize,
+    /// the most HTTP/2 connections
+    pub http2_connections: usize,
+    /// bytes that all connections may take together for long heads, long reads and many streams
+    pub connection_buffers: usize,
     /// the most HTTP/2 connections with large windows
     pub large_windows: usize,
     /// the most concurrent requests of one HTTP/2 connection
@@ -127,9 +132,20 @@ const OTHER_FILES: u64 = 128;
 /// connection.
 pub(crate) const LAST_CALL: Duration = Duration::from_millis(250);
 
-/// Bytes that a connection may use without a permit: small windows, requests with small heads and responses, and the
-/// read buffer.
-pub(crate) const COST: usize = 512 << 10;
+/// Bytes that an HTTP/1 connection holds while it is idle, or receives a short request.
+pub(crate) const IDLE_COST: usize = 16 << 10;
+
+/// Bytes that TLS adds.
+const TLS_COST: usize = 16 << 10;
+
+/// Bytes that HTTP/2 adds: small windows, and few streams at the same time.
+const HTTP2_COST: usize = 128 << 10;
+
+/// Bytes that a long head adds, or a buffer for long bodies.
+pub(crate) const BUFFER_COST: usize = 64 << 10;
+
+/// Bytes that as many streams add as an HTTP/2 connection with small windows may have.
+pub(crate) const STREAMS_COST: usize = 512 << 10;
 
 /// Bytes that a connection with large windows may use without a permit.
 pub(crate) const LARGE_COST: usize = 10 << 20;
@@ -139,8 +155,12 @@ const USUAL: usize = 16 << 30;
 
 /// The budget of request bodies is this fraction (1/n) of the memory; so is that of responses.
 const BODIES: usize = 6;
-/// The fraction (1/n) of the memory that connections may use without a permit.
+/// The fraction (1/n) of the memory for idle connections.
 const CONNECTIONS: usize = 6;
+/// The fraction (1/n) of the memory for what HTTP/2 adds.
+const HTTP2: usize = 12;
+/// The fraction (1/n) of the memory for long heads, long reads and many streams.
+const BUFFERS: usize = 24;
 /// The fraction (1/n) of the memory for large HTTP/2 windows.
 const WINDOWS: usize = 16;
 
@@ -149,10 +169,10 @@ fn body_memory(memory: usize) -> usize {
     (memory / BODIES).clamp(1 << 20, 1 << 30)
 }
 
-/// The most connections that file descriptors and memory allow.
-fn max_connections(memory: usize) -> usize {
-    const MOST: usize = 16_384;
-    let most = (memory / CONNECTIONS / COST).clamp(16, MOST);
+/// The most connections of this cost that file descriptors and memory allow.
+fn max_connections(memory: usize, cost: usize) -> usize {
+    const MOST: usize = 65_536;
+    let most = (memory / CONNECTIONS / cost).clamp(16, MOST);
     #[cfg(unix)]
     {
         let files = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
@@ -178,10 +198,17 @@ impl Settings {
             memory: Some(memory),
             max_body: Self::MAX_BODY.min(body_memory),
             body_memory,
-            max_connections: max_connections(memory),
+            max_connections: max_connections(memory, IDLE_COST),
+            http2_connections: (memory / HTTP2 / HTTP2_COST).max(16),
+            connection_buffers: (memory / BUFFERS).max(STREAMS_COST),
             large_windows: memory / WINDOWS / LARGE_COST,
             ..Self::of_any()
         }
+    }
+
+    /// The most connections where all of them use TLS, if the operator names no number.
+    pub fn max_tls_connections(&self) -> usize {
+        max_connections(self.memory.unwrap_or(USUAL), IDLE_COST + TLS_COST)
     }
 
     /// Warnings about settings that may take more memory than the process has.
@@ -197,10 +224,10 @@ impl Settings {
                 of(memory)
             ));
         }
-        let connections = self.max_connections.saturating_mul(COST);
+        let connections = self.max_connections.saturating_mul(IDLE_COST);
         if connections > memory / 2 {
             warnings.push(format!(
-                "`--max-connections` lets connections that nobody reads take {} MiB, {}",
+                "`--max-connections` lets idle connections take {} MiB, {}",
                 connections >> 20,
                 of(memory)
             ));
@@ -233,6 +260,8 @@ impl Settings {
             body_timeout: Duration::from_secs(30),
             idle_timeout: Duration::from_secs(75),
             max_connections: 16,
+            http2_connections: 16,
+            connection_buffers: STREAMS_COST,
             large_windows: 1,
             max_streams: 256,
             tls: None,
@@ -263,19 +292,20 @@ mod tests {
     fn default_budgets_fit_the_memory() {
         for memory in [64 << 20, 256 << 20, 1 << 30, 2 << 30, 16 << 30, 1 << 40] {
             let settings = Settings::within(memory);
-            let connections = settings.max_connections * COST;
-            let windows = settings.large_windows * LARGE_COST;
-            assert!(2 * settings.body_memory + connections + windows <= memory / 5 * 3, "{settings:?}");
+            let connections = settings.max_connections * IDLE_COST + settings.http2_connections * HTTP2_COST;
+            let windows = settings.large_windows * LARGE_COST + settings.connection_buffers;
+            assert!(2 * settings.body_memory + connections + windows <= memory / 10 * 7, "{settings:?}");
             assert!(settings.max_body <= settings.body_memory, "{settings:?}");
             assert_eq!(settings.warnings(), Vec::<String>::new(), "{memory}");
         }
+        assert!(Settings::within(1 << 30).max_connections >= 10_000);
         assert_eq!(Settings::within(16 << 30).body_memory, 1 << 30);
         assert_eq!(Settings::within(16 << 30).max_body, 128 << 20);
     }
 
     #[test]
     fn warns_of_budgets_that_are_larger_than_the_memory() {
-        let within = |memory| Settings { body_memory: 512 << 20, max_connections: 4096, ..Settings::within(memory) };
+        let within = |memory| Settings { body_memory: 512 << 20, max_connections: 1 << 17, ..Settings::within(memory) };
         let warnings = within(1 << 30).warnings();
         assert!(warnings[0].contains("bodies 512 MiB") && warnings[0].contains("1024 MiB"), "{warnings:?}");
         assert!(warnings[1].contains("take 2048 MiB"), "{warnings:?}");

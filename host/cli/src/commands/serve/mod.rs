@@ -139,6 +139,7 @@ pub(crate) fn main(mut arguments: Arguments) -> Exit {
         Ok(sources) => sources,
         Err(message) => return printer.fail("UsageError", &message, Exit::Usage),
     };
+    raise_open_files();
     let is_restart = supervisor.as_ref().is_some_and(|(supervisor, _)| supervisor.is_restart());
     let mut settings = match settings(&arguments, &sources, &load_options, is_restart) {
         Ok(settings) => settings,
@@ -216,6 +217,19 @@ pub(crate) fn main(mut arguments: Arguments) -> Exit {
         Err(error) => report(printer, error),
     }
 }
+
+/// Raises the limit of open files to the most that the system allows: each connection takes one.
+#[cfg(unix)]
+fn raise_open_files() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let maximum = getrlimit(Resource::Nofile).maximum;
+    // Some systems allow less than they say; the limit stays as it is.
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
+}
+
+/// Nothing on this system.
+#[cfg(not(unix))]
+const fn raise_open_files() {}
 
 /// Flags, then `serving` of the only pipeline, then defaults. A server that is started again has its sockets already, and
 /// goes on without that pipeline.

@@ -106,8 +106,8 @@ pub(super) struct ServerArguments {
     #[arg(long, value_name = "TIME", value_parser = time_or_zero)]
     drain: Option<Duration>,
 
-    /// Connections at once: those idle for longest give way to new ones [default: as many as there are file
-    /// descriptors and memory for, at most 16384]
+    /// Connections at once: near this number, answers close them, and those without a request or idle for 5 s give
+    /// way to new ones [default: as many as there are file descriptors and memory for, at most 65536]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     max_connections: Option<u32>,
 
@@ -207,7 +207,8 @@ impl ServerArguments {
         }
         set(&mut settings.drain_delay, self.drain_delay);
         set(&mut settings.drain, self.drain);
-        set(&mut settings.max_connections, self.max_connections.map(|most| most as usize));
+        let tls_connections = self.tls_cert.is_some().then(|| settings.max_tls_connections());
+        set(&mut settings.max_connections, self.max_connections.map(|most| most as usize).or(tls_connections));
         set(&mut settings.header_timeout, self.header_timeout);
         set(&mut settings.body_timeout, self.body_timeout);
         set(&mut settings.idle_timeout, self.idle_timeout);

@@ -8,6 +8,8 @@
 
 use std::collections::VecDeque;
 
+use super::connection_memory::{Need, READ};
+
 /// Follows the requests of a connection.
 #[derive(Debug, Default)]
 pub(super) struct Framing {
@@ -15,6 +17,9 @@ pub(super) struct Framing {
     /// the start of the current line, at most [`LINE`] bytes
     line: Vec<u8>,
     head: Head,
+    /// bytes of the current head so far
+    in_head: usize,
+    is_http2: bool,
     /// for each chunked request not yet taken by [`Framing::next_chunked`], whether it has a `Content-Length` as well
     chunked: VecDeque<bool>,
 }
@@ -56,6 +61,15 @@ impl Framing {
         self.chunked.pop_front().unwrap_or_default()
     }
 
+    /// What the connection needs to read on: a head that is longer than one read takes a larger buffer.
+    pub(super) const fn need(&self) -> Need {
+        match self.in_head {
+            _ if self.is_http2 => Need::Http2,
+            READ.. => Need::Buffer,
+            _ => Need::Nothing,
+        }
+    }
+
     /// Processes more bytes.
     pub(super) fn read(&mut self, mut bytes: &[u8]) {
         while !bytes.is_empty() {
@@ -73,6 +87,7 @@ impl Framing {
                     let (part, rest) = bytes.split_at(end.map_or(bytes.len(), |end| end + 1));
                     self.line.extend(part.iter().take(LINE.saturating_sub(self.line.len())));
                     bytes = rest;
+                    self.in_head = if self.is_in_head() { self.in_head.saturating_add(part.len()) } else { 0 };
                     if end.is_some() {
                         let line = std::mem::take(&mut self.line);
                         self.state = self.after(line.trim_ascii_end());
@@ -84,12 +99,19 @@ impl Framing {
         }
     }
 
+    const fn is_in_head(&self) -> bool {
+        matches!(self.state, State::Begin | State::Head)
+    }
+
     /// The state after this line.
     fn after(&mut self, line: &[u8]) -> State {
         match self.state {
             // Empty lines may precede a request.
             State::Begin if line.is_empty() => State::Begin,
-            State::Begin if line.starts_with(b"PRI * HTTP/2") => State::Other,
+            State::Begin if line.starts_with(b"PRI * HTTP/2") => {
+                self.is_http2 = true;
+                State::Other
+            }
             State::Begin => {
                 self.head = Head::default();
                 State::Head
@@ -112,6 +134,7 @@ impl Framing {
 
     fn after_head(&mut self) -> State {
         let Head { chunked, length, unclear } = std::mem::take(&mut self.head);
+        self.in_head = 0;
         if chunked {
             self.chunked.push_back(length.is_some());
         }
@@ -211,9 +234,24 @@ mod tests {
     }
 
     #[test]
+    fn long_heads_need_a_buffer() {
+        let mut framing = Framing::default();
+        framing.read(b"POST / HTTP/1.1\r\n");
+        let line = [&[b'x'; 4094][..], b"\r\n"].concat();
+        framing.read(&line);
+        assert_eq!(framing.need(), Need::Nothing);
+        framing.read(&line);
+        assert_eq!(framing.need(), Need::Buffer);
+        framing.read(b"content-length: 10000\r\n\r\n");
+        assert_eq!(framing.need(), Need::Nothing, "a body has a budget of its own");
+        framing.read(&[b'x'; 10_000]);
+        assert_eq!((framing.state, framing.need()), (State::Begin, Need::Nothing));
+    }
+
+    #[test]
     fn ignores_other_protocols() {
         let mut framing = Framing::default();
         framing.read(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\ntransfer-encoding: chunked\r\ncontent-length: 1\r\n\r\n");
-        assert_eq!((framing.state, framing.next_chunked()), (State::Other, false));
+        assert_eq!((framing.state, framing.next_chunked(), framing.need()), (State::Other, false, Need::Http2));
     }
 }

@@ -1,5 +1,6 @@
 //! Accepts connections, serves them over TLS or plain TCP, closes idle and slow connections.
 
+mod connection_memory;
 mod framing;
 mod limit;
 mod slow_client;
@@ -14,8 +15,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use axum::body::Body;
-use http::header::TRANSFER_ENCODING;
-use http::{Request, Response, Version};
+use http::header::{CONNECTION, TRANSFER_ENCODING};
+use http::{HeaderValue, Request, Response, Version};
 use hyper::body::{Body as _, Incoming};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
@@ -27,14 +28,15 @@ use tokio::sync::watch;
 use super::host_check::Peer;
 use super::service::{AmbiguousLength, EdgeService};
 use super::tls::{Tls, plain_http};
-use crate::engine::metrics::Connection;
+use crate::engine::metrics::{Connection, EvictionReason};
 use crate::engine::server::Server;
 use crate::settings::Settings;
 pub(crate) use limit::ConnectionLimit;
-use limit::ConnectionSlot;
+use limit::{ConnectionSlot, EVICTION_INTERVAL};
+use slow_client::Activity;
 use slow_client::http2_body::Http2Body;
+use slow_client::observed::Observed;
 use slow_client::streamed_body::StreamedBody;
-use slow_client::{Activity, Observed};
 use trailers::CheckedTrailers;
 
 /// The delay after `accept` failed: if file descriptors ran out, some connection must close first.
@@ -81,6 +83,14 @@ struct Shared {
     over: watch::Sender<bool>,
 }
 
+impl Shared {
+    /// Counts a connection that is closed for others.
+    fn count_eviction(&self, reason: EvictionReason) {
+        self.server.metrics().count_closed_connection();
+        self.limit.count(reason);
+    }
+}
+
 /// Guards that live as long as the connection.
 struct OpenConnection {
     /// notified when idle connections are to close; the server ends once all of these are dropped
@@ -112,15 +122,8 @@ pub(crate) async fn accept(
         let open = OpenConnection { over: shared.over.subscribe(), _counted: shared.server.metrics().connection() };
         let settings = shared.server.settings();
         let activity = Arc::new(Activity::new(settings.header_timeout, settings.idle_timeout));
-        let slot: ConnectionSlot = shared.limit.slot(activity.clone(), permit);
-        let connection = connection(shared.clone(), stream, peer, activity, open);
-        let metrics = shared.server.metrics().clone();
-        tokio::spawn(async move {
-            tokio::select! {
-                () = connection => {}
-                () = slot.evicted() => metrics.count_closed_connection(),
-            }
-        });
+        let slot = shared.limit.slot(activity, permit);
+        tokio::spawn(connection(shared.clone(), stream, peer, slot, open));
     };
     loop {
         let taken = tokio::select! {
@@ -215,13 +218,13 @@ async fn connection(
     shared: Arc<Shared>,
     stream: TcpStream,
     peer: SocketAddr,
-    activity: Arc<Activity>,
+    slot: ConnectionSlot,
     mut open: OpenConnection,
 ) {
     let peer = Peer::new(peer, stream.local_addr().ok());
     // Without `TCP_NODELAY`, small responses wait for the client's acknowledgement of the previous one.
     let _ = stream.set_nodelay(true);
-    let Some(tls) = &shared.tls else { return serve(&shared, stream, peer, activity, &mut open).await };
+    let Some(tls) = &shared.tls else { return serve(&shared, stream, peer, &slot, &mut open).await };
     let patience = shared.server.settings().header_timeout;
     let handshake = async {
         if plain_http::is_plain_http(&stream).await {
@@ -236,9 +239,10 @@ async fn connection(
             open.last_call().await;
             tokio::time::sleep(2 * LAST_LOOK).await;
         } => return,
+        reason = slot.evicted() => return shared.count_eviction(reason),
     };
     match accepted {
-        Ok(Ok(stream)) => serve(&shared, stream, peer, activity, &mut open).await,
+        Ok(Ok(stream)) => Box::pin(serve(&shared, stream, peer, &slot, &mut open)).await,
         // Handshake errors are the client's fault and are not logged.
         Ok(Err(_)) => {}
         Err(_) => shared.server.metrics().count_closed_connection(),
@@ -246,10 +250,12 @@ async fn connection(
 }
 
 /// Serves requests until the client closes the connection, a timeout expires, or the server shuts down.
-async fn serve<S>(shared: &Shared, stream: S, peer: Peer, activity: Arc<Activity>, open: &mut OpenConnection)
+async fn serve<S>(shared: &Shared, stream: S, peer: Peer, slot: &ConnectionSlot, open: &mut OpenConnection)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
+    let (activity, memory) = (slot.activity(), slot.memory());
+    let departure = slot.departure();
     let front = Arc::new(EdgeService::clone(&shared.front));
     let windows = shared.limit.large_window_permit();
     let builder = if windows.is_some() { &shared.large } else { &shared.small };
@@ -260,15 +266,23 @@ where
             request.extensions_mut().insert(AmbiguousLength);
         }
         let (busy, front, activity) = (activity.begin(), front.clone(), activity.clone());
+        let (memory, departure) = (memory.clone(), departure.clone());
         let has_streams = request.version() == Version::HTTP_2;
-        if !has_streams {
-            // HTTP/1 has no flow-control windows.
-            drop(windows.lock().unwrap_or_else(PoisonError::into_inner).take());
-        }
+        let mut windows = windows.lock().unwrap_or_else(PoisonError::into_inner);
+        // HTTP/1 has no flow-control windows.
+        *windows = windows.take().filter(|_| has_streams);
+        let runs_free = windows.is_some();
         async move {
             // Opened before the response exists, so that the stream counts as open throughout.
-            let open = has_streams.then(|| activity.open());
-            let response: Response<Body> = front.answer(request.map(CheckedTrailers), Some(peer)).await;
+            let mut open = has_streams.then(|| activity.open());
+            if let Some(open) = open.as_mut().filter(|_| !runs_free) {
+                open.keep(memory.stream_permit().await);
+            }
+            // In a box of its own, so that idle connections hold no room for it.
+            let mut response: Response<Body> = Box::pin(front.answer(request.map(CheckedTrailers), Some(peer))).await;
+            if departure.is_due() && !has_streams {
+                response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+            }
             // A streamed response keeps its connection busy while it is produced.
             let response = match response.body().size_hint().exact() {
                 Some(_) => response,
@@ -281,7 +295,7 @@ where
             })
         }
     });
-    let stream = TokioIo::new(Observed::new(stream, activity.clone()));
+    let stream = TokioIo::new(Observed::new(stream, activity.clone(), memory.clone()));
     let mut connection = pin!(builder.serve_connection(stream, service));
     // The last accepted connection has as long for its request as the others.
     let last_request = tokio::time::Instant::now() + LAST_CALL;
@@ -289,10 +303,12 @@ where
         open.last_call().await;
         tokio::time::sleep_until(last_request).await;
     });
+    let mut evicted = pin!(slot.evicted());
     let (mut ending, mut was_idle) = (false, false);
     loop {
         let next_look = activity.next_look();
         let next_look = if ending { next_look.min(Instant::now() + LAST_LOOK) } else { next_look };
+        let next_look = if memory.is_waiting() { next_look.min(Instant::now() + EVICTION_INTERVAL) } else { next_look };
         tokio::select! {
             biased;
             // Connection errors are the client's fault and are not logged.
@@ -306,7 +322,28 @@ where
                 ending = true;
                 connection.as_mut().graceful_shutdown();
             }
+            reason = evicted.as_mut(), if !ending => {
+                shared.count_eviction(reason);
+                if !memory.is_http2() || !activity.has_begun() {
+                    return;
+                }
+                // Streams that the client opens meanwhile are answered.
+                ending = true;
+                connection.as_mut().graceful_shutdown();
+            }
+            () = memory.changed(), if !ending => {
+                if memory.is_leaving() && memory.is_http2() {
+                    ending = true;
+                    connection.as_mut().graceful_shutdown();
+                }
+                if memory.is_waiting() {
+                    shared.limit.evict_http2();
+                }
+            }
             () = tokio::time::sleep_until(next_look.into()) => {
+                if memory.is_waiting() {
+                    shared.limit.evict_http2();
+                }
                 if activity.is_over() {
                     return shared.server.metrics().count_closed_connection();
                 }

@@ -35,6 +35,7 @@ pub(crate) struct Metrics {
     pub(crate) accepted: AtomicU64,
     pub(crate) accept_errors: AtomicU64,
     pub(crate) cut: AtomicU64,
+    evictions: [AtomicU64; EvictionReason::ALL.len()],
     exports_spans: AtomicBool,
     spans_lost: AtomicU64,
 }
@@ -50,6 +51,7 @@ impl Metrics {
             accepted: AtomicU64::new(0),
             accept_errors: AtomicU64::new(0),
             cut: AtomicU64::new(0),
+            evictions: Default::default(),
             exports_spans: AtomicBool::new(false),
             spans_lost: AtomicU64::new(0),
         }
@@ -93,6 +95,16 @@ impl Metrics {
         self.cut.fetch_add(1, Ordering::Relaxed);
     }
 
+    /// Counts a connection that closes for others.
+    pub(crate) fn count_eviction(&self, reason: EvictionReason) {
+        self.evictions[reason as usize].fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Connections that closed for others, for this reason.
+    pub(crate) fn evictions(&self, reason: EvictionReason) -> u64 {
+        self.evictions[reason as usize].load(Ordering::Relaxed)
+    }
+
     /// Notes that spans are exported to a collector.
     #[cfg(feature = "otlp")]
     pub(crate) fn note_span_export(&self) {
@@ -118,6 +130,30 @@ impl Metrics {
     /// Open connections.
     pub(crate) fn connections(&self) -> usize {
         self.connections.load(Ordering::Relaxed)
+    }
+}
+
+/// Why a connection closes for others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum EvictionReason {
+    /// it had no complete first head
+    NoRequest,
+    /// it was idle after an answer
+    Idle,
+    /// near the limit, an answer asked the client to close it
+    Crowded,
+}
+
+impl EvictionReason {
+    pub(crate) const ALL: [Self; 3] = [Self::NoRequest, Self::Idle, Self::Crowded];
+
+    /// The value of the label `reason`.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::NoRequest => "no_request",
+            Self::Idle => "idle",
+            Self::Crowded => "crowded",
+        }
     }
 }
 

@@ -14,7 +14,7 @@ use prometheus_client::registry::{Registry, Unit};
 use super::writer::Writer;
 use super::{process, triton};
 use crate::engine::metrics::histogram::HistogramSnapshot;
-use crate::engine::metrics::{Metrics, PipelineMetrics};
+use crate::engine::metrics::{EvictionReason, Metrics, PipelineMetrics};
 use crate::{LoadedPipeline, PipelineState, Server};
 use gpux::ModelSummary;
 
@@ -125,6 +125,8 @@ fn write_server(out: &mut Writer<'_, '_>, server: &Server) -> Result<(), Error> 
     out.counters("gpux_accept_errors", "Connections that could not be taken", count(&metrics.accept_errors))?;
     let cut = "Connections that were closed because the client was too slow or had nothing to say";
     out.counters("gpux_connections_cut", cut, count(&metrics.cut))?;
+    let evictions = EvictionReason::ALL.map(|reason| (vec![("reason", reason.name())], metrics.evictions(reason)));
+    out.counters("gpux_connections_evicted", "Connections that closed for others near the limit, by why", evictions)?;
     if metrics.exports_spans() {
         let lost = "Spans of traces that did not get to the collector";
         out.counters("gpux_trace_spans_lost", lost, [(Vec::new(), metrics.spans_lost())])?;

@@ -3,17 +3,18 @@
 //! hyper times out request heads only. Tests: `server_resilience::slow_readers`, `disconnects_slow_clients`.
 
 pub(super) mod http2_body;
+pub(super) mod observed;
 pub(super) mod streamed_body;
 
 use std::collections::BTreeMap;
-use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll};
+use std::task::Poll;
 use std::time::{Duration, Instant};
 
-use tokio::io::{self, AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io;
 
+use super::connection_memory::StreamPermit;
 use super::framing::Framing;
 
 /// Writes shorter than this (bytes) do not count as progress: HTTP/2 keep-alive frames (PING, acknowledgements) are
@@ -108,9 +109,16 @@ impl Drop for RequestGuard {
     }
 }
 
-/// An HTTP/2 response that is not sent to its end.
+/// An HTTP/2 response that is not sent to its end, with its permit.
 #[derive(Debug)]
-pub(super) struct StreamGuard(Arc<Activity>);
+pub(super) struct StreamGuard(Arc<Activity>, Option<StreamPermit>);
+
+impl StreamGuard {
+    /// Keeps the permit as long as the stream is open.
+    pub(super) fn keep(&mut self, permit: StreamPermit) {
+        self.1 = Some(permit);
+    }
+}
 
 impl Drop for StreamGuard {
     fn drop(&mut self) {
@@ -166,7 +174,7 @@ impl Activity {
     /// Registers an HTTP/2 response that is not sent to its end, until the result is dropped.
     pub(super) fn open(self: &Arc<Self>) -> StreamGuard {
         self.open.fetch_add(1, Ordering::AcqRel);
-        StreamGuard(self.clone())
+        StreamGuard(self.clone(), None)
     }
 
     /// Whether no request is under way and no response data waits for the client.
@@ -180,6 +188,18 @@ impl Activity {
 
     fn touch(&self) {
         self.last.store(self.start.elapsed().as_millis() as u64, Ordering::Relaxed);
+    }
+
+    /// Whether a request has come.
+    pub(super) fn has_begun(&self) -> bool {
+        self.begun.load(Ordering::Relaxed)
+    }
+
+    /// How early an idle connection is evicted, the least first; `None` if it is not: one without a request at this
+    /// `age`, others after they were `idle` for this long.
+    pub(super) fn eviction_order(&self, age: Duration, idle: Duration) -> Option<(bool, Instant)> {
+        let (since, grace) = if self.has_begun() { (self.last(), idle) } else { (self.start, age) };
+        (self.is_idle() && since.elapsed() >= grace).then_some((self.has_begun(), since))
     }
 
     /// The time of the last activity.
@@ -223,64 +243,6 @@ impl Activity {
         if more {
             self.touch();
         }
-    }
-}
-
-/// A stream that records its reads and writes as activity.
-pub(super) struct Observed<S> {
-    stream: S,
-    activity: Arc<Activity>,
-}
-
-impl<S> Observed<S> {
-    pub(super) const fn new(stream: S, activity: Arc<Activity>) -> Self {
-        Self { stream, activity }
-    }
-
-    fn sent(&self, sent: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
-        self.activity.sent(&sent);
-        sent
-    }
-}
-
-impl<S: AsyncRead + Unpin> AsyncRead for Observed<S> {
-    fn poll_read(mut self: Pin<&mut Self>, task: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        let before = buffer.filled().len();
-        let read = Pin::new(&mut self.stream).poll_read(task, buffer);
-        if let Some(new @ [_, ..]) = buffer.filled().get(before..) {
-            self.activity.framing().read(new);
-        }
-        read
-    }
-}
-
-impl<S: AsyncWrite + Unpin> AsyncWrite for Observed<S> {
-    fn poll_write(mut self: Pin<&mut Self>, task: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        let sent = Pin::new(&mut self.stream).poll_write(task, bytes);
-        self.sent(sent)
-    }
-
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        task: &mut Context<'_>,
-        slices: &[std::io::IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        let sent = Pin::new(&mut self.stream).poll_write_vectored(task, slices);
-        self.sent(sent)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.stream.is_write_vectored()
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, task: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let flushed = Pin::new(&mut self.stream).poll_flush(task);
-        self.activity.unflushed.store(flushed.is_pending(), Ordering::Relaxed);
-        flushed
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, task: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(task)
     }
 }
 

@@ -14,7 +14,8 @@
 //! little-endian bytes. Without `shape`, it is the declared one, as for a flat list.
 
 use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD as BASE64;
+use base64::engine::DecodePaddingMode;
+use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig, STANDARD as BASE64};
 use serde::Deserialize as _;
 use serde_json::Value as Json;
 
@@ -110,12 +111,49 @@ fn type_error(expected: &str, found: &Json) -> JsonError {
 }
 
 pub(super) fn decode_base64(text: &str) -> Result<Vec<u8>, JsonError> {
-    let payload = match text.strip_prefix("data:").and_then(|url| url.split_once(";base64,")) {
+    decode_base64_strictly(text).or_else(|error| decode_variant(base64_payload(text)).ok_or(error))
+}
+
+/// Decodes base64 with the usual alphabet and padding, on one line.
+pub(super) fn decode_base64_strictly(text: &str) -> Result<Vec<u8>, JsonError> {
+    BASE64.decode(base64_payload(text).trim()).map_err(|error| JsonError::Base64(error.to_string()))
+}
+
+/// The text without the head of a `data:` URL.
+fn base64_payload(text: &str) -> &str {
+    match text.strip_prefix("data:").and_then(|url| url.split_once(";base64,")) {
         Some((_, payload)) => payload,
         None => text,
-    };
-    BASE64.decode(payload.trim()).map_err(|error| JsonError::Base64(error.to_string()))
+    }
 }
+
+/// Decodes base64 that is wrapped in lines, has the alphabet of URLs, or no padding.
+fn decode_variant(payload: &str) -> Option<Vec<u8>> {
+    const ENGINE: GeneralPurpose = GeneralPurpose::new(
+        &base64::alphabet::STANDARD,
+        GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
+    );
+    // In parts, so that no second copy of a long text is made.
+    let mut part = Vec::with_capacity(VARIANT_PART);
+    let mut bytes = Vec::with_capacity(payload.len() / 4 * 3 + 3);
+    for byte in payload.bytes().filter(|byte| !byte.is_ascii_whitespace()) {
+        if part.len() == VARIANT_PART {
+            // Padding ends the text.
+            ENGINE.decode_vec(&part, &mut bytes).ok().filter(|()| part.last() != Some(&b'='))?;
+            part.clear();
+        }
+        part.push(match byte {
+            b'-' => b'+',
+            b'_' => b'/',
+            other => other,
+        });
+    }
+    ENGINE.decode_vec(&part, &mut bytes).ok()?;
+    Some(bytes)
+}
+
+/// Characters that are decoded at once: a multiple of four.
+const VARIANT_PART: usize = 4 << 10;
 
 fn bytes_from_json(json: &Json) -> Result<Vec<u8>, JsonError> {
     match json {
@@ -398,6 +436,9 @@ mod tests {
         assert_eq!(message(json!([[1e39]]), &float), "1e+39 is not a float32");
         assert_eq!(message(json!([0.5]), &uint8), "0.5 is not a uint8");
         assert!(message(json!("*"), &Kind::Bytes).contains("not base64"));
+        for wrong in ["A", "AA=A", "AAAA=", "=", "A*AA"] {
+            assert!(message(json!(wrong), &Kind::Bytes).contains("not base64"), "{wrong}");
+        }
         assert!(message(json!(1), &Kind::Text).contains("takes text"));
     }
 
@@ -425,6 +466,23 @@ mod tests {
         assert_eq!(to_json(&tensor.into()), json!([[[1, 2]], [[3, 4]]]));
         assert_eq!(to_json(&Tensor::scalar(5_i32).into()), json!(5));
         assert_eq!(to_json(&Tensor::zeros(ElementType::Uint8, [2, 0]).unwrap().into()), json!([[], []]));
+    }
+
+    #[test]
+    fn reads_base64_as_other_programs_write_it() {
+        for length in [0, 1, 2, 3, 256, 3071, 3072, 3073, 10_000] {
+            let bytes: Vec<u8> = (0..length).map(|number: u32| (number * 37 + 251) as u8).collect();
+            let plain = BASE64.encode(&bytes);
+            let url = plain.replace('+', "-").replace('/', "_");
+            let lines: Vec<_> = plain.as_bytes().chunks(76).map(|line| String::from_utf8_lossy(line)).collect();
+            let unpadded = plain.trim_end_matches('=').to_owned();
+            for text in [plain.clone(), url, lines.join("\r\n") + "\n", unpadded] {
+                assert_eq!(decode_base64(&text), Ok(bytes.clone()), "{length}");
+                assert_eq!(decode_base64(&format!("data:image/png;base64,{text}")), Ok(bytes.clone()), "{length}");
+            }
+        }
+        let two = format!("{}AA==AAAA", "A".repeat(VARIANT_PART - 4));
+        assert!(decode_base64(&two).is_err(), "padding ends the text");
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value as Json};
 
 use super::bounded_json_tree::BoundedJsonTree;
-use super::json_conversion::{decode_base64, from_json};
+use super::json_conversion::{decode_base64_strictly, from_json};
 use super::npy::from_npy;
 use super::plan::PlanSignature;
 use super::run::ValidationError;
@@ -129,7 +129,7 @@ impl<'a> Reader<'a> {
                 !takes_bytes || fields.keys().any(|name| name == "base64" || self.signature.port(name).is_some())
             }
             Json::Array(items) => items.iter().all(|item| self.may_be_request(item)),
-            Json::String(text) => !takes_bytes || decode_base64(text).is_ok(),
+            Json::String(text) => !takes_bytes || decode_base64_strictly(text).is_ok(),
             _ => !takes_bytes,
         }
     }
@@ -155,6 +155,20 @@ impl<'a> Reader<'a> {
     }
 }
 
+/// The text of a file, without the byte order mark, which is no part of it.
+fn text(bytes: Vec<u8>) -> Result<String, String> {
+    if let [0xff, 0xfe, ..] | [0xfe, 0xff, ..] = *bytes {
+        return Err("the file is UTF-16 text; convert it to UTF-8".to_owned());
+    }
+    let mut text = String::from_utf8(bytes).map_err(|error| format!("the file is not UTF-8 text: {error}"))?;
+    if text.starts_with(BYTE_ORDER_MARK) {
+        text.remove(0);
+    }
+    Ok(text)
+}
+
+const BYTE_ORDER_MARK: char = '\u{feff}';
+
 impl Port {
     /// Its value from a `.npy` file.
     pub fn npy(&self, bytes: &[u8]) -> Result<Value, ValidationError> {
@@ -176,9 +190,7 @@ impl Port {
     pub fn file(&self, bytes: Vec<u8>) -> Result<Value, ValidationError> {
         match self.kind {
             Kind::Any => Ok(String::from_utf8(bytes).map_or_else(|error| Value::from(error.into_bytes()), Value::from)),
-            Kind::Text => String::from_utf8(bytes).map(Value::from).map_err(|error| {
-                ValidationError::input(&self.name, format_args!("the file is not UTF-8 text: {error}"))
-            }),
+            Kind::Text => text(bytes).map(Value::from).map_err(|message| ValidationError::input(&self.name, message)),
             _ => Ok(Value::from(bytes)),
         }
     }

@@ -122,6 +122,8 @@ pub struct Context {
     pub memory_peak: Option<u64>,
     /// log lines of components, the newest last
     pub log: Vec<String>,
+    /// texts of which the step left out a part, since they were too long
+    pub truncated: u32,
 }
 
 impl Context {

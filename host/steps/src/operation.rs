@@ -34,6 +34,17 @@ pub(crate) trait Operation: Send + Sync + 'static {
 
     /// The values of the output ports. Long work checks `deadline`, which has not passed at first.
     fn run(&self, inputs: Inputs<'_>, deadline: &Deadline) -> Result<Vec<Value>, StepFailure>;
+
+    /// The same; also counts the texts of which it leaves out a part.
+    fn run_noting(
+        &self,
+        inputs: Inputs<'_>,
+        deadline: &Deadline,
+        truncated: &mut u32,
+    ) -> Result<Vec<Value>, StepFailure> {
+        let _ = truncated;
+        self.run(inputs, deadline)
+    }
 }
 
 /// An [`Operation`] with its signature, and with the details that `gpux inspect` shows.
@@ -70,7 +81,7 @@ impl<T: Operation> Step for BuiltinStep<T> {
     fn run(&self, inputs: Vec<Option<Value>>, context: &mut Context) -> Result<Vec<Value>, StepFailure> {
         let deadline = Deadline::from_context(context);
         deadline.check()?;
-        self.operation.run(Inputs::new(&self.signature.inputs, inputs), &deadline)
+        self.operation.run_noting(Inputs::new(&self.signature.inputs, inputs), &deadline, &mut context.truncated)
     }
 
     fn details(&self) -> Json {

@@ -189,10 +189,10 @@ impl Observer for StepRecorder<'_> {
     }
 
     fn failed(&mut self, _: &PlannedStep, _: &StepFailure, time: Duration, _: &Context) {
-        self.steps.push(StepTime { time, has_failed: true });
+        self.steps.push(StepTime { time, has_failed: true, truncated: 0 });
     }
 
-    fn after(&mut self, _: &PlannedStep, time: Duration, _: &[Value], _: &Context) {
-        self.steps.push(StepTime { time, has_failed: false });
+    fn after(&mut self, _: &PlannedStep, time: Duration, _: &[Value], context: &Context) {
+        self.steps.push(StepTime { time, has_failed: false, truncated: context.truncated });
     }
 }

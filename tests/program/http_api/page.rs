@@ -7,6 +7,29 @@ fn quoted<'t>(text: &'t str, before: &str) -> Vec<&'t str> {
     text.split(before).skip(1).filter_map(|rest| rest.split('"').next()).collect()
 }
 
+/// Behind a proxy that leaves the path as it is, and behind one that removes its part of it.
+#[test]
+fn shows_itself_below_a_root_path() {
+    let server = Server::start(&[&pipeline("scores"), "--root-path", "/models/"]);
+    for root in ["", "/models"] {
+        let document = server.get(&format!("{root}/openapi.json")).with_status(200);
+        assert_eq!(document["servers"], serde_json::json!([{ "url": "/models" }]));
+        assert!(document["paths"]["/predict"].is_object());
+        assert_eq!(server.get(&format!("{root}/health/ready")).status, 200);
+        assert_eq!(server.post(&format!("{root}/predict?timeout=5"), "", "{\"x\": [1, 2, 3, 4]}").status, 200);
+        for page in ["/", "/docs"] {
+            let html = server.get(&format!("{root}{page}"));
+            assert_eq!(html.status, 200);
+            for attribute in ["src=\"/", "href=\"/"] {
+                assert!(!html.text().contains(attribute), "{page} has {attribute}");
+            }
+        }
+        assert_eq!(server.get(&format!("{root}/page/element.js")).status, 200);
+    }
+    assert_eq!(server.get("/models2/health").status, 404);
+    assert!(server.get("/page/start.js").text().contains("`${root}/pipelines`"));
+}
+
 #[test]
 fn serves_every_resource_of_the_pages() {
     let server = Server::start(&[&pipeline("scores")]);
@@ -15,10 +38,10 @@ fn serves_every_resource_of_the_pages() {
         assert_eq!((html.status, html.header("content-type")), (200, Some("text/html; charset=utf-8")), "{page}");
         let policy = html.header("content-security-policy").unwrap();
         assert!(policy.starts_with("default-src 'none'") && !policy.contains("unsafe"), "{policy}");
-        let mut wanted: Vec<_> = [quoted(html.text(), "src=\""), quoted(html.text(), "href=\"/page")]
+        let mut wanted: Vec<_> = [quoted(html.text(), "src=\""), quoted(html.text(), "href=\"page")]
             .concat()
             .iter()
-            .map(|path| if path.starts_with("/page") { (*path).to_owned() } else { format!("/page{path}") })
+            .map(|path| if path.starts_with("page") { format!("/{path}") } else { format!("/page{path}") })
             .collect();
         assert!(wanted.len() >= 2, "{wanted:?}");
         let mut seen = Vec::new();

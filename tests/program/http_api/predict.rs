@@ -51,6 +51,58 @@ fn accepts_an_image_in_every_encoding() {
 }
 
 #[test]
+fn reads_json_as_other_programs_write_it() {
+    let server = Server::start(&[&pipeline("scores"), &pipeline("text")]);
+    let ask = |path: &str, media_type: &str, body: &[u8]| {
+        server.ask("POST", &format!("/pipelines/{path}/predict"), &[&format!("content-type: {media_type}")], body)
+    };
+    let (json, any) = ("application/json", "application/x-www-form-urlencoded");
+    // Python's `json.dumps` writes the first; quotes stay as they are.
+    let bare = ask("scores", json, br#"{"x": [1, NaN, -Infinity, 4]}"#).with_status(200);
+    assert_eq!(bare, ask("scores", json, br#"{"x": [1, "NaN", "-Infinity", 4]}"#).with_status(200));
+    let list = ask("scores", json, br#"[{"x": [1, 2, 3, 4]}, {"x": [1, NaN, 3, 4]}]"#).with_status(200);
+    assert_eq!(list.as_array().unwrap().len(), 2);
+    for wrong in [r#"{"x": [1, NaNs, 3, 4]}"#, r#"{"x": [1, NaN, 3, 4}"#, "NaN"] {
+        assert_eq!(ask("scores", json, wrong.as_bytes()).status, 400, "{wrong}");
+    }
+    let body = r#"{"x": [1, 2, 3, 4]}"#;
+    let expected = ask("scores", json, body.as_bytes()).with_status(200);
+    let marked = format!("\u{feff}{body}");
+    for media_type in [json, any] {
+        assert_eq!(ask("scores", media_type, marked.as_bytes()).with_status(200), expected);
+        for text in [body, &marked] {
+            let utf16: Vec<_> = text.encode_utf16().flat_map(u16::to_le_bytes).collect();
+            assert!(ask("scores", media_type, &utf16).error(400).contains("UTF-16"), "{media_type}");
+        }
+    }
+    let infer = |body: Vec<u8>| server.ask("POST", "/v2/models/scores/infer", &[], &body).status;
+    assert_eq!(infer(format!("\u{feff}{INFER}").into_bytes()), 200);
+    assert_eq!(infer(INFER.encode_utf16().flat_map(u16::to_be_bytes).collect()), 400);
+    let text = ask("text", "text/plain", b"a fox").with_status(200);
+    assert_eq!(ask("text", "text/plain", "\u{feff}a fox".as_bytes()).with_status(200), text);
+    let utf16: Vec<_> = "\u{feff}a fox".encode_utf16().flat_map(u16::to_le_bytes).collect();
+    assert!(ask("text", "text/plain; charset=utf-16", &utf16).error(400).contains("UTF-16"));
+}
+
+const INFER: &str = r#"{"inputs": [{"name": "x", "datatype": "FP32", "shape": [2, 2], "data": [1, 2, NaN, 4]}]}"#;
+
+#[test]
+fn tells_how_many_texts_were_truncated() {
+    for isolation in ["none", "pipeline"] {
+        let server = Server::start(&[&pipeline("text"), "--isolation", isolation]);
+        let long = "a fox jumps over the lazy dog and over the quick brown fox".to_owned();
+        let texts = [(json!("a fox"), None), (json!(long), Some("1")), (json!([long, "a", long]), Some("2"))];
+        for (text, truncated) in texts {
+            let answer = server.json("/predict", &json!({ "text": text }));
+            assert_eq!((answer.status, answer.header("x-gpux-truncated")), (200, truncated), "{answer:?}");
+        }
+        let traced = server.json("/predict?trace=true", &json!({ "text": long })).with_status(200);
+        assert_eq!(traced["trace"]["steps"][0]["truncated"], 1, "{traced}");
+        assert_eq!(server.metric("gpux_truncated_texts_total{pipeline=\"text\"} "), 4.0);
+    }
+}
+
+#[test]
 fn accepts_text_audio_and_npy_bodies() {
     let server = Server::start(&[&pipeline("text"), &pipeline("sound"), &pipeline("scores"), &pipeline("draw-boxes")]);
     let text = server.ask("POST", "/pipelines/text/predict", &["content-type: text/plain; charset=utf-8"], b"a fox");

@@ -35,7 +35,7 @@ fn bounds_memory_of_hostile_json() {
         (predict, format!("[{}]", values("{}", 20_000)), 400, "at most 10000 requests"),
         (predict, format!("[{{}}, {}]", values("1", 5_000_000)), 400, "more than 64 MiB"),
         (predict, "{\"x\": [1, 2, 3, 1e400]}".into(), 400, ""),
-        (predict, "{\"x\": [1, 2, 3, NaN]}".into(), 400, "not JSON"),
+        (predict, "{\"x\": [1, 2, 3, NaNs]}".into(), 400, "not JSON"),
         (
             predict,
             "{\"x\": {\"type\": \"float32\", \"shape\": [9223372036854775807, 9], \"data\": [1]}}".into(),

@@ -89,6 +89,56 @@ fn sends_goaway_near_the_connection_limit() {
     assert!(server.metric("gpux_connections_evicted_total{reason=\"crowded\"} ") >= 1.0);
 }
 
+/// A head above the limit is refused in the form of its protocol.
+#[test]
+fn rejects_large_http2_heads_in_the_form_of_their_protocol() {
+    let server = Server::start(&[SCORES]);
+    let call = |path: &str, content_type: &str| {
+        let mut stream = connect(&server);
+        let long = literal_of_length("x-long", 20 << 10);
+        // A frame holds 16 KiB.
+        let all = [head(true, path), literal("content-type", content_type), long].concat();
+        let mut parts = all.chunks(16 << 10).peekable();
+        let first = parts.next().unwrap();
+        let flags = if parts.peek().is_none() { END_HEADERS } else { 0 };
+        stream.write_all(&frame(HEADERS, flags | END_STREAM, 1, first)).unwrap();
+        while let Some(part) = parts.next() {
+            let flags = if parts.peek().is_none() { END_HEADERS } else { 0 };
+            stream.write_all(&frame(CONTINUATION, flags, 1, part)).unwrap();
+        }
+        stream.write_all(&frame(GOAWAY, 0, 0, &[0; 8])).unwrap();
+        let mut answer = Vec::new();
+        let _ = stream.read_to_end(&mut answer);
+        answer
+    };
+    let metric = |code: &str| {
+        let (metrics, status) = (server.get_with("/metrics", "accept: text/plain"), format!("status=\"{code}\"}} "));
+        let lines = metrics.text().lines().filter(|line| line.starts_with("gpux_requests_total{"));
+        lines.filter_map(|line| line.split_once(&status)?.1.parse::<f64>().ok()).sum::<f64>()
+    };
+    for (path, content_type, code) in [
+        ("/inference.GRPCInferenceService/ServerLive", "application/grpc", "RESOURCE_EXHAUSTED"),
+        ("/predict", "application/json", "431"),
+    ] {
+        let before = metric(code);
+        assert!(!call(path, content_type).is_empty());
+        until("it is answered", || metric(code) > before);
+    }
+}
+
+/// A literal of HPACK whose value is this long.
+fn literal_of_length(name: &str, length: usize) -> Vec<u8> {
+    let mut bytes = [&[0, u8::try_from(name.len()).unwrap()], name.as_bytes(), &[127]].concat();
+    let mut rest = length - 127;
+    while rest >= 128 {
+        bytes.push(0x80 | (rest % 128) as u8);
+        rest /= 128;
+    }
+    bytes.push(rest as u8);
+    bytes.extend(std::iter::repeat_n(b'v', length));
+    bytes
+}
+
 /// Some clients lose an answer that comes with the word to stop sending.
 #[test]
 fn rejection_waits_for_the_request_body() {

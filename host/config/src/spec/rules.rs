@@ -65,6 +65,10 @@ pub(super) fn check(root: &Node, steps: &[StepSpec], diagnostics: &mut Vec<Diagn
         let hint = "give it a name of its own";
         report("name", "name", "`.` and `..` are folders: clients leave them out of the pipeline's URL", hint);
     }
+    if part(root, "name").and_then(Node::as_str).is_some_and(|name| name.contains('/')) {
+        let hint = "write `-` or `.` instead";
+        report("name", "name", "`/` parts the folders of a URL: clients and proxies would not find the pipeline", hint);
+    }
     if let Some(preprocessing) = part(root, "preprocessing") {
         preprocessing::check(preprocessing, diagnostics);
     }

@@ -136,6 +136,7 @@ impl Drop for ResponseRecord {
                 pipeline: pipeline.name(),
                 request_id: self.context.id(),
                 queued: self.context.queued(),
+                truncated: self.context.truncated(),
             };
             Telemetry::end(span, outcome);
         }

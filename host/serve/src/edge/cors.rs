@@ -11,7 +11,14 @@ pub(crate) fn layer(origins: &[String]) -> Option<CorsLayer> {
     if origins.is_empty() {
         return None;
     }
-    let exposed = ["x-request-id", "x-tensor-type", "x-tensor-shape", "retry-after", "inference-header-content-length"];
+    let exposed = [
+        "x-request-id",
+        "x-gpux-truncated",
+        "x-tensor-type",
+        "x-tensor-shape",
+        "retry-after",
+        "inference-header-content-length",
+    ];
     let layer = CorsLayer::new()
         .allow_methods([Method::GET, Method::POST])
         // `*` would exclude `Authorization`.

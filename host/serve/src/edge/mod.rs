@@ -14,6 +14,7 @@ pub(crate) mod listeners;
 pub(crate) mod load_generation;
 pub(crate) mod request_id;
 pub(crate) mod response_budget;
+pub(crate) mod root_path;
 pub(crate) mod service;
 pub(crate) mod signals;
 #[cfg(feature = "otlp")]

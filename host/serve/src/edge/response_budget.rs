@@ -8,7 +8,7 @@ use axum::body::Body;
 use axum::response::Response;
 use bytes::Bytes;
 use http::request::Parts;
-use http::{HeaderMap, HeaderValue};
+use http::{HeaderMap, HeaderValue, Uri, Version};
 use hyper::body::{Body as _, Frame, SizeHint};
 
 use super::error_response;
@@ -29,8 +29,23 @@ const SMALL_HEAD: usize = 4 << 10;
 /// Overhead of one header, in bytes.
 const HEADER: usize = 128;
 
+/// The largest head of an HTTP/2 request, in bytes as HTTP/2 counts them.
+const HTTP2_HEAD: usize = 16 << 10;
+
+/// Whether the head of a request exceeds the limit of HTTP/2.
+pub(crate) fn is_head_too_large(version: Version, headers: &HeaderMap, uri: &Uri) -> bool {
+    // RFC 9113, 6.5.2
+    const FIELD: usize = 32;
+    let fields = headers.iter().map(|(name, value)| name.as_str().len() + value.len() + FIELD);
+    let path = uri.path_and_query().map_or(0, |path| path.as_str().len());
+    version == Version::HTTP_2 && fields.sum::<usize>() + path > HTTP2_HEAD
+}
+
 /// Charges a large request head to the request budget: over HTTP/2 a connection may have as many heads as streams.
 pub(crate) fn reserve_request_head(head: &Parts, server: &Server) -> Result<Option<MemoryPermit>, ServeError> {
+    if is_head_too_large(head.version, &head.headers, &head.uri) {
+        return Err(ServeError::HeadTooLarge(HTTP2_HEAD));
+    }
     let headers = head.headers.iter().map(|(name, value)| name.as_str().len() + value.len() + HEADER);
     let bytes = headers.sum::<usize>() + head.uri.path_and_query().map_or(0, |path| path.as_str().len());
     (bytes > SMALL_HEAD).then(|| server.request_budget().for_context(None).reserve(bytes)).transpose()

@@ -1,6 +1,6 @@
 //! The service in front of every protocol: request IDs, authentication, limits, traces, the access log and metrics.
 
-use super::{access_log, cors, cross_site, drain_body, error_response, request_id, response_budget};
+use super::{access_log, cors, cross_site, drain_body, error_response, request_id, response_budget, root_path};
 use crate::protocol::route::{self, is_grpc};
 use gpux_config::LoadError;
 use std::convert::Infallible;
@@ -12,7 +12,7 @@ use axum::body::Body;
 use axum::response::Response;
 use http::header::{CONNECTION, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS};
 use http::request::Parts;
-use http::{HeaderValue, Method, Request, Version};
+use http::{HeaderName, HeaderValue, Method, Request, Version};
 use tower::{Layer as _, Service as _};
 use tower_http::cors::CorsLayer;
 
@@ -34,6 +34,9 @@ use crate::protocol::router::Routes;
 /// Extension of a request that has both `Transfer-Encoding` and `Content-Length`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct AmbiguousLength;
+
+/// The number of texts that were too long, so that a step left out a part.
+const TRUNCATED: HeaderName = HeaderName::from_static("x-gpux-truncated");
 
 /// Handles every request, whatever its protocol. Each connection has its own copy: reference counts shared by all
 /// connections would move between CPU cores with each request.
@@ -119,7 +122,8 @@ impl EdgeService {
 
     async fn pass(self: &Arc<Self>, request: Request<Body>, peer: Option<Peer>) -> Response {
         let (server, started) = (&self.server, Instant::now());
-        let (head, body) = request.into_parts();
+        let (mut head, body) = request.into_parts();
+        root_path::remove(&mut head.uri, &server.settings().root_path);
         let protocol = protocol(&head);
         let id = request_id::from_headers(&head.headers);
         let version = head.version;
@@ -174,6 +178,9 @@ impl EdgeService {
         response = response_budget::charge_response(response, server, &context, protocol);
         let headers = response.headers_mut();
         headers.insert(request_id::HEADER, id);
+        if context.truncated() > 0 {
+            headers.insert(TRUNCATED, HeaderValue::from(context.truncated()));
+        }
         headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
         headers.entry(X_FRAME_OPTIONS).or_insert(HeaderValue::from_static("DENY"));
         headers.entry(REFERRER_POLICY).or_insert(HeaderValue::from_static("no-referrer"));

@@ -30,6 +30,9 @@ pub enum ServeError {
     /// the pipeline's files cannot be loaded; clients do not see paths and lines, which only the log has
     #[error("{}", not_loaded(.0.kind()))]
     NotLoaded(Box<ServeError>),
+    /// the head is larger than allowed
+    #[error("the headers are larger than the {0} bytes that are allowed")]
+    HeadTooLarge(usize),
     /// the body is larger than allowed
     #[error("the body is larger than the {0} bytes that are allowed")]
     TooLarge(usize),
@@ -118,7 +121,8 @@ impl ServeError {
             Self::Unauthorized(_) | Self::UnknownKey(_) => "AuthenticationError",
             Self::Forbidden(_) | Self::Misdirected(_) => "PermissionError",
             Self::TooMany { .. } => "RateLimitError",
-            Self::TooLarge(_)
+            Self::HeadTooLarge(_)
+            | Self::TooLarge(_)
             | Self::NeverFits { .. }
             | Self::ResponseNeverFits { .. }
             | Self::SlowBody(_)

@@ -95,6 +95,12 @@ impl Execution {
         let end = Instant::now();
         self.loaded.metrics().record_run_time(end - start);
         self.ran.set(Some((start, end)));
+        if clock.truncated > 0 {
+            self.loaded.metrics().truncated.fetch_add(clock.truncated.into(), Ordering::Relaxed);
+            if let Some(context) = &self.context {
+                context.note_truncated(clock.truncated);
+            }
+        }
         if let (Some(spans), Some(steps)) = (spans, clock.traced) {
             spans.record(steps);
         }

@@ -5,7 +5,7 @@
 
 use std::future::Future;
 use std::net::IpAddr;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
@@ -38,6 +38,7 @@ pub(crate) struct RequestContext {
     /// whether its first item has arrived
     begun: AtomicBool,
     queued_nanos: AtomicU64,
+    truncated: AtomicU32,
     /// the memory permit of its response
     response_permit: Mutex<Option<MemoryPermit>>,
 }
@@ -56,6 +57,7 @@ impl RequestContext {
             pipeline: OnceLock::new(),
             begun: AtomicBool::new(false),
             queued_nanos: AtomicU64::new(0),
+            truncated: AtomicU32::new(0),
             response_permit: Mutex::default(),
         }
     }
@@ -169,6 +171,16 @@ impl RequestContext {
 
     pub(crate) fn note_queued(&self, time: Duration) {
         self.queued_nanos.fetch_add(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX), Ordering::Relaxed);
+    }
+
+    /// Counts texts of which a step left out a part.
+    pub(crate) fn note_truncated(&self, texts: u32) {
+        self.truncated.fetch_add(texts, Ordering::Relaxed);
+    }
+
+    /// Texts of which a step left out a part.
+    pub(crate) fn truncated(&self) -> u32 {
+        self.truncated.load(Ordering::Relaxed)
     }
 
     /// Time in queues.

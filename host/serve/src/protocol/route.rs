@@ -92,6 +92,13 @@ pub(crate) fn is_call(route: &str) -> bool {
     CALLS.contains(&route)
 }
 
+/// Whether a route only tells whether something is ready.
+pub(crate) fn is_probe(route: &str) -> bool {
+    let calls = ["/Check", "/Watch", "/ServerLive", "/ServerReady", "/ModelReady"];
+    let is_path = route.starts_with("/health") || route.starts_with("/v2/health/") || route.ends_with("/ready");
+    is_path || is_call(route) && calls.iter().any(|call| route.ends_with(call))
+}
+
 fn fits(path: &str, route: &str) -> bool {
     let (mut parts, mut places) = (path.split('/'), route.split('/'));
     loop {
@@ -151,6 +158,28 @@ mod tests {
         for call in calls {
             assert!(template(&format!("/inference.GRPCInferenceService/{call}")).is_some_and(is_call), "{call}");
         }
+    }
+
+    #[test]
+    fn probes_ask_whether_something_is_ready() {
+        let probes: Vec<_> = PATHS.into_iter().chain(CALLS).filter(|route| is_probe(route)).collect();
+        assert_eq!(
+            probes,
+            [
+                "/health",
+                "/health/live",
+                "/health/ready",
+                "/v2/health/live",
+                "/v2/health/ready",
+                "/v2/models/{model}/ready",
+                "/v2/models/{model}/versions/{version}/ready",
+                "/grpc.health.v1.Health/Check",
+                "/grpc.health.v1.Health/Watch",
+                "/inference.GRPCInferenceService/ServerLive",
+                "/inference.GRPCInferenceService/ServerReady",
+                "/inference.GRPCInferenceService/ModelReady",
+            ]
+        );
     }
 
     #[tokio::test]

@@ -50,6 +50,8 @@ pub struct Settings {
     pub port: u16,
     /// a second port with the same API, for clients that expect gRPC on a separate port; 0 picks a free one
     pub grpc_port: Option<u16>,
+    /// the path under which a reverse proxy shows the server, without a slash at its end; empty for none
+    pub root_path: String,
     /// whether clients may load and unload pipelines
     pub model_control: bool,
     /// threads that run plans; one per core avoids contention between sandboxes and models
@@ -251,6 +253,7 @@ impl Settings {
             host: Self::HOST.to_owned(),
             port: Self::PORT,
             grpc_port: None,
+            root_path: String::new(),
             model_control: false,
             workers: std::thread::available_parallelism().map_or(1, usize::from),
             max_body: Self::MAX_BODY,

@@ -199,8 +199,9 @@ impl EncoderCore {
         if room == 0 || miscounts || strategy == TruncationStrategy::OnlySecond {
             return Ok(());
         }
-        let params =
-            TruncationParams { direction, max_length: room, strategy: TruncationStrategy::LongestFirst, stride: 0 };
+        // With one token more, [`EncoderCore::cut`] sees that something is cut.
+        let max_length = room + 1;
+        let params = TruncationParams { direction, max_length, strategy: TruncationStrategy::LongestFirst, stride: 0 };
         self.stops_early = true;
         catch_tokenizer_panic(|| self.tokenizer.with_truncation(Some(params)).map(|_| ()))
     }

@@ -211,8 +211,18 @@ impl Operation for Tokenize {
     }
 
     fn run(&self, inputs: Inputs<'_>, deadline: &Deadline) -> Result<Vec<Value>, StepFailure> {
+        self.run_noting(inputs, deadline, &mut 0)
+    }
+
+    fn run_noting(
+        &self,
+        inputs: Inputs<'_>,
+        deadline: &Deadline,
+        truncated: &mut u32,
+    ) -> Result<Vec<Value>, StepFailure> {
         let given = self.encoder.read_input(inputs)?;
         let encodings = self.encoder.encode(given, deadline, Encoding::len)?;
+        *truncated += encodings.iter().filter(|encoding| !encoding.get_overflowing().is_empty()).count() as u32;
         self.padder.tensors(&encodings.iter().collect::<Vec<_>>(), self.options.extras(), deadline)
     }
 }
@@ -264,6 +274,26 @@ mod tests {
         let error = run(&step, vec![json!(["a", "b"]).into(), json!(["c"]).into()]).unwrap_err();
         assert!(error.to_string().contains("`text` holds 2 texts, but `pair` 1"), "{error}");
         assert!(run(&step, vec![]).is_err());
+    }
+
+    #[test]
+    fn counts_truncated_texts() {
+        let truncated = |options, inputs: Vec<Value>| {
+            let (step, mut context) = (build("wordpiece", options).unwrap(), Context::default());
+            step.run(inputs.into_iter().map(Some).collect(), &mut context).unwrap();
+            context.truncated
+        };
+        let length = run(&build("wordpiece", json!({})).unwrap(), vec!["the fox the fox".into()]).unwrap()[0].len();
+        let texts = || vec![json!(["the fox the fox", "the", "the fox the fox the"]).into()];
+        for side in ["left", "right"] {
+            for (max_length, expected) in [(length + 1, 0), (length, 1), (length - 1, 2)] {
+                let options = json!({"max_length": max_length, "truncation_side": side});
+                assert_eq!(truncated(options, texts()), expected, "{side} {max_length} of {length}");
+            }
+        }
+        let pair = || vec!["the fox the fox".into(), "the fox".into()];
+        assert_eq!(truncated(json!({"max_length": 5}), pair()), 1);
+        assert_eq!(truncated(json!({"max_length": 5, "truncation": false}), pair()), 0);
     }
 
     #[test]

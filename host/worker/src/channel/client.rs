@@ -74,6 +74,8 @@ pub struct StepTime {
     pub time: Duration,
     /// whether the request ended here
     pub has_failed: bool,
+    /// texts of which it left out a part
+    pub truncated: u32,
 }
 
 /// What a worker answers.
@@ -269,7 +271,7 @@ impl ChannelClient {
 fn read_reply(area: &mut super::Area<'_>, is_traced: bool) -> io::Result<Reply> {
     let is_error = read_u8(area)? != 0;
     let count = read_u32(area)?;
-    if count > MAX_STEPS || count as usize * 8 > area.left() {
+    if count > MAX_STEPS || count as usize * 12 > area.left() {
         return Err(io::Error::new(io::ErrorKind::InvalidData, "too many steps"));
     }
     let mut steps = Vec::with_capacity(count as usize);
@@ -277,7 +279,7 @@ fn read_reply(area: &mut super::Area<'_>, is_traced: bool) -> io::Result<Reply> 
         let nanos = read_u64(area)?;
         // The highest bit says that the request ended here.
         let time = Duration::from_nanos(nanos & (u64::MAX >> 1));
-        steps.push(StepTime { time, has_failed: nanos >> 63 == 1 });
+        steps.push(StepTime { time, has_failed: nanos >> 63 == 1, truncated: read_u32(area)? });
     }
     let trace = read_json(area, if is_traced { MAX_TRACE } else { 0 })?;
     let trace = if trace.is_empty() { None } else { Some(serde_json::from_slice(&trace)?) };

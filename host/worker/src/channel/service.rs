@@ -145,6 +145,7 @@ fn write_response(
     for step in steps {
         let nanos = u64::try_from(step.time.as_nanos()).unwrap_or(u64::MAX) & (u64::MAX >> 1);
         write_u64(area, nanos | u64::from(step.has_failed) << 63)?;
+        write_u32(area, step.truncated)?;
     }
     let trace = trace.map(serde_json::to_vec).transpose()?.filter(|trace| trace.len() <= MAX_TRACE);
     write_bytes(area, &trace.unwrap_or_default())?;

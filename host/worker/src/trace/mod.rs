@@ -42,6 +42,9 @@ struct TracedStep {
     /// The most memory that its sandbox had, in bytes, if it ran in one
     #[serde(skip_serializing_if = "Option::is_none")]
     memory: Option<u64>,
+    /// How many texts were too long, so that it left out a part
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    truncated: Option<u32>,
     /// Why it failed, if it did
     #[serde(skip_serializing_if = "Option::is_none")]
     failed: Option<String>,
@@ -75,6 +78,7 @@ impl Trace {
             name: step.name.clone(),
             time_ms: milliseconds(time),
             memory: context.memory_peak,
+            truncated: Some(context.truncated).filter(|texts| *texts > 0),
             failed,
             log: context.log[newest..].iter().map(|line| line.chars().take(LOG_LINE).collect()).collect(),
             gave: Vec::new(),

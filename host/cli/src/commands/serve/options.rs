@@ -49,6 +49,16 @@ fn host_name(text: &str) -> Result<String, String> {
     Err("write a name without scheme and port, for example `gpux.example.com`, or `*` for any".to_owned())
 }
 
+/// A path without a slash at its end.
+fn root_path(text: &str) -> Result<String, String> {
+    let path = text.trim_end_matches('/');
+    let is_path = path.bytes().all(|byte| byte.is_ascii_graphic() && !b"?#\"<>\\".contains(&byte));
+    if text.starts_with('/') && !path.starts_with("//") && is_path {
+        return Ok(path.to_owned());
+    }
+    Err("write the path of a URL, for example `/models`".to_owned())
+}
+
 /// Where pipelines run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum IsolationName {
@@ -141,6 +151,11 @@ pub(super) struct ServerArguments {
     #[arg(long, value_name = "NAME", value_parser = host_name)]
     allow_host: Vec<String>,
 
+    /// The path under which a reverse proxy shows the server, for the page and for OpenAPI; the proxy may remove it
+    /// from requests or leave it
+    #[arg(long, value_name = "PATH", value_parser = root_path)]
+    root_path: Option<String>,
+
     /// Let pages of this origin read answers; may be repeated
     #[arg(long, value_name = "ORIGIN", value_parser = origin)]
     cors: Vec<String>,
@@ -216,6 +231,7 @@ impl ServerArguments {
         settings.tls = files.map(|(certificate, key)| TlsFiles { certificate, key });
         settings.keys.clone_from(&self.keys);
         settings.cors.clone_from(&self.cors);
+        set(&mut settings.root_path, self.root_path.clone());
         settings.allow_hosts.clone_from(&self.allow_host);
         settings.access_log = self.access_log;
         settings.triton_metrics = self.triton_metrics;

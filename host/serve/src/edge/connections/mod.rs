@@ -26,6 +26,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 
 use super::host_check::Peer;
+use super::response_budget::is_head_too_large;
 use super::service::{AmbiguousLength, EdgeService};
 use super::tls::{Tls, plain_http};
 use crate::engine::metrics::{Connection, EvictionReason};
@@ -69,6 +70,10 @@ const SMALL: Windows = Windows { window: (64 << 10) - 1, frame: 16 << 10, stream
 /// The largest head of an HTTP/1 request and the size of one read, in bytes. Each open connection may hold this much
 /// without a permit.
 const BUFFER: usize = 64 << 10;
+
+/// The largest head of an HTTP/2 request that is read, in bytes: the service refuses those above its own limit in the
+/// form of their protocol, h2 those above this one.
+const HTTP2_HEAD: u32 = 64 << 10;
 
 /// State that all connections share.
 struct Shared {
@@ -203,7 +208,7 @@ fn builder(settings: &Settings, windows: Windows) -> auto::Builder<TokioExecutor
         .http2()
         .timer(TokioTimer::new())
         .max_concurrent_streams(settings.max_streams.min(windows.streams))
-        .max_header_list_size(16 << 10)
+        .max_header_list_size(HTTP2_HEAD)
         .initial_stream_window_size(windows.window)
         .initial_connection_window_size(windows.window)
         .max_frame_size(windows.frame)
@@ -271,7 +276,8 @@ where
         let mut windows = windows.lock().unwrap_or_else(PoisonError::into_inner);
         // HTTP/1 has no flow-control windows.
         *windows = windows.take().filter(|_| has_streams);
-        let runs_free = windows.is_some();
+        // A head that is refused waits for nothing.
+        let runs_free = windows.is_some() || is_head_too_large(request.version(), request.headers(), request.uri());
         async move {
             // Opened before the response exists, so that the stream counts as open throughout.
             let mut open = has_streams.then(|| activity.open());

@@ -31,7 +31,11 @@ pub(crate) struct Telemetry {
 }
 
 /// The span of a request under way.
-pub(crate) struct RequestSpan(Span);
+pub(crate) struct RequestSpan {
+    span: Span,
+    /// whether it asks whether something is ready: its answer is no error
+    is_probe: bool,
+}
 
 /// The outcome of a request.
 pub(crate) struct Outcome<'a> {
@@ -40,6 +44,7 @@ pub(crate) struct Outcome<'a> {
     pub(crate) pipeline: &'a str,
     pub(crate) request_id: &'a str,
     pub(crate) queued: Duration,
+    pub(crate) truncated: u32,
 }
 
 impl Telemetry {
@@ -81,17 +86,17 @@ impl Telemetry {
                 span.set_attribute(KeyValue::new("http.route", route));
             }
         }
-        RequestSpan(span)
+        RequestSpan { span, is_probe: route::template(head.uri.path()).is_some_and(route::is_probe) }
     }
 
     /// The parent for the spans of this request's steps, if the request is sampled.
-    pub(crate) fn steps(&self, RequestSpan(span): &RequestSpan) -> Option<StepSpans> {
+    pub(crate) fn steps(&self, RequestSpan { span, .. }: &RequestSpan) -> Option<StepSpans> {
         let request = || Context::new().with_remote_span_context(span.span_context().clone());
         span.is_recording().then(|| StepSpans::new(self.tracer.clone(), request()))
     }
 
     /// Ends the span of a request that was answered.
-    pub(crate) fn end(RequestSpan(mut span): RequestSpan, outcome: Outcome<'_>) {
+    pub(crate) fn end(RequestSpan { mut span, is_probe }: RequestSpan, outcome: Outcome<'_>) {
         if !span.is_recording() {
             return;
         }
@@ -110,7 +115,10 @@ impl Telemetry {
             KeyValue::new("gpux.request_id", outcome.request_id.to_owned()),
             KeyValue::new("gpux.queue_seconds", outcome.queued.as_secs_f64()),
         ]);
-        if failed {
+        if outcome.truncated > 0 {
+            span.set_attribute(KeyValue::new("gpux.truncated_texts", i64::from(outcome.truncated)));
+        }
+        if failed && !is_probe {
             span.set_status(Status::error(""));
         }
         span.end();

@@ -33,6 +33,8 @@ pub(crate) struct PipelineMetrics {
     pub(crate) queue: Histogram,
     /// runs of the plan; each item of a list or stream is one
     pub(crate) run: Histogram,
+    /// texts of which a step left out a part
+    pub(crate) truncated: AtomicU64,
     /// successful reloads
     pub(crate) reloads: AtomicU64,
     /// failed reloads, after which the previous version keeps serving

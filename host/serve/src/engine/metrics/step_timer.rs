@@ -26,11 +26,13 @@ pub(crate) struct StepTimer<'a> {
     next: usize,
     /// each step by itself, if the request is traced
     pub(crate) traced: Option<Vec<StepTime>>,
+    /// texts of which a step left out a part
+    pub(crate) truncated: u32,
 }
 
 impl<'a> StepTimer<'a> {
     pub(crate) fn new(steps: &'a [Arc<StepMetrics>], traced: bool) -> Self {
-        Self { steps, next: 0, traced: traced.then(Vec::new) }
+        Self { steps, next: 0, traced: traced.then(Vec::new), truncated: 0 }
     }
 
     /// Records a step that has run.
@@ -55,7 +57,8 @@ impl Observer for StepTimer<'_> {
         self.record(&step.name, Instant::now(), time, Some(failure));
     }
 
-    fn after(&mut self, step: &PlannedStep, time: Duration, _: &[Value], _: &Context) {
+    fn after(&mut self, step: &PlannedStep, time: Duration, _: &[Value], context: &Context) {
+        self.truncated = self.truncated.saturating_add(context.truncated);
         self.record(&step.name, Instant::now(), time, None);
     }
 }

@@ -21,6 +21,7 @@ impl ServeError {
             Self::NotFound(_) => StatusCode::NOT_FOUND,
             Self::Method(_) => StatusCode::METHOD_NOT_ALLOWED,
             Self::TooLarge(_) | Self::NeverFits { .. } => StatusCode::PAYLOAD_TOO_LARGE,
+            Self::HeadTooLarge(_) => StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
             Self::SlowBody(_) => StatusCode::REQUEST_TIMEOUT,
             Self::Body(_) | Self::ResponseNeverFits { .. } => StatusCode::BAD_REQUEST,
             // The client has gone; only metrics and logs see nginx's code.
@@ -36,7 +37,7 @@ impl ServeError {
     }
 }
 
-/// The gRPC code of an HTTP status (gRPC's own table, plus 413, 429, 499, 504).
+/// The gRPC code of an HTTP status (gRPC's own table, plus 413, 429, 431, 499, 504).
 pub(crate) fn grpc_code(status: StatusCode) -> u16 {
     match status.as_u16() {
         200..=299 => 0,
@@ -45,7 +46,7 @@ pub(crate) fn grpc_code(status: StatusCode) -> u16 {
         401 => 16,
         403 | 421 => 7,
         408 | 504 => 4,
-        413 | 429 => 8,
+        413 | 429 | 431 => 8,
         499 => 1,
         501 => 12,
         503 => 14,
@@ -60,6 +61,9 @@ mod tests {
     #[test]
     fn maps_http_statuses_to_grpc_codes() {
         let code = |status: u16| grpc_code(StatusCode::from_u16(status).unwrap_or_default());
-        assert_eq!([200, 400, 404, 401, 403, 421, 429, 503, 504, 500].map(code), [0, 3, 5, 16, 7, 7, 8, 14, 4, 13]);
+        assert_eq!(
+            [200, 400, 404, 401, 403, 421, 429, 431, 503, 504, 500].map(code),
+            [0, 3, 5, 16, 7, 7, 8, 8, 14, 4, 13]
+        );
     }
 }

@@ -193,6 +193,11 @@ fn write_requests(out: &mut Writer<'_, '_>, all: &[Arc<PipelineMetrics>]) -> Res
         }),
     )?;
     out.counters(
+        "gpux_truncated_texts",
+        "Texts that were too long, so that a step left out a part",
+        pipelines().map(|(of, name)| (vec![("pipeline", name.as_str())], of.truncated.load(Ordering::Relaxed))),
+    )?;
+    out.counters(
         "gpux_reloads",
         "Pipelines loaded again, by what came of it; first loads that failed count, too",
         pipelines().flat_map(|(of, name)| {

@@ -92,6 +92,9 @@ impl<'a> Document<'a> {
                 "responses": answers::responses(),
             },
         });
+        if !self.settings.root_path.is_empty() {
+            document["servers"] = json!([{ "url": self.settings.root_path }]);
+        }
         if self.settings.keys.is_some() {
             document["components"]["securitySchemes"] = json!({
                 "bearer": { "type": "http", "scheme": "bearer" },

@@ -1,12 +1,12 @@
 // The API, from /openapi.json.
 
-import { byId, element, prose } from "./element.js";
+import { byId, element, prose, root } from "./element.js";
 
 const key = () => byId("key").value;
 const authorization = () => (key() ? { authorization: `Bearer ${key()}` } : {});
 
 async function load() {
-  const answer = await fetch("/openapi.json", { headers: authorization() });
+  const answer = await fetch(`${root}/openapi.json`, { headers: authorization() });
   if ([401, 403].includes(answer.status)) {
     byId("notice").textContent = "This server wants a key.";
     byId("key-line").hidden = false;
@@ -89,7 +89,7 @@ function form(path, method, operation, parameters) {
     const kind = type.value === "image/*" || type.value === "audio/*" ? (chosen?.type || "image/png") : type.value;
     const body = types.length > 0 ? { body: chosen ?? text.value, headers: { ...authorization(), "content-type": kind } } : { headers: authorization() };
     const filled = named.reduce((made, [name, value]) => made.replace(`{${name}}`, encodeURIComponent(value.value)), path);
-    const url = query.value ? `${filled}?${query.value}` : filled;
+    const url = root + (query.value ? `${filled}?${query.value}` : filled);
     try {
       const given = await fetch(url, { method: method.toUpperCase(), ...body });
       const said = await given.text();

@@ -2,6 +2,9 @@
 
 import { source } from "./exact.js";
 
+// Where the server is shown, without a slash at its end: this file lies in a folder below.
+export const root = new URL("..", import.meta.url).pathname.replace(/\/$/, "");
+
 export function element(tag, attributes = {}, ...children) {
   return filled(document.createElement(tag), attributes, children);
 }

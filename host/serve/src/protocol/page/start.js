@@ -1,7 +1,7 @@
 // The page to try pipelines on.
 
 import { languages } from "./code.js";
-import { byId, element } from "./element.js";
+import { byId, element, root } from "./element.js";
 import { parse } from "./exact.js";
 import { options, request } from "./request.js";
 import { failure, output } from "./result.js";
@@ -12,7 +12,7 @@ const key = () => byId("key").value;
 
 // What the page shows now.
 let info;
-let path = "/predict";
+let path = `${root}/predict`;
 let values = {};
 let language = "curl";
 let picture;
@@ -42,11 +42,11 @@ function notice(text) {
 }
 
 async function load() {
-  let { pipelines } = await asked("/pipelines");
+  let { pipelines } = await asked(`${root}/pipelines`);
   while (pipelines.length === 0) {
     notice("The pipelines are being loaded …");
     await pause(1);
-    ({ pipelines } = await asked("/pipelines"));
+    ({ pipelines } = await asked(`${root}/pipelines`));
   }
   const wanted = new URLSearchParams(location.search).get("pipeline");
   const names = pipelines.map((pipeline) => pipeline.name);
@@ -58,7 +58,7 @@ async function load() {
 }
 
 async function show(name, several) {
-  const prefix = several ? `/pipelines/${encodeURIComponent(name)}` : "";
+  const prefix = several ? `${root}/pipelines/${encodeURIComponent(name)}` : root;
   info = await asked(`${prefix}/info`);
   path = `${prefix}/predict`;
   values = {};

@@ -12,6 +12,8 @@ use serde_json::Value as Json;
 use serde_json::error::Category;
 
 use crate::ServeError;
+use crate::engine::body_budget::RequestBudget;
+use crate::protocol::http::json_text;
 use gpux_core::{BoundedJsonTree, PlanSignature, Request, ValidationError};
 
 /// The media type of a request's body.
@@ -27,6 +29,8 @@ pub(crate) enum MediaType {
     Npy,
     /// the content of one file
     File,
+    /// a text
+    Text,
 }
 
 /// The most requests of one list: each may be a few bytes with a much larger response.
@@ -54,7 +58,8 @@ impl MediaType {
                 Self::Form(multer::parse_boundary(value).map_err(|error| ServeError::MediaType(error.to_string()))?)
             }
             "application/x-npy" => Self::Npy,
-            "application/octet-stream" | "text/plain" => Self::File,
+            "text/plain" => Self::Text,
+            "application/octet-stream" => Self::File,
             name if ["image/", "audio/"].iter().any(|kind| name.starts_with(kind)) => Self::File,
             other => {
                 let message = format!(
@@ -73,7 +78,7 @@ impl MediaType {
     pub(crate) fn or_guess(self, body: &[u8]) -> Self {
         /// The longest number.
         const LONGEST: usize = 64;
-        let body = body.trim_ascii();
+        let body = body.strip_prefix(BYTE_ORDER_MARK).unwrap_or(body).trim_ascii();
         match self {
             Self::Unstated if body.starts_with(NPY) => Self::Npy,
             Self::Unstated if matches!(body.first(), None | Some(b'{' | b'[' | b'"')) => Self::Json,
@@ -85,7 +90,14 @@ impl MediaType {
 
 impl Requests {
     /// Parses a body.
-    pub(crate) fn read(signature: &PlanSignature, media_type: &MediaType, body: &Bytes) -> Result<Self, ServeError> {
+    ///
+    /// `budget` is that of a large body, for a copy of it.
+    pub(crate) fn read(
+        signature: &PlanSignature,
+        media_type: &MediaType,
+        body: &Bytes,
+        budget: Option<&RequestBudget>,
+    ) -> Result<Self, ServeError> {
         let reader = signature.reader(&[]);
         match media_type {
             MediaType::Form(boundary) => {
@@ -95,7 +107,11 @@ impl Requests {
             }
             MediaType::Npy => Ok(Self::One(reader.npy(body)?)),
             MediaType::File => Ok(Self::One(reader.payload(body.to_vec())?)),
+            MediaType::Text => Ok(Self::One(reader.payload(json_text::utf8(body)?.to_vec())?)),
             MediaType::Unstated => reader.payload(body.to_vec()).map(Self::One).map_err(|error| {
+                if let Err(error) = json_text::utf8(body) {
+                    return error;
+                }
                 let message = format!(
                     "{}; without a header `Content-Type` (application/json, application/x-npy, multipart/form-data), the body was \
                      taken for a file",
@@ -103,12 +119,27 @@ impl Requests {
                 );
                 ValidationError { message, ..error }.into()
             }),
-            MediaType::Json => match reader.json_text(body) {
-                Some(request) => Ok(Self::One(request?)),
-                None => match reader.json_texts(body, MAX_REQUESTS) {
-                    Some(requests) => Ok(Self::List(requests?)),
-                    None => Self::of_json(signature, json(body)?),
-                },
+            MediaType::Json => {
+                let text = json_text::utf8(body)?;
+                match Self::of_text(signature, text) {
+                    Err(_) if !is_json(text) && json_text::are_in(text) => {
+                        let _permit = budget.map(|budget| budget.reserve(json_text::budget(text))).transpose()?;
+                        Self::of_text(signature, &json_text::quoted(text).unwrap_or_default())
+                    }
+                    read => read,
+                }
+            }
+        }
+    }
+
+    /// Parses JSON.
+    fn of_text(signature: &PlanSignature, text: &[u8]) -> Result<Self, ServeError> {
+        let reader = signature.reader(&[]);
+        match reader.json_text(text) {
+            Some(request) => Ok(Self::One(request?)),
+            None => match reader.json_texts(text, MAX_REQUESTS) {
+                Some(requests) => Ok(Self::List(requests?)),
+                None => Self::of_json(signature, json(text)?),
             },
         }
     }
@@ -150,6 +181,9 @@ impl Requests {
     }
 }
 
+/// U+FEFF in UTF-8.
+const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
+
 /// The first bytes of a file in NumPy's format.
 const NPY: &[u8] = b"\x93NUMPY";
 
@@ -164,7 +198,12 @@ fn one_too_many(signature: &PlanSignature, name: &str) -> ValidationError {
     }
 }
 
-fn json(body: &Bytes) -> Result<Json, ServeError> {
+/// Whether the text is valid JSON, whatever it holds.
+fn is_json(text: &[u8]) -> bool {
+    serde_json::from_slice::<IgnoredAny>(text).is_ok()
+}
+
+fn json(body: &[u8]) -> Result<Json, ServeError> {
     if body.trim_ascii().is_empty() {
         return Err(ServeError::invalid("the request has no body"));
     }

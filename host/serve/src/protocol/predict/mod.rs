@@ -169,12 +169,12 @@ async fn predict(
             let becomes = |budget: &RequestBudget| match media_type {
                 MediaType::Json => budget.reserve_requests(&body, signature),
                 // All others are copied.
-                MediaType::Form(_) | MediaType::Npy | MediaType::File | MediaType::Unstated => {
+                MediaType::Form(_) | MediaType::Npy | MediaType::File | MediaType::Text | MediaType::Unstated => {
                     budget.reserve(body.len())
                 }
             };
             let permit = budget.as_ref().map(becomes).transpose()?;
-            match Requests::read(signature, &media_type, &body)? {
+            match Requests::read(signature, &media_type, &body, budget.as_ref())? {
                 Requests::One(request) => {
                     if let Some(start) = start {
                         return traced(execution, request, start.elapsed(), &write).map(Outcome::Answer);

@@ -6,6 +6,7 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderName};
 
 use crate::ServeError;
+use crate::protocol::http::json_text;
 
 /// Length of the JSON before the raw tensor data, in bytes; in requests and responses.
 pub(super) const JSON_LENGTH: HeaderName = HeaderName::from_static("inference-header-content-length");
@@ -27,13 +28,15 @@ pub(super) enum Framing {
 impl Framing {
     /// Splits a body.
     pub(super) fn split(headers: &HeaderMap, mut body: Bytes) -> Result<Self, ServeError> {
-        let Some(length) = headers.get(&JSON_LENGTH) else {
-            return Ok(Self::Json { json: body, binary: Bytes::new() });
+        let json = |body: Bytes, binary| {
+            let json = body.slice_ref(json_text::utf8(&body)?);
+            Ok(Self::Json { json, binary })
         };
+        let Some(length) = headers.get(&JSON_LENGTH) else { return json(body, Bytes::new()) };
         let length = length.to_str().ok().and_then(|length| length.trim().parse::<usize>().ok());
         match length {
             Some(0) => Ok(Self::Raw(body)),
-            Some(length) if length <= body.len() => Ok(Self::Json { json: body.split_to(length), binary: body }),
+            Some(length) if length <= body.len() => json(body.split_to(length), body),
             Some(length) => Err(ServeError::invalid(format!(
                 "{JSON_LENGTH} is {length}, but the body has only {} bytes",
                 body.len()

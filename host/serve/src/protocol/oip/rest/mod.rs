@@ -6,7 +6,6 @@ mod early_parameters;
 mod framing;
 mod generate;
 mod infer;
-mod literals;
 mod models;
 mod object;
 mod request;

@@ -10,10 +10,10 @@ use serde_json::Value as Json;
 
 use super::bounded_fields::{BoundedList, BoundedName, BoundedShape, Parameterized, ParsedParameters};
 use super::framing::Framing;
-use super::literals;
 use super::object::Object;
 use crate::ServeError;
 use crate::engine::body_budget::RequestBudget;
+use crate::protocol::http::json_text;
 use crate::protocol::oip::datatype;
 use crate::protocol::oip::infer::{InferRequest, RequestedOutput};
 use crate::protocol::oip::metadata::TensorMetadata;
@@ -96,7 +96,7 @@ pub(super) fn read(
     Ok((InferRequest { id: written.id.0, parameters: written.parameters.0, inputs, outputs }, has_literals))
 }
 
-/// Parses JSON. If that fails, quotes its [`literals`], within the budget, and tries again. Also returns whether it
+/// Parses JSON. If that fails, quotes its literals ([`json_text`]), within the budget, and tries again. Also returns whether it
 /// did.
 fn of_text<T: DeserializeOwned>(json: &[u8], budget: &RequestBudget) -> Result<(T, bool), ServeError> {
     let wrong = |error| ServeError::invalid(format!("not an inference request: {error}"));
@@ -104,11 +104,11 @@ fn of_text<T: DeserializeOwned>(json: &[u8], budget: &RequestBudget) -> Result<(
         Ok(read) => return Ok((read, false)),
         Err(error) => error,
     };
-    if !error.is_syntax() || !literals::are_in(json) {
+    if !error.is_syntax() || !json_text::are_in(json) {
         return Err(wrong(error));
     }
-    let _permit = budget.reserve(literals::budget(json))?;
-    let quoted = literals::quoted(json).unwrap_or_default();
+    let _permit = budget.reserve(json_text::budget(json))?;
+    let quoted = json_text::quoted(json).unwrap_or_default();
     serde_json::from_slice(&quoted).map(|read| (read, true)).map_err(wrong)
 }
 

@@ -1,23 +1,36 @@
-//! Unquoted `NaN`, `Infinity` and `-Infinity`: not valid JSON, but written by Python and therefore by NVIDIA's clients
-//! and Triton.
+//! Texts that are not quite JSON: unquoted `NaN`, `Infinity` and `-Infinity`, which Python writes, and therefore NVIDIA's
+//! clients and Triton; a byte order mark; UTF-16.
 
 use std::ops::Range;
+
+use crate::ServeError;
+
+/// The text without its byte order mark. Fails if it is UTF-16: every text of JSON begins with ASCII.
+pub(crate) fn utf8(body: &[u8]) -> Result<&[u8], ServeError> {
+    match body {
+        [0xef, 0xbb, 0xbf, text @ ..] => Ok(text),
+        [0xff, 0xfe, ..] | [0xfe, 0xff, ..] | [0, 1..=255, ..] | [1..=255, 0, ..] => {
+            Err(ServeError::invalid("the text is UTF-16; send it as UTF-8"))
+        }
+        text => Ok(text),
+    }
+}
 
 /// Literals for numbers that JSON does not have.
 const LITERALS: [&[u8]; 3] = [b"NaN", b"Infinity", b"-Infinity"];
 
 /// Upper bound of the text's length with its literals quoted: two quotes for each four bytes (`NaN,`).
-pub(super) const fn budget(json: &[u8]) -> usize {
+pub(crate) const fn budget(json: &[u8]) -> usize {
     json.len() + json.len() / 2
 }
 
 /// Whether the text has such literals.
-pub(super) fn are_in(json: &[u8]) -> bool {
+pub(crate) fn are_in(json: &[u8]) -> bool {
     Literals::new(json).next().is_some()
 }
 
 /// The text with these literals as JSON strings; `None` if there are none.
-pub(super) fn quoted(json: &[u8]) -> Option<Vec<u8>> {
+pub(crate) fn quoted(json: &[u8]) -> Option<Vec<u8>> {
     let mut literals = Literals::new(json).peekable();
     literals.peek()?;
     // Never reallocates.
@@ -34,7 +47,7 @@ pub(super) fn quoted(json: &[u8]) -> Option<Vec<u8>> {
     Some(out)
 }
 
-/// Iterates over the literals in a text. Only items of lists are considered: tensor data is always in lists.
+/// Iterates over the literals in a text: items of lists, and values of fields.
 struct Literals<'a> {
     json: &'a [u8],
     place: usize,
@@ -56,7 +69,7 @@ impl Iterator for Literals<'_> {
             let rest = self.json.get(self.place..)?;
             let literal = LITERALS.into_iter().find(|literal| rest.starts_with(literal));
             match (literal, rest) {
-                (Some(literal), _) if matches!(self.before, b'[' | b',') && ends(&rest[literal.len()..]) => {
+                (Some(literal), _) if matches!(self.before, b'[' | b',' | b':') && ends(&rest[literal.len()..]) => {
                     let start = self.place;
                     self.place += literal.len();
                     self.before = b'"';
@@ -78,9 +91,9 @@ impl Iterator for Literals<'_> {
     }
 }
 
-/// Whether a list item ends here.
+/// Whether an item of a list, or the value of a field, ends here.
 fn ends(rest: &[u8]) -> bool {
-    matches!(rest.trim_ascii_start().first(), Some(b',' | b']'))
+    matches!(rest.trim_ascii_start().first(), Some(b',' | b']' | b'}'))
 }
 
 /// The length of the rest of a string, including its closing quote.
@@ -105,19 +118,36 @@ mod tests {
     }
 
     #[test]
-    fn quotes_literals_in_lists_only() {
+    fn quotes_literals_in_lists_and_fields() {
         for (given, expected) in [
             ("[NaN, -Infinity,[Infinity ]]", Some(r#"["NaN", "-Infinity",["Infinity" ]]"#)),
             (r#"{"NaN":["[NaN,", "\"", NaN]}"#, Some(r#"{"NaN":["[NaN,", "\"", "NaN"]}"#)),
-            (r#"{"id":NaN}"#, None),
+            (r#"{"x":NaN,"y" : -Infinity}"#, Some(r#"{"x":"NaN","y" : "-Infinity"}"#)),
             (r#"["\\\"NaN", 1]"#, None),
             ("[NaNs]", None),
             ("[1 NaN]", None),
             (r#"{"a":1,NaN:2}"#, None),
+            (r#"{"a":"b:NaN,"}"#, None),
             ("[\"NaN", None),
             ("", None),
         ] {
             assert_eq!(text(given).as_deref(), expected, "{given}");
+        }
+    }
+
+    #[test]
+    fn removes_byte_order_marks_and_names_utf16() {
+        let utf16 = |text: &str, order: fn(u16) -> [u8; 2]| text.encode_utf16().flat_map(order).collect::<Vec<_>>();
+        assert_eq!(utf8("\u{feff}{}".as_bytes()).ok(), Some(&b"{}"[..]));
+        assert_eq!(utf8(b"").ok(), Some(&b""[..]));
+        for text in ["\u{feff}{}", "{}", "[\u{e4}"] {
+            for order in [u16::to_le_bytes, u16::to_be_bytes] {
+                let error = utf8(&utf16(text, order)).err().map(|error| (error.status().as_u16(), error.to_string()));
+                assert!(
+                    error.as_ref().is_some_and(|(status, text)| *status == 400 && text.contains("UTF-16")),
+                    "{error:?}"
+                );
+            }
         }
     }
 

@@ -2,21 +2,45 @@
 
 use std::cmp::Reverse;
 use std::sync::Arc;
+use std::time::Instant;
 
 use super::BatchOptions;
+use super::batch_costs::BatchCosts;
 use super::request::Request;
 
 /// Padding may cost at most one part in this many of the overhead that joining a batch saves.
 const PADDING_DIVISOR: usize = 2;
 
-/// Selects the leader and compatible requests, by priority, up to the most rows and tokens. Texts nearest in length
-/// come first, as long as padding costs less than it saves: `start` is a run's overhead in bytes of
-/// input. While that is unknown, only lengths of the same bucket share a batch.
+/// The time and costs that a batch is selected by.
+pub(super) struct BatchTiming<'a> {
+    pub(super) now: Instant,
+    pub(super) costs: &'a BatchCosts,
+    /// a run's overhead in bytes of input; `None` while unknown
+    pub(super) start: Option<usize>,
+}
+
+impl BatchTiming<'_> {
+    /// Whether a run of so many rows of this size probably ends by then.
+    fn ends_by(&self, deadline: Option<Instant>, rows: usize, row_bytes: usize) -> bool {
+        let Some(deadline) = deadline else { return true };
+        let longest = self.costs.longest(rows, row_bytes);
+        longest.is_none_or(|longest| longest <= deadline.saturating_duration_since(self.now))
+    }
+
+    /// Whether the request is probably answered in time if it runs now, alone.
+    pub(super) fn can_answer(&self, request: &Request) -> bool {
+        self.ends_by(request.deadline, request.rows, request.row_bytes)
+    }
+}
+
+/// Selects the leader and compatible requests, by priority, up to the most rows and tokens, the number of rows that costs
+/// the least, and the rows that all of them can wait for. Texts nearest in length come first, as long as padding costs
+/// less than it saves. While a run's overhead is unknown, only lengths of the same bucket share a batch.
 pub(super) fn select_batch(
     waiting: &[Arc<Request>],
     leader: &Arc<Request>,
     options: &BatchOptions,
-    start: Option<usize>,
+    timing: &BatchTiming<'_>,
 ) -> Vec<Arc<Request>> {
     // Another leader has a session of its own.
     let compatible =
@@ -34,7 +58,7 @@ pub(super) fn select_batch(
             continue;
         }
         let padding = (longer - longest) * rows + (longer - length(other)) * other.rows;
-        let pays = match start {
+        let pays = match timing.start {
             Some(start) => padding.saturating_mul(leader.bytes_per_token) <= start / PADDING_DIVISOR,
             None => bucket(length(other)) == bucket(length(leader)),
         };
@@ -44,7 +68,31 @@ pub(super) fn select_batch(
             together.push(other.clone());
         }
     }
+    let row_bytes = leader.row_bytes + (longest - length(leader)) * leader.bytes_per_token;
+    limit_rows(&mut together, row_bytes, options, timing);
     together
+}
+
+/// Leaves the requests, the leader first, that cost the least a row together and are all answered in time.
+fn limit_rows(together: &mut Vec<Arc<Request>>, row_bytes: usize, options: &BatchOptions, timing: &BatchTiming<'_>) {
+    let available = together.iter().map(|request| request.rows).sum();
+    // Runs of given shapes are as large as allowed.
+    let most = if options.shapes.is_empty() {
+        timing.costs.choose_rows(row_bytes, available, options.max_size)
+    } else {
+        options.max_size
+    };
+    let (mut rows, mut deadline) = (0, None);
+    together.retain(|request| {
+        let more = rows + request.rows;
+        let earliest = [deadline, request.deadline].into_iter().flatten().min();
+        let is_leader = rows == 0;
+        let fits = more <= most && timing.ends_by(earliest, options.shapes.size(more), row_bytes);
+        if is_leader || fits {
+            (rows, deadline) = (more, earliest);
+        }
+        is_leader || fits
+    });
 }
 
 /// Whether no further request fits into this batch.
@@ -63,7 +111,9 @@ fn bucket(length: usize) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use super::super::request::testing::{text, urgent};
+    use std::time::Duration;
+
+    use super::super::request::testing::{text, until_deadline, urgent};
     use super::*;
     use crate::batch::ShapeLadder;
 
@@ -71,7 +121,13 @@ mod tests {
     fn with_first(lengths: &[usize], most: usize, start: Option<usize>) -> Vec<usize> {
         let waiting: Vec<_> = lengths.iter().map(|length| text(*length)).collect();
         let options = BatchOptions { max_size: most, ..BatchOptions::default() };
-        select_batch(&waiting, &waiting[0], &options, start).iter().filter_map(|request| request.length).collect()
+        let costs = BatchCosts::default();
+        let batch = select_batch(&waiting, &waiting[0], &options, &timing(&costs, start));
+        batch.iter().filter_map(|request| request.length).collect()
+    }
+
+    fn timing(costs: &BatchCosts, start: Option<usize>) -> BatchTiming<'_> {
+        BatchTiming { now: Instant::now(), costs, start }
     }
 
     #[test]
@@ -96,7 +152,8 @@ mod tests {
         let lengths = |max_tokens, shapes| {
             let waiting: Vec<_> = [20, 21, 40, 20].into_iter().map(text).collect();
             let options = BatchOptions { max_size: 8, max_tokens, shapes, ..BatchOptions::default() };
-            let together = select_batch(&waiting, &waiting[0], &options, Some(usize::MAX));
+            let costs = BatchCosts::default();
+            let together = select_batch(&waiting, &waiting[0], &options, &timing(&costs, Some(usize::MAX)));
             together.iter().filter_map(|request| request.length).collect::<Vec<_>>()
         };
         assert_eq!(lengths(160, ShapeLadder::default()), [20, 20, 21, 40]);
@@ -107,10 +164,37 @@ mod tests {
     }
 
     #[test]
+    fn every_request_of_a_batch_is_answered_in_time() {
+        let now = Instant::now();
+        let costs = BatchCosts::default();
+        // 10 ms a row, with no spread.
+        for rows in [1, 2, 4, 8] {
+            let time = Duration::from_millis(10 * rows as u64);
+            (0..50).for_each(|_| costs.record(false, rows, rows * text(10).row_bytes, time, true));
+        }
+        let timing = BatchTiming { now, costs: &costs, start: None };
+        let options = BatchOptions { max_size: 8, ..BatchOptions::default() };
+        let batch = |milliseconds: &[u64]| -> Vec<u64> {
+            let until = |milliseconds| now + Duration::from_millis(milliseconds);
+            let waiting: Vec<_> = milliseconds.iter().map(|time| until_deadline(10, until(*time))).collect();
+            let batch = select_batch(&waiting, &waiting[0], &options, &timing);
+            let left = |request: &Arc<Request>| request.deadline.map(|deadline| deadline - now);
+            batch.iter().filter_map(left).map(|left| left.as_millis() as u64).collect()
+        };
+        assert_eq!(batch(&[100; 9]), [100; 8]);
+        assert_eq!(batch(&[35, 200, 200, 200, 200]), [35, 200, 200], "the leader has 35 ms");
+        assert_eq!(batch(&[200, 200, 25, 200, 35]), [200, 200, 200], "two of them run after this batch, or never");
+        assert_eq!(batch(&[5, 200, 200]), [5], "nobody waits for one that is late");
+        let late = until_deadline(10, now + Duration::from_millis(5));
+        assert!(!timing.can_answer(&late) && timing.can_answer(&text(10)));
+        assert!(timing.can_answer(&until_deadline(10, now + Duration::from_millis(11))));
+    }
+
+    #[test]
     fn prefers_priority_over_similar_length() {
         let waiting = [text(20), text(20), urgent(22)];
         let options = BatchOptions { max_size: 2, ..BatchOptions::default() };
-        let together = select_batch(&waiting, &waiting[0], &options, Some(10_000));
+        let together = select_batch(&waiting, &waiting[0], &options, &timing(&BatchCosts::default(), Some(10_000)));
         assert!(Arc::ptr_eq(&together[1], &waiting[2]));
     }
 }

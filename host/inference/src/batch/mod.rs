@@ -5,6 +5,7 @@
 //! requests. Batches grow with the load, and the batcher never delays a request while a session is
 //! idle, unless `max_delay` is set.
 
+mod batch_costs;
 mod batch_selection;
 mod concatenation;
 mod queue;
@@ -19,7 +20,7 @@ use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::engine::RunFailure;
-use super::sessions::{ModelInputs, SessionRunError, SessionSet};
+use super::sessions::{ModelInputs, RunTimer, SessionRunError, SessionSet, bytes};
 use gpux_core::catch_panic::catch_panic;
 use gpux_core::{Signature, Tensor, WaitObserver};
 
@@ -258,29 +259,43 @@ impl Shared {
         };
         self.count_shape(joined.rows, joined.length);
         let inputs = std::mem::take(&mut joined.inputs);
+        let input_bytes = bytes(&inputs);
         let (shared, together) = (self.clone(), batch.clone());
-        let then = move |result: Result<Vec<Tensor>, SessionRunError>| match result {
-            Ok(outputs) => {
-                if let Ok(Ok(parts)) = catch_panic(|| joined.split(&shared.rules, &outputs)) {
-                    let mut parts = parts.into_iter();
-                    shared.deliver(&together, |_| Ok(parts.next().unwrap_or_default()));
-                } else {
-                    shared.off.store(true, Ordering::Relaxed);
-                    shared.run_individually(&together);
+        let then = move |result: Result<Vec<Tensor>, SessionRunError>| {
+            shared.record_run(&together.timer, joined.rows, input_bytes, &result);
+            match result {
+                Ok(outputs) => {
+                    if let Ok(Ok(parts)) = catch_panic(|| joined.split(&shared.rules, &outputs)) {
+                        let mut parts = parts.into_iter();
+                        shared.deliver(&together, |_| Ok(parts.next().unwrap_or_default()));
+                    } else {
+                        shared.off.store(true, Ordering::Relaxed);
+                        shared.run_individually(&together);
+                    }
                 }
+                Err(error) if together.requests.len() == 1 => {
+                    let mut error = Some(error);
+                    shared.deliver(&together, |_| Err(error.take().unwrap_or(SessionRunError::Timeout)));
+                }
+                Err(SessionRunError::Timeout | SessionRunError::Run(RunFailure::Timeout)) => {
+                    shared.deliver(&together, |_| Err(SessionRunError::Timeout));
+                }
+                // One of them may be the cause, and the others must not suffer for it.
+                Err(_) => shared.run_individually(&together),
             }
-            Err(error) if together.requests.len() == 1 => {
-                let mut error = Some(error);
-                shared.deliver(&together, |_| Err(error.take().unwrap_or(SessionRunError::Timeout)));
-            }
-            Err(SessionRunError::Timeout | SessionRunError::Run(RunFailure::Timeout)) => {
-                shared.deliver(&together, |_| Err(SessionRunError::Timeout));
-            }
-            // One of them may be the cause, and the others must not suffer for it.
-            Err(_) => shared.run_individually(&together),
         };
         if let Some(offloaded) = self.sessions.start(inputs, deadline, &batch.timer, then) {
             *batch.offloaded.lock().unwrap_or_else(PoisonError::into_inner) = Some(offloaded);
+        }
+    }
+
+    /// Records what a run cost, if it ended by itself or at its deadline.
+    fn record_run<T>(&self, timer: &RunTimer, rows: usize, bytes: usize, result: &Result<T, SessionRunError>) {
+        let is_complete = result.is_ok();
+        let is_timeout = matches!(result, Err(SessionRunError::Timeout | SessionRunError::Run(RunFailure::Timeout)));
+        let time = timer.elapsed();
+        if is_complete || is_timeout && !time.is_zero() {
+            self.queue.costs.record(timer.is_single_threaded(), rows, bytes, time, is_complete);
         }
     }
 

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::super::sessions::{GRACE, ModelInputs, OffloadedRun, RunTimer, SessionRunError};
+use super::super::sessions::{GRACE, ModelInputs, OffloadedRun, RunTimer, SessionRunError, bytes};
 use super::rules::{BatchKey, RequestProfile};
 use gpux_core::Tensor;
 
@@ -14,6 +14,8 @@ pub(super) struct Request {
     pub(super) rows: usize,
     pub(super) deadline: Option<Instant>,
     pub(super) key: BatchKey,
+    /// bytes of each row
+    pub(super) row_bytes: usize,
     /// the length of a text that may be padded
     pub(super) length: Option<usize>,
     /// bytes that one more token adds to each row
@@ -58,7 +60,8 @@ impl Request {
         let (state, changed) = (Mutex::new(State::Waiting), Condvar::new());
         let RequestProfile { key, rows, length, bytes_per_token } = profile;
         let time = AtomicU64::new(0);
-        Self { inputs, rows, deadline, key, length, bytes_per_token, priority, time, state, changed }
+        let row_bytes = bytes(&inputs) / rows.max(1);
+        Self { inputs, rows, deadline, key, row_bytes, length, bytes_per_token, priority, time, state, changed }
     }
 
     /// Adds its share of a run.
@@ -170,6 +173,10 @@ pub(super) mod testing {
     fn request(length: usize, priority: i32, deadline: Option<Instant>) -> Arc<Request> {
         let profile = RequestProfile { key: BatchKey::default(), rows: 1, length: Some(length), bytes_per_token: 16 };
         Arc::new(Request::new(ModelInputs::new(), profile, deadline, priority))
+    }
+
+    pub(in super::super) fn until_deadline(length: usize, deadline: Instant) -> Arc<Request> {
+        request(length, 0, Some(deadline))
     }
 
     /// One whose deadline is over, and the time that a run may take beyond it.

@@ -237,6 +237,7 @@ impl SessionSet {
             then(Err(SessionRunError::Timeout));
             return None;
         };
+        timer.set_mode(slot.mode);
         let work = timer.clone().timing(run_tensors(inputs, deadline));
         if deadline.is_some() && !self.shared.can_run_inline(&slot, bytes) {
             return Some(self.shared.offload(slot, bytes, deadline, work, then));
@@ -272,7 +273,7 @@ fn single_threaded(engine: &dyn Engine, file: &ModelFile, options: &SessionOptio
     if options.threads.is_none() && on_cpu && is_small && cores > 1 { cores } else { 0 }
 }
 
-fn bytes(inputs: &ModelInputs) -> usize {
+pub(super) fn bytes(inputs: &ModelInputs) -> usize {
     inputs.iter().map(|(_, tensor)| tensor.byte_len()).sum()
 }
 

@@ -4,6 +4,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use super::checkout::Work;
+use super::slot::ThreadMode;
 use crate::engine::Session;
 
 /// The time of one run, readable meanwhile and afterwards.
@@ -11,6 +12,7 @@ use crate::engine::Session;
 pub(crate) struct RunTimer {
     started: OnceLock<Instant>,
     duration: OnceLock<Duration>,
+    mode: OnceLock<ThreadMode>,
 }
 
 impl RunTimer {
@@ -18,6 +20,16 @@ impl RunTimer {
     pub(crate) fn elapsed(&self) -> Duration {
         let going_on = || self.started.get().map_or(Duration::ZERO, Instant::elapsed);
         self.duration.get().copied().unwrap_or_else(going_on)
+    }
+
+    /// Notes the mode of the session.
+    pub(super) fn set_mode(&self, mode: ThreadMode) {
+        let _ = self.mode.set(mode);
+    }
+
+    /// Whether the session is single-threaded.
+    pub(crate) fn is_single_threaded(&self) -> bool {
+        self.mode.get() == Some(&ThreadMode::SingleThreaded)
     }
 
     /// Wraps `work` with this timer.

@@ -256,6 +256,23 @@ write("sevens",
       [value("x", TensorProto.INT32, ["N", 64])], [value("y", TensorProto.FLOAT, ["N", 64])],
       [("seven", np.array(7, np.int32)), ("axis", np.array([1]))])
 
+# Logarithms, which ONNX Runtime rounds otherwise behind the last whole vector of a run's numbers.
+write("log", [helper.make_node("Log", ["x"], ["y"], name="last")],
+      [value("x", TensorProto.FLOAT, ["N", 3])], [value("y", TensorProto.FLOAT, ["N", 3])])
+
+# A sum of 100 trees of one decision each, which several threads add in another order than one.
+trees, leaf = 100, rng.standard_normal(200)
+write("forest", [helper.make_node(
+    "TreeEnsembleRegressor", ["x"], ["y"], domain="ai.onnx.ml", n_targets=2,
+    nodes_treeids=[t for t in range(trees) for _ in range(3)], nodes_nodeids=[0, 1, 2] * trees,
+    nodes_featureids=[t % 4 if n == 0 else 0 for t in range(trees) for n in range(3)],
+    nodes_values=[float(v) if n == 0 else 0.0 for v in rng.uniform(0, 1, trees) for n in range(3)],
+    nodes_modes=["BRANCH_LEQ", "LEAF", "LEAF"] * trees, nodes_truenodeids=[1, 0, 0] * trees,
+    nodes_falsenodeids=[2, 0, 0] * trees, nodes_missing_value_tracks_true=[0] * 3 * trees,
+    target_treeids=[t for t in range(trees) for _ in range(2)], target_nodeids=[1, 2] * trees,
+    target_ids=[0, 1] * trees, target_weights=[float(v) for v in leaf])],
+      [value("x", TensorProto.FLOAT, ["N", 4])], [value("y", TensorProto.FLOAT, ["N", 2])], domains=["ai.onnx.ml"])
+
 # An attribute that the embedded engine passes over.
 write("backwards", [helper.make_node("RNN", ["x", "w", "r"], ["", "y"], name="back", direction="reverse", hidden_size=1)],
       [value("x", TensorProto.FLOAT, [1, 1, 1])], [value("y", TensorProto.FLOAT, [1, 1, 1])],

@@ -209,3 +209,36 @@ fn reads_pb_tensors() {
     let told = String::from_utf8_lossy(&[refused.stdout, refused.stderr].concat()).into_owned();
     assert!(told.contains("no tensor as ONNX writes it"), "{told}");
 }
+
+/// A pipeline around a model of `tests/models` with this `batching`, as `gpux inspect` shows it.
+fn batched(folder: &Path, model: &str, batching: &str) -> (String, String) {
+    std::fs::copy(root().join("tests/models").join(model), folder.join("model.onnx")).unwrap();
+    let text = format!("name: batched\nversion: 1.0.0\nmodel: {{ source: ./model.onnx, batching: {batching} }}\n");
+    std::fs::write(folder.join("gpux.yml"), text).unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_gpux"));
+    command.args(["inspect", ".", "--engine", "onnxruntime"]).current_dir(folder);
+    let shown = command.env("GPUX_CACHE_DIR", folder.join("cache")).output().unwrap();
+    assert!(shown.status.success(), "{shown:?}");
+    (stdout(&shown), String::from_utf8_lossy(&shown.stderr).into_owned())
+}
+
+#[test]
+fn tells_which_requests_share_runs() {
+    if !has_onnxruntime() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    // The second is remembered.
+    for _ in 0..2 {
+        let (_, warning) = batched(folder.path(), "log.onnx", "{ max_size: 8 }");
+        let one_line = warning.lines().find(|line| line.contains("run one at a time")).unwrap_or_default();
+        assert!(one_line.contains("the first operator that gives other bits is `Log` (node `last`)"), "{warning}");
+        assert!(one_line.contains("`batching: { max_size: 8, tolerance: 0.001 }` lets them share runs"), "{warning}");
+    }
+    let (shown, warning) = batched(folder.path(), "log.onnx", "{ max_size: 8, tolerance: 1e-3 }");
+    assert!(shown.contains("up to 8 rows share a run, with ") && shown.contains(" off at most"), "{shown}");
+    assert_eq!(warning, "");
+    let (shown, warning) = batched(folder.path(), "conv.onnx", "{ max_size: 8 }");
+    assert!(shown.contains("up to 8 rows share a run, with the same bits as alone"), "{shown}");
+    assert_eq!(warning, "");
+}

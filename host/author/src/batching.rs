@@ -21,7 +21,7 @@ pub fn verify_batching(pipeline: &Pipeline) -> Result<(), String> {
     }
     for (name, model) in batches {
         model.verify_batching(&capture.samples_of(name)).map_err(|reason| {
-            format!("the model `{name}` must not run requests together: of the golden cases, {reason}; remove its `batching`")
+            format!("the model `{name}` must not run requests together: of the golden cases, {reason}; give its `batching` a `tolerance`, or remove it")
         })?;
     }
     Ok(())

@@ -38,7 +38,7 @@ mod value;
 
 pub use adaptation::{Adaptation, Adaptations};
 pub use background_work::PendingDrop;
-pub use batch::{BatchOptions, BatchSizes, Batcher, ShapeLadder};
+pub use batch::{BatchOptions, BatchSizes, BatchVerdict, Batcher, ShapeLadder};
 pub use convert::{CONVERSION_PACKAGES, Conversion, ConvertError, Precision, convert};
 pub use embedded::Embedded;
 pub use engine::{Device, Engine, Optimized, RunFailure, Session, SessionOptions};
@@ -71,8 +71,9 @@ pub use sessions::{ModelInputs, SessionRunError, SessionSet};
 pub use sessions::{SessionReservation, with_preferred_session};
 pub use step::{InputShapes, ModelOptions, ModelStep};
 pub use synthetic_inputs::{synthetic_inputs, synthetic_shape, synthetic_tensor};
+pub use tensor_comparison::TensorDifference;
 pub use trial_context::Trial;
-pub use validation::{ensure_validated, validation_child};
+pub use validation::{TrialReport, ensure_validated, validation_child};
 pub use value::{OnnxValue, ValueError};
 
 #[cfg(test)]

@@ -9,12 +9,15 @@ use bytes::Bytes;
 use sha2::{Digest as _, Sha256};
 
 use super::error::ModelLoadError;
-use super::graph::{self, ForwardRead, ModelInfo};
+use super::graph::{self, ForwardRead, GraphNode, ModelInfo};
 use gpux_core::files::{FileVersion, digest, hex, open_file};
+use gpux_core::{ElementType, TensorKind};
 
 /// Engines load models up to this many bytes from memory, so that the loaded bytes are those that were
 /// checked. They read larger files themselves.
 const IN_MEMORY: u64 = 64 << 20;
+/// Bytes of the largest model that is looked into: it is held several times.
+const LARGEST_VARIANT: u64 = 256 << 20;
 /// Bytes that are hashed at a time: they stay in a core's cache.
 const PASSING: u64 = 128 << 10;
 
@@ -73,16 +76,42 @@ impl ModelFile {
         &self.external_data
     }
 
+    /// The model with all values of its graph among the outputs, and the graph's nodes; `None` for a large model, one
+    /// with weights in other files, or one that cannot be taken apart.
+    pub(super) fn with_all_outputs(&self) -> Option<(Self, Vec<GraphNode>)> {
+        if !self.info.external_files.is_empty() || self.info.size_bytes > LARGEST_VARIANT {
+            return None;
+        }
+        let mut bytes = Vec::with_capacity(self.info.size_bytes as usize);
+        let file = open_file(self.path(), "a model").ok()?;
+        file.take(LARGEST_VARIANT + 1).read_to_end(&mut bytes).ok()?;
+        let known: Vec<_> = self.info.outputs.iter().map(|output| output.name.as_str()).collect();
+        let (bytes, nodes) = graph::with_all_outputs(&bytes, &known)?;
+        let mut info = self.info.clone();
+        let added = nodes.iter().flat_map(|node| &node.outputs).filter(|name| !known.contains(&name.as_str()));
+        // Engines tell the real types.
+        info.outputs.extend(added.map(|name| graph::OutputSpec {
+            name: name.clone(),
+            kind: "float32".to_owned(),
+            shape: None,
+            labels: None,
+            description: String::new(),
+            value: Some(graph::OnnxType::Tensor { kind: TensorKind::of_elements(ElementType::Float32), narrow: None }),
+        }));
+        let bytes = Arc::new(Mutex::new(Some(bytes.into())));
+        Some((Self { info, digest: String::new(), external_data: Vec::new(), bytes }, nodes))
+    }
+
     /// The file's bytes, if they are all that an engine needs; it reads a large model, or one with weights
     /// beside it, from [`Self::path`]. When they are asked for first, they must be those that were checked;
     /// from then on they are kept.
     pub(super) fn contents(&self) -> Result<Option<Bytes>, String> {
-        if !self.info.external_files.is_empty() || self.info.size_bytes > IN_MEMORY {
-            return Ok(None);
-        }
         let mut kept = self.bytes.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(bytes) = &*kept {
             return Ok(Some(bytes.clone()));
+        }
+        if !self.info.external_files.is_empty() || self.info.size_bytes > IN_MEMORY {
+            return Ok(None);
         }
         let file = open_file(self.path(), "a model").map_err(|error| error.to_string())?;
         let mut bytes = Vec::with_capacity(self.info.size_bytes as usize);

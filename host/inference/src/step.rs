@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use serde_json::json;
 
-use super::batch::Batcher;
+use super::batch::{self, BatchOptions, BatchVerdict, Batcher};
 use super::engine::{Engine, RunFailure};
 use super::float_precision::FloatPrecision;
 use super::graph::OnnxType;
@@ -39,6 +39,8 @@ pub struct ModelStep {
     memory: Option<Memory>,
     /// the batcher, if batching was asked for; or the reason why it is off
     batcher: Option<Result<Batcher, String>>,
+    /// what trials found about requests that share a run, if batching was asked for
+    batch_verdict: Option<BatchVerdict>,
     fallbacks: Vec<Fallback>,
 }
 
@@ -115,6 +117,11 @@ impl ModelStep {
         self.batcher.as_ref().map(|batcher| batcher.as_ref().map_err(String::as_str))
     }
 
+    /// What trials found about requests that share a run, if batching was asked for.
+    pub fn batch_verdict(&self) -> Option<&BatchVerdict> {
+        self.batch_verdict.as_ref()
+    }
+
     /// Runs a model of other values than plain tensors.
     fn run_values(&self, values: Vec<(usize, OnnxValue)>, context: &Context) -> Result<Vec<Value>, StepFailure> {
         let outputs = self.sessions.run_values(values, context.deadline).map_err(unavailable)?;
@@ -134,19 +141,33 @@ fn unavailable(why: SessionRunError) -> StepFailure {
 }
 
 impl ModelStep {
-    fn batching(&self) -> serde_json::Value {
-        match self.batcher() {
-            None => json!(null),
-            Some(Err(reason)) => json!({ "off": reason }),
-            Some(Ok(batcher)) => json!({
+    /// Tries whether requests may share runs; `None` where they never do.
+    pub(super) fn examine_batching(&self, options: &BatchOptions) -> Option<BatchVerdict> {
+        if options.is_off() || !self.plain {
+            return None;
+        }
+        batch::examine(&self.sessions, &self.signature, options).ok()
+    }
+
+    /// The batching in force as JSON, or why it is off, with the differences that trials measured; `None` if it was
+    /// not asked for.
+    pub fn batching(&self) -> Option<serde_json::Value> {
+        let difference = self.batch_verdict.as_ref().map(|verdict| {
+            verdict.to_json(self.batcher().and_then(Result::ok).map_or(0.0, |batcher| batcher.options().tolerance))
+        });
+        Some(match self.batcher()? {
+            Err(reason) => json!({ "off": reason, "difference": difference }),
+            Ok(batcher) => json!({
                 "max_size": batcher.options().max_size,
                 "max_tokens": Some(batcher.options().max_tokens).filter(|tokens| *tokens != usize::MAX),
                 "lengths": batcher.options().shapes.lengths(),
                 "sizes": batcher.options().shapes.sizes(),
                 "max_delay_ms": batcher.options().max_delay.as_secs_f64() * 1e3,
                 "pads": batcher.pads(),
+                "tolerance": batcher.options().tolerance,
+                "difference": difference,
             }),
-        }
+        })
     }
 }
 

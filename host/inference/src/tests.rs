@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use super::batch::BatchOptions;
 use super::testing::{embedded, engines, model, onnxruntime, step, tensor};
 use super::validation::{ValidationRequest, validate};
 use super::*;
@@ -232,6 +233,9 @@ fn rejects_mutated_models() {
                 memory: None,
                 measure: false,
                 shapes: Vec::new(),
+                batch: BatchOptions::default(),
+                instances: None,
+                threads: None,
                 timeout: Duration::from_mins(2),
             };
             loaded += usize::from(validate(&request).is_ok());

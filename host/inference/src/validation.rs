@@ -9,10 +9,12 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::Embedded;
+use super::batch::{BatchOptions, BatchVerdict};
 use super::engine::Engine;
 use super::error::ModelLoadError;
 use super::float_precision::FloatPrecision;
 use super::graph::{InputSpec, ModelInfo, OnnxType};
+use super::hardware::Hardware;
 use super::library::{LibraryFile, LibraryOrigin};
 use super::model_file::ModelFile;
 use super::onnxruntime::OnnxRuntime;
@@ -37,7 +39,7 @@ const QUICK: Duration = Duration::from_secs(5);
 const INPUT_LIMIT: usize = 1 << 24;
 
 /// The child's request.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct ValidationRequest {
     /// libraries of plug-ins; first, because reading them makes known the names that follow
     #[serde(default)]
@@ -62,6 +64,15 @@ pub(super) struct ValidationRequest {
     /// the shapes of inputs, where they are known
     #[serde(default)]
     pub shapes: InputShapes,
+    /// how requests are to share runs, which is tried, too
+    #[serde(default)]
+    pub batch: BatchOptions,
+    /// the sessions that serve requests: one, or by load
+    #[serde(default)]
+    pub instances: Option<usize>,
+    /// their own threads
+    #[serde(default)]
+    pub threads: Option<usize>,
     /// how long it may take
     #[serde(default = "default_timeout")]
     pub timeout: Duration,
@@ -77,6 +88,8 @@ enum Verdict {
     Sound {
         /// the outputs whose shape is not the declared one, in words
         misdeclared: Vec<String>,
+        /// whether requests may share runs, if that was asked
+        batch: Option<BatchVerdict>,
     },
     /// the middle of the times of its runs, in seconds
     Timed {
@@ -97,12 +110,15 @@ enum Verdict {
 }
 
 /// What a trial has found out about a sound model.
-#[derive(Debug, Default)]
-pub(super) struct TrialReport {
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub struct TrialReport {
     /// the time of a run, if that was asked for and zeros can be run
+    #[serde(skip)]
     pub(super) time: Option<Duration>,
     /// the outputs whose shape is not the declared one, in words
-    pub(super) misdeclared: Vec<String>,
+    pub misdeclared: Vec<String>,
+    /// whether requests may share runs, if that was asked
+    pub batch: Option<BatchVerdict>,
 }
 
 /// Loads the model and runs it once on zeros. A failed run is no fault of the model: zeros may
@@ -122,6 +138,8 @@ pub(super) fn validate(request: &ValidationRequest) -> Result<TrialReport, Model
         strict: request.measure,
         provider_options: request.options.clone(),
         precision: request.precision,
+        instances: request.instances,
+        threads: request.threads,
         ..ModelOptions::default()
     };
     let step = ModelStep::load(engine, file, &options)?;
@@ -147,6 +165,7 @@ pub(super) fn validate(request: &ValidationRequest) -> Result<TrialReport, Model
             return Err(ModelLoadError::Validation { path: request.model.clone(), reason });
         }
     }
+    report.batch = step.examine_batching(&request.batch);
     Ok(report)
 }
 
@@ -277,7 +296,7 @@ pub fn validation_child(request: &str) -> String {
 
 fn verdict(request: &ValidationRequest) -> Verdict {
     match validate(request) {
-        Ok(TrialReport { time: None, misdeclared }) => Verdict::Sound { misdeclared },
+        Ok(TrialReport { time: None, misdeclared, batch }) => Verdict::Sound { misdeclared, batch },
         Ok(TrialReport { time: Some(time), .. }) => Verdict::Timed { seconds: time.as_secs_f64() },
         Err(ModelLoadError::NeedsOnnxRuntime { feature, .. }) => Verdict::NeedsOnnxRuntime { feature },
         Err(ModelLoadError::BeyondEmbedded { reason, .. }) => Verdict::BeyondEmbedded { reason },
@@ -291,28 +310,38 @@ fn verdict(request: &ValidationRequest) -> Verdict {
 
 /// Makes sure that the model has been tried on this engine, by digest: from the cache's memory,
 /// else in a child. Without the `gpux` program, nothing is tried: the caller's own
-/// process loads the model with panics caught. Returns the outputs whose shape is not the declared one, in words.
-pub fn ensure_validated(trial: &Trial<'_>, options: &ModelOptions) -> Result<Vec<String>, ModelLoadError> {
-    let Some(gpux) = trial.program else { return Ok(Vec::new()) };
+/// process loads the model with panics caught. Returns what the trial found out.
+pub fn ensure_validated(trial: &Trial<'_>, options: &ModelOptions) -> Result<TrialReport, ModelLoadError> {
+    let Some(gpux) = trial.program else { return Ok(TrialReport::default()) };
     let Trial { cache, file, engine, .. } = *trial;
     file.info().signature()?;
     let ModelOptions { providers, provider_options, precision, .. } = options;
+    let sharing = if options.batch.is_off() {
+        String::new()
+    } else {
+        let threads = (options.instances, options.session_threads(engine), engine.threads(None));
+        format!(
+            "{:?}\0{threads:?}\0{:?}",
+            BatchOptions { tolerance: 0.0, ..options.batch.clone() },
+            Hardware::detect().cpu
+        )
+    };
     let key = format!(
-        "{}\0{}\0{providers:?}\0{provider_options:?}\0{precision}\0{}",
+        "{}\0{}\0{providers:?}\0{provider_options:?}\0{precision}\0{}\0{sharing}",
         file.digest(),
         engine.identity(),
         env!("CARGO_PKG_VERSION")
     );
     let key = digest(key);
     let known = cache.and_then(|cache| authenticated_file::read(cache, CacheFolder::Verified, &key));
-    if let Some(misdeclared) = known.and_then(|known| serde_json::from_slice(&known).ok()) {
-        return Ok(misdeclared);
+    if let Some(known) = known.and_then(|known| serde_json::from_slice(&known).ok()) {
+        return Ok(known);
     }
-    let TrialReport { misdeclared, .. } = ask_child(gpux, trial, options, None)?;
+    let report = ask_child(gpux, trial, options, None)?;
     // Not remembering costs the next start a trial, no more.
-    let remembered = serde_json::to_vec(&misdeclared).unwrap_or_default();
+    let remembered = serde_json::to_vec(&report).unwrap_or_default();
     let _ = cache.map(|cache| authenticated_file::write(cache, CacheFolder::Verified, &key, &remembered));
-    Ok(misdeclared)
+    Ok(report)
 }
 
 /// Tries the model on one provider in a child process. Returns the time of a run, if it runs on zeros.
@@ -347,12 +376,16 @@ fn ask_child(
         memory: memory_limit(trial, candidate_providers),
         measure: measured.is_some(),
         shapes: measured.unwrap_or_default().to_vec(),
+        batch: if measured.is_some() { BatchOptions::default() } else { options.batch.clone() },
+        // One session of each kind is tried, with the threads that each will have.
+        instances: options.instances.map(|_| 1),
+        threads: if options.batch.is_off() { None } else { options.session_threads(engine) },
         timeout,
     };
     let fault = |reason: String| ModelLoadError::Validation { path: file.path().to_owned(), reason };
     let text = serde_json::to_string(&request).map_err(|error| fault(error.to_string()))?;
     match child_process::run_json(gpux, &["__vet-model".as_ref(), text.as_ref()], request.timeout) {
-        Ok(Verdict::Sound { misdeclared }) => Ok(TrialReport { misdeclared, ..TrialReport::default() }),
+        Ok(Verdict::Sound { misdeclared, batch }) => Ok(TrialReport { time: None, misdeclared, batch }),
         Ok(Verdict::Timed { seconds }) => {
             Ok(TrialReport { time: Duration::try_from_secs_f64(seconds).ok(), ..TrialReport::default() })
         }

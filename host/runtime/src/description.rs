@@ -37,6 +37,9 @@ impl Pipeline {
                     info["under_load"] = json!({ "instances": model.step.sessions().max_concurrency(), "threads": 1 });
                 }
                 info["optimized"] = json!(model.step.is_optimized());
+                if let Some(batching) = model.step.batching() {
+                    info["batching"] = batching;
+                }
                 if let Some(ranking) = &model.ranking {
                     info["measured"] = json!(ranking.measured);
                 }

@@ -144,8 +144,10 @@ pub(super) fn load(spec: &Spec, files: &ProjectFiles, load_options: &LoadOptions
             options.providers = found.choice();
             ranking = Some(found);
         }
-        let misdeclared = ensure_validated(&trial, &options)?;
-        loaded.warnings.extend(misdeclared.iter().map(|output| format!("the model `{}`: {output}", model.name.value)));
+        let report = ensure_validated(&trial, &options)?;
+        let misdeclared = report.misdeclared.iter();
+        loaded.warnings.extend(misdeclared.map(|output| format!("the model `{}`: {output}", model.name.value)));
+        options.batch_verdict = report.batch;
         let mut optimization = None;
         if load_options.optimize || gpux_inference::should_optimize(&trial, &options, load_options.serving) {
             match gpux_inference::optimize(&trial, load_options.optimize) {
@@ -218,6 +220,7 @@ fn model_options(
             None => model.threads.as_ref().map(count),
         },
         batch: batch_options(model, spec, load_options),
+        batch_verdict: None,
         optimized: None,
     })
 }
@@ -225,7 +228,7 @@ fn model_options(
 /// The model's `batching`, else `serving.batch_size` in a server and
 /// `runtime.batch_size` elsewhere.
 fn batch_options(model: &ModelSpec, spec: &Spec, load_options: &LoadOptions) -> BatchOptions {
-    let Some(BatchingSpec { max_size, max_delay, pad, max_tokens, lengths, sizes }) = &model.batching else {
+    let Some(BatchingSpec { max_size, max_delay, pad, max_tokens, lengths, sizes, tolerance }) = &model.batching else {
         let rows = if load_options.serving { spec.serving.batch_size } else { spec.runtime.batch_size };
         return BatchOptions { max_size: rows.get() as usize, ..BatchOptions::default() };
     };
@@ -237,5 +240,6 @@ fn batch_options(model: &ModelSpec, spec: &Spec, load_options: &LoadOptions) -> 
         pad: *pad,
         max_tokens: max_tokens.map_or(usize::MAX, |tokens| tokens.get() as usize),
         shapes: ShapeLadder::new(lengths.iter().map(number), sizes.iter().map(number)),
+        tolerance: *tolerance,
     }
 }

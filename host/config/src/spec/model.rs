@@ -24,7 +24,7 @@ pub enum ModelFormat {
 }
 
 /// How requests for a model are put together into one run.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "Batching")]
 pub struct BatchingSpec {
@@ -49,6 +49,20 @@ pub struct BatchingSpec {
     #[serde(default)]
     #[schemars(length(max = 16))]
     pub sizes: Vec<Spanned<NonZeroU32>>,
+    /// By how much a result may change with what runs beside it, as a part of an output's largest number; 0 is the
+    /// same bits as alone
+    #[serde(default, deserialize_with = "tolerance")]
+    #[schemars(range(min = 0, max = 1))]
+    pub tolerance: f64,
+}
+
+/// A part of a number: 0 to 1.
+fn tolerance<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
+    let tolerance = f64::deserialize(deserializer)?;
+    if (0.0..=1.0).contains(&tolerance) {
+        return Ok(tolerance);
+    }
+    Err(serde::de::Error::custom(format!("a tolerance is 0 to 1, not {tolerance}")))
 }
 
 const fn default_true() -> bool {

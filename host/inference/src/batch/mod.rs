@@ -8,9 +8,11 @@
 mod batch_costs;
 mod batch_selection;
 mod concatenation;
+mod operator_search;
 mod queue;
 mod request;
 mod rules;
+mod sample_requests;
 mod shape_ladder;
 mod verification;
 
@@ -21,6 +23,8 @@ use std::time::{Duration, Instant};
 
 use super::engine::RunFailure;
 use super::sessions::{ModelInputs, RunTimer, SessionRunError, SessionSet, bytes};
+use serde::{Deserialize, Serialize};
+
 use gpux_core::catch_panic::catch_panic;
 use gpux_core::{Signature, Tensor, WaitObserver};
 
@@ -29,9 +33,11 @@ use request::{Batch, NextAction, Request};
 use rules::BatchRules;
 
 pub use shape_ladder::ShapeLadder;
+pub use verification::BatchVerdict;
+pub(super) use verification::examine;
 
 /// Batching options.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct BatchOptions {
     /// the most rows of one run; 1 is no batching
     pub max_size: usize,
@@ -43,6 +49,9 @@ pub struct BatchOptions {
     pub max_tokens: usize,
     /// the shapes that runs are rounded up to
     pub shapes: ShapeLadder,
+    /// by how much a result may change with what runs beside it, as a part of an output's largest number; 0 is the
+    /// same bits
+    pub tolerance: f64,
 }
 
 impl BatchOptions {
@@ -71,6 +80,7 @@ impl Default for BatchOptions {
             pad: true,
             max_tokens: usize::MAX,
             shapes: ShapeLadder::default(),
+            tolerance: 0.0,
         }
     }
 }
@@ -83,6 +93,8 @@ pub struct Batcher {
 struct Shared {
     sessions: Arc<SessionSet>,
     rules: BatchRules,
+    /// whether texts of different lengths share runs
+    mixes_lengths: bool,
     options: BatchOptions,
     queue: Queue,
     /// set once an output had another number of rows: requests then run alone
@@ -123,12 +135,26 @@ impl BatchSizes {
 }
 
 impl Batcher {
-    /// A batcher over the sessions of a model with this signature. Fails with the reason if the
-    /// model cannot be batched: its first axis is fixed, or a trial with synthetic
-    /// inputs shows that results depend on their neighbours.
-    pub fn new(sessions: Arc<SessionSet>, signature: &Signature, options: BatchOptions) -> Result<Self, String> {
-        let rules = BatchRules::from_signature(signature, options.pad)?;
-        let (rules, size) = verification::verify(&sessions, signature, rules, &options.shapes)?;
+    /// A batcher over the sessions of a model with this signature, by what [`examine`] has found about it. Fails with
+    /// the reason if the model cannot be batched: its first axis is fixed, or results depend on their neighbours by
+    /// more than the tolerance.
+    pub(super) fn new(
+        sessions: Arc<SessionSet>,
+        signature: &Signature,
+        options: BatchOptions,
+        verdict: &BatchVerdict,
+    ) -> Result<Self, String> {
+        let mut rules = BatchRules::from_signature(signature, options.pad)?;
+        let tolerance = options.tolerance;
+        let equal_lengths = verdict.equal_lengths(tolerance);
+        if !equal_lengths.difference.is_within(tolerance) {
+            return Err(with_remedy(&equal_lengths, &options));
+        }
+        let padded = verdict.padded(tolerance).filter(|_| rules.pads());
+        let mixes_lengths = padded.as_ref().is_some_and(|padded| padded.difference.is_within(tolerance));
+        if padded.is_none() || !mixes_lengths && !options.shapes.has_lengths() {
+            rules = BatchRules::unpadded();
+        }
         if options.shapes.has_lengths() && !rules.pads() {
             return Err(
                 "`lengths` are for models whose texts can be padded: with an `attention_mask` that they heed, \
@@ -137,13 +163,22 @@ impl Batcher {
             );
         }
         if !options.shapes.is_empty() {
-            verification::warm_up(&sessions, signature, &options.shapes, size)?;
+            verification::warm_up(&sessions, signature, &options.shapes, verdict.size)?;
         }
         let queue = Queue::default();
         let sizes = Arc::default();
         let off = AtomicBool::new(false);
         Ok(Self {
-            shared: Arc::new(Shared { sessions, rules, options, queue, off, sizes, unrounded: AtomicU64::new(0) }),
+            shared: Arc::new(Shared {
+                sessions,
+                rules,
+                mixes_lengths,
+                options,
+                queue,
+                off,
+                sizes,
+                unrounded: AtomicU64::new(0),
+            }),
         })
     }
 
@@ -154,8 +189,9 @@ impl Batcher {
         let likes: Vec<_> = requests.iter().map(|request| rules.profile(request)).collect();
         for (at, profile) in likes.iter().enumerate() {
             let Some(profile) = profile else { continue };
-            let is_like =
-                |other: &Option<rules::RequestProfile>| other.as_ref().is_some_and(|other| other.key == profile.key);
+            let is_like = |other: &Option<rules::RequestProfile>| {
+                other.as_ref().is_some_and(|other| other.key == profile.key && self.may_share(profile, other))
+            };
             if likes[..at].iter().any(is_like) {
                 continue;
             }
@@ -164,14 +200,26 @@ impl Batcher {
             // A single one runs beside itself: as many rows as that are a batch as well.
             let group = if compatible.len() == 1 { vec![compatible[0]; 2] } else { compatible };
             for group in group.chunks(self.shared.options.max_size.clamp(2, 32)) {
-                if let Ok(Some(difference)) =
-                    verification::difference(&self.shared.sessions, rules, &self.shared.options.shapes, group)
-                {
+                if let Some(difference) = self.verify_group(group) {
                     return Err(difference);
                 }
             }
         }
         Ok(())
+    }
+
+    /// Whether requests with equal keys may share a run.
+    fn may_share(&self, one: &rules::RequestProfile, other: &rules::RequestProfile) -> bool {
+        let length = |of: &rules::RequestProfile| of.length.map(|length| self.shared.options.shapes.length(length));
+        self.shared.mixes_lengths || length(one) == length(other)
+    }
+
+    /// The difference between individual and batched runs, if it is beyond the tolerance.
+    fn verify_group(&self, group: &[&ModelInputs]) -> Option<String> {
+        let Shared { sessions, rules, options, .. } = &*self.shared;
+        let mut run = |inputs: &ModelInputs| sessions.run(inputs.clone(), None).map_err(|failure| failure.to_string());
+        let (finding, _) = verification::difference(&mut run, rules, &options.shapes, group).ok()?;
+        (!finding.difference.is_within(options.tolerance)).then(|| finding.to_string())
     }
 
     /// The batching options.
@@ -187,7 +235,7 @@ impl Batcher {
 
     /// Whether texts of different lengths share runs.
     pub fn pads(&self) -> bool {
-        self.shared.rules.pads()
+        self.shared.mixes_lengths
     }
 
     /// The histogram of rows per run.
@@ -237,7 +285,12 @@ impl Shared {
 
     /// Runs the batch of this request.
     fn run_as_leader(self: &Arc<Self>, leader: &Arc<Request>) {
-        let start = self.rules.pads().then(|| self.sessions.overhead_bytes()).flatten();
+        let start = match (self.rules.pads(), self.mixes_lengths) {
+            (true, true) => self.sessions.overhead_bytes(),
+            // No padding pays where it changes results.
+            (true, false) => Some(0),
+            (false, _) => None,
+        };
         let requests = self.queue.take(leader, &self.options, start);
         let deadline = requests.iter().map(|request| request.deadline).reduce(later).flatten();
         let rows: usize = requests.iter().map(|request| request.rows).sum();
@@ -380,6 +433,18 @@ impl<'a> WaitGuard<'a> {
 impl Drop for WaitGuard<'_> {
     fn drop(&mut self) {
         self.waits.end(self.request.time());
+    }
+}
+
+/// Why requests run one at a time, and what lets them share runs.
+fn with_remedy(finding: &verification::Finding, options: &BatchOptions) -> String {
+    let needed = [1e-3, 1e-2].into_iter().find(|tolerance| finding.difference.is_within(*tolerance));
+    match needed {
+        Some(tolerance) => {
+            let size = options.max_size;
+            format!("{finding}. `batching: {{ max_size: {size}, tolerance: {tolerance} }}` lets them share runs")
+        }
+        None => finding.to_string(),
     }
 }
 

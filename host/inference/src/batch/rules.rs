@@ -110,7 +110,7 @@ impl BatchRules {
             if *length.get_or_insert(long) != long {
                 return None;
             }
-            bytes_per_token += tensor.byte_len().checked_div(rows * long).unwrap_or(0);
+            bytes_per_token += tensor.byte_len().checked_div(rows * long).unwrap_or(1);
         }
         Some(RequestProfile { key: BatchKey(key), rows, length, bytes_per_token })
     }

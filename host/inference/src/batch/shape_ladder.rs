@@ -1,7 +1,9 @@
 //! The few shapes that runs are rounded up to, for execution providers that compile for each shape.
 
+use serde::{Deserialize, Serialize};
+
 /// Lengths of texts and numbers of rows. Empty lists round nothing.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ShapeLadder {
     /// ascending
     lengths: Vec<usize>,

@@ -1,6 +1,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
 mod faults;
+mod same_bits;
 
 use std::sync::atomic::AtomicUsize;
 use std::sync::{Barrier, Condvar, Mutex};
@@ -101,7 +102,8 @@ fn try_over_numbers(engine: Arc<dyn Engine>, options: BatchOptions) -> Result<Ba
         Port::new(name, Kind::Tensor(TensorKind::shaped(ElementType::Int64, shape)))
     };
     let signature = Signature::unary(port("x"), port("y"));
-    Batcher::new(Arc::new(sessions), &signature, options)
+    let verdict = examine(&sessions, &signature, &options)?;
+    Batcher::new(Arc::new(sessions), &signature, options, &verdict)
 }
 
 fn options(max_size: usize) -> BatchOptions {
@@ -301,13 +303,19 @@ fn returns_each_thread_its_own_results() {
 
 /// A batcher over a model of `tests/models`.
 fn over(engine: &Arc<dyn Engine>, name: &str) -> Result<(Batcher, Arc<SessionSet>), String> {
+    within(engine, name, 1e-3)
+}
+
+/// The same with another tolerance.
+fn within(engine: &Arc<dyn Engine>, name: &str, tolerance: f64) -> Result<(Batcher, Arc<SessionSet>), String> {
     let file = model(name);
     let options = SessionOptions::cpu();
     let first = engine.load(&file, &options).unwrap();
     let signature = file.info().signature().unwrap();
     let sessions = Arc::new(SessionSet::new(engine.clone(), file, options, first, Some(1)).unwrap());
-    let batch = BatchOptions { max_size: 8, ..BatchOptions::default() };
-    Ok((Batcher::new(sessions.clone(), &signature, batch)?, sessions))
+    let batch = BatchOptions { max_size: 8, tolerance, ..BatchOptions::default() };
+    let verdict = examine(&sessions, &signature, &batch)?;
+    Ok((Batcher::new(sessions.clone(), &signature, batch, &verdict)?, sessions))
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! Parses and checks ONNX files before an engine loads them.
 
+mod all_outputs;
 mod external_data_check;
 mod fixed_shapes;
 mod forward_reader;
@@ -16,6 +17,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::path::Path;
 
+pub(super) use all_outputs::{GraphNode, with_all_outputs};
 pub use fixed_shapes::{FixedShapes, ShapeError};
 pub(super) use forward_reader::ForwardRead;
 pub use info::{InputSpec, ModelInfo, OutputSpec};

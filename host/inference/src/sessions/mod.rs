@@ -11,6 +11,7 @@ mod run_timer;
 mod session_affinity;
 mod slot;
 mod threading_trial;
+mod trial_sessions;
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, sync_channel};
@@ -33,6 +34,8 @@ use run_cost::CostModel;
 use run_duration::RunDurations;
 use slot::{SessionSlot, ThreadMode};
 use threading_trial::ThreadingTrial;
+
+pub(super) use trial_sessions::TrialSessions;
 
 pub(super) use abandonable_run::OffloadedRun;
 pub use checkout::SessionRunError;
@@ -76,10 +79,36 @@ impl SessionSet {
             let session = Some(engine.load(&file, &options)?);
             pool.give_back(SessionSlot { mode: ThreadMode::MultiThreaded, index, session });
         }
+        Ok(Self::with_pool(engine, file, options, pool, single_threaded > 0))
+    }
+
+    /// A set in which every run has one thread, of as many sessions as there are cores: for models whose results
+    /// depend on the number of threads. All but the first load on demand.
+    pub(super) fn single_threaded(
+        engine: Arc<dyn Engine>,
+        file: Arc<ModelFile>,
+        options: SessionOptions,
+    ) -> Result<Self, ModelLoadError> {
+        let cores = engine.threads(None).max(1);
+        let options = SessionOptions { threads: Some(1), ..options };
+        let pool = SessionPool::new(cores, 0);
+        let session = Some(engine.load(&file, &options)?);
+        pool.give_back(SessionSlot { mode: ThreadMode::MultiThreaded, index: 0, session });
+        (1..cores).for_each(|index| pool.give_back(SessionSlot::empty(ThreadMode::MultiThreaded, index)));
+        Ok(Self::with_pool(engine, file, options, pool, false))
+    }
+
+    fn with_pool(
+        engine: Arc<dyn Engine>,
+        file: Arc<ModelFile>,
+        options: SessionOptions,
+        pool: SessionPool,
+        tries_threads: bool,
+    ) -> Self {
         let (retired, durations, threading_trial) =
-            (AtomicUsize::new(0), RunDurations::new(), ThreadingTrial::new(single_threaded > 0));
+            (AtomicUsize::new(0), RunDurations::new(), ThreadingTrial::new(tries_threads));
         let (cost_model, exclusive) = (OnceLock::new(), engine.is_exclusive(&options));
-        Ok(Self {
+        Self {
             shared: Arc::new(Shared {
                 engine,
                 file,
@@ -91,7 +120,23 @@ impl SessionSet {
                 threading_trial,
                 cost_model,
             }),
-        })
+        }
+    }
+
+    /// The model.
+    pub(super) fn file(&self) -> &ModelFile {
+        &self.shared.file
+    }
+
+    /// Sessions for trials before the set serves requests; `None` while all are in use.
+    pub(super) fn trial_sessions(&self) -> Option<TrialSessions<'_>> {
+        TrialSessions::new(&self.shared)
+    }
+
+    /// A session of another `file` with one thread, as trials look into a model with it.
+    pub(super) fn load_variant(&self, file: &ModelFile) -> Result<Box<dyn Session>, ModelLoadError> {
+        let options = SessionOptions { threads: Some(1), optimized: None, ..self.shared.options.clone() };
+        self.shared.engine.load(file, &options)
     }
 
     /// The most runs at once.

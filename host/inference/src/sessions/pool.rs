@@ -160,6 +160,16 @@ impl SessionPool {
         found
     }
 
+    /// A multi-threaded session, however crowded the pool is.
+    pub(super) fn pop_multi_threaded(&self) -> Option<SessionSlot> {
+        self.multi_threaded.pop()
+    }
+
+    /// Whether runs may have a single-threaded session.
+    pub(super) const fn has_single_threaded(&self) -> bool {
+        self.single_threaded.is_some()
+    }
+
     pub(super) fn give_back(&self, slot: SessionSlot) {
         self.slots(slot.mode).push(slot);
         fence(Ordering::SeqCst);

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use super::super::batch::{BatchOptions, Batcher};
+use super::super::batch::{self, BatchOptions, BatchVerdict, Batcher};
 use super::super::engine::{Engine, Optimized, Session, SessionOptions};
 use super::super::error::ModelLoadError;
 use super::super::float_precision::FloatPrecision;
@@ -34,6 +34,8 @@ pub struct ModelOptions {
     pub threads: Option<usize>,
     /// how requests are batched
     pub batch: BatchOptions,
+    /// what trials of these options have found; without it, the model is tried as it is loaded
+    pub batch_verdict: Option<BatchVerdict>,
     /// where `gpux build` keeps the model's optimized graph for the CPU
     pub optimized: Option<PathBuf>,
 }
@@ -49,6 +51,7 @@ impl Default for ModelOptions {
             instances: None,
             threads: None,
             batch: BatchOptions::default(),
+            batch_verdict: None,
             optimized: None,
         }
     }
@@ -63,7 +66,7 @@ impl ModelStep {
             &|provider| engine.unavailable_reason(provider),
             options.strict,
         )?;
-        let threads = options.threads.or_else(|| share_of_cores(engine.threads(None), options.instances.unwrap_or(1)));
+        let threads = options.session_threads(&*engine);
         let mut fallbacks = chain.passed_over;
         let mut left = chain.tried.into_iter().peekable();
         while let Some(provider) = left.next() {
@@ -122,14 +125,37 @@ impl ModelStep {
         let batching = !options.batch.is_off();
         let memory = first.memory().filter(|_| plain && !batching).cloned();
         let sessions = SessionSet::new(engine.clone(), file.clone(), session_options, first, options.instances)?;
-        let sessions = Arc::new(sessions);
-        let batcher = batching.then(|| {
-            if !plain {
-                return Err("it takes or gives other values than plain tensors".to_owned());
+        let mut sessions = Arc::new(sessions);
+        let mut verdict = None;
+        let mut batcher = None;
+        if batching {
+            let found = if plain {
+                let known = options.batch_verdict.clone().filter(|known| known.provider == sessions.options().provider);
+                known.map_or_else(|| batch::examine(&sessions, &signature, &options.batch), Ok)
+            } else {
+                Err("it takes or gives other values than plain tensors".to_owned())
+            };
+            if let Ok(found) = &found
+                && found.needs_one_thread_mode(options.batch.tolerance)
+            {
+                let session_options = sessions.options().clone();
+                sessions = Arc::new(SessionSet::single_threaded(engine.clone(), file.clone(), session_options)?);
             }
-            Batcher::new(sessions.clone(), &signature, options.batch.clone())
-        });
-        Ok(Self { file, engine, signature, wanted, plain, sessions, memory, batcher, fallbacks })
+            batcher = Some(match &found {
+                Ok(found) => Batcher::new(sessions.clone(), &signature, options.batch.clone(), found),
+                Err(reason) => Err(reason.clone()),
+            });
+            verdict = found.ok();
+        }
+        let batch_verdict = verdict;
+        Ok(Self { file, engine, signature, wanted, plain, sessions, memory, batcher, batch_verdict, fallbacks })
+    }
+}
+
+impl ModelOptions {
+    /// Threads of each session's own.
+    pub(in super::super) fn session_threads(&self, engine: &dyn Engine) -> Option<usize> {
+        self.threads.or_else(|| share_of_cores(engine.threads(None), self.instances.unwrap_or(1)))
     }
 }
 

@@ -17,6 +17,9 @@ fn request(name: &str) -> String {
         memory: None,
         measure: false,
         shapes: Vec::new(),
+        batch: BatchOptions::default(),
+        instances: None,
+        threads: None,
         timeout: TIMEOUT,
     };
     serde_json::to_string(&request).unwrap()
@@ -65,7 +68,8 @@ fn reports_crashes_and_caches_success() {
         let engine = embedded();
         let (program, cache) = (Some(program), Some(&cache));
         let trial = Trial { program, cache, file: &file, engine: &*engine, library: None, plugins: &[] };
-        ensure_validated(&trial, &ModelOptions::default()).map_err(|error| error.to_string())
+        let report = ensure_validated(&trial, &ModelOptions::default());
+        report.map(|report| report.misdeclared).map_err(|error| error.to_string())
     };
     let crash = ensure(&program("crash", "echo stack overflow >&2; kill -ABRT $$")).unwrap_err();
     assert!(crash.contains("ended by signal 6 (aborted): stack overflow; the model may be damaged"), "{crash}");
@@ -74,7 +78,7 @@ fn reports_crashes_and_caches_success() {
     assert!(
         ensure(Path::new("/no/such/gpux")).unwrap_err().contains("cannot be tried before it is loaded: no process")
     );
-    let fine = program("fine", r#"test "$1" = __vet-model && echo '{"Sound":{"misdeclared":["one"]}}'"#);
+    let fine = program("fine", r#"test "$1" = __vet-model && echo '{"Sound":{"misdeclared":["one"],"batch":null}}'"#);
     assert_eq!(ensure(&fine).unwrap(), ["one"]);
     // Remembered: the crashing child is not asked again.
     assert_eq!(ensure(&folder.path().join("crash")).unwrap(), ["one"]);

@@ -364,6 +364,7 @@ fn provider_notes(model: &Json) -> Vec<String> {
         let load = most.map_or_else(String::new, |most| format!("; up to {most} on 1 thread each under load"));
         notes.push(format!("{} on {}{whose}{load}", count(instances, "instance"), count(threads, "thread")));
     }
+    notes.extend(batching_note(&model["batching"]));
     for passed in rows(model, "fallbacks") {
         notes.push(format!("does not run on {}: {}", text(&passed["provider"]), text(&passed["reason"])));
     }
@@ -373,6 +374,23 @@ fn provider_notes(model: &Json) -> Vec<String> {
         notes.push(format!("{} {}", text(&measured["provider"]), time.unwrap_or_else(failure)));
     }
     notes
+}
+
+/// How requests share runs, and by how much that changes results.
+fn batching_note(batching: &Json) -> Option<String> {
+    let size = batching["max_size"].as_u64()?;
+    let (difference, pads) = (&batching["difference"], batching["pads"] == json!(true));
+    let measured = |bits: &str, name: &str| match difference[name].as_f64() {
+        _ if difference[bits] == json!(true) => "the same bits as alone".to_owned(),
+        Some(part) => format!("{part:.1e} off at most"),
+        None => "results that cannot be compared".to_owned(),
+    };
+    let mut note = format!("up to {size} rows share a run, with {}", measured("same_bits", "equal_lengths"));
+    if !difference["padded"].is_null() {
+        let apart = if pads { "" } else { ", so texts of other lengths run apart" };
+        note += &format!("; padded, {}{apart}", measured("padded_same_bits", "padded"));
+    }
+    Some(note)
 }
 
 fn component_text(path: &Path, info: &ComponentInfo) -> String {

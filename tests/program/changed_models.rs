@@ -165,6 +165,26 @@ fn writes_nothing_past_the_tolerance() {
 }
 
 #[test]
+fn tells_why_a_model_stays_as_it_is() {
+    let Some(python) = python() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    for (model, precision, why) in [
+        ("tests/models/default.onnx", "fp16", "its weights are inputs, too, as before IR version 4"),
+        ("tests/onnx/estimators/decision-tree.onnx", "fp16", "attributes of the operators TreeEnsembleClassifier"),
+        ("tests/onnx/estimators/decision-tree.onnx", "int8", "attributes of the operators TreeEnsembleClassifier"),
+        ("tests/models/flip-int32.onnx", "fp16", "it has no weights in float32"),
+        ("models/digits.onnx", "int8", "convolutions take their ranges from samples"),
+    ] {
+        let model = root().join(model);
+        let unchanged =
+            build(folder.path(), &python, &[model.to_str().unwrap(), "--precision", precision, "--output", "out"]);
+        assert_eq!(unchanged.status.code(), Some(1), "{}", stderr(&unchanged));
+        assert!(stderr(&unchanged).contains(why), "{}", stderr(&unchanged));
+        assert!(names(&folder.path().join("out")).is_empty());
+    }
+}
+
+#[test]
 fn keeps_external_weights_in_one_file() {
     let Some(python) = python() else { return };
     let folder = tempfile::tempdir().unwrap();

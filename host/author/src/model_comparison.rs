@@ -12,6 +12,8 @@ const TIMING: Duration = Duration::from_secs(2);
 const RUNS: std::ops::Range<usize> = 5..400;
 /// Runs of each before those: kernels are compiled, tuned and fetched in them.
 const WARM: usize = 2;
+/// Below this, an output's largest number says nothing about its scale.
+const LEAST_SCALE: f64 = 1e-6;
 
 /// The error of one output over all samples.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -31,15 +33,22 @@ pub struct Accuracy {
 
 impl Accuracy {
     /// The number that is compared with the tolerance: of floats, the largest difference as a part of the
-    /// largest number; of anything else, the part that is not the same.
+    /// largest number, or the difference itself where [all are zero](Self::is_zero); of anything else, the part that
+    /// is not the same.
     pub fn error(&self) -> f64 {
         let DiffStatistics { compared, different, absolute, mismatch, .. } = &self.statistics;
         match mismatch {
             Some(_) => f64::INFINITY,
             None if *different == 0 => 0.0,
+            None if self.is_zero() => *absolute,
             None if self.floats => absolute / self.largest,
             None => *different as f64 / *compared as f64,
         }
+    }
+
+    /// Whether the original's numbers are all about zero, so that no difference is a part of them.
+    pub fn is_zero(&self) -> bool {
+        self.floats && self.largest < LEAST_SCALE
     }
 
     /// Takes in one result of both.
@@ -229,9 +238,14 @@ mod tests {
     }
 
     #[test]
-    fn error_of_changed_zeros_is_infinite() {
+    fn error_of_changed_zeros_is_the_difference() {
         let mut accuracy = Accuracy::default();
-        accuracy.add(&rows([0.0; 4]), &rows([0.0, 0.0, 0.0, 1e-9]));
-        assert_eq!(accuracy.error(), f64::INFINITY);
+        accuracy.add(&rows([0.0; 4]), &rows([0.0, 0.0, 0.0, 0.25]));
+        assert!(accuracy.is_zero() && accuracy.error() == 0.25, "{accuracy:?}");
+        accuracy.add(&rows([0.0, 0.0, 0.0, 5.0]), &rows([0.0, 0.0, 0.0, 5.0]));
+        assert_eq!((accuracy.is_zero(), accuracy.error()), (false, 0.05), "now there is a scale");
+        let mut broken = Accuracy::default();
+        broken.add(&rows([0.0; 4]), &rows([0.0, 0.0, 0.0, f32::NAN]));
+        assert_eq!(broken.error(), f64::INFINITY);
     }
 }

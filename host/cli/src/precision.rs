@@ -63,8 +63,10 @@ pub(super) fn answer(arguments: &Arguments) -> String {
 const TOLERANCE: f64 = 0.03;
 /// What a precision must gain over `exact`: less is noise, and not worth other numbers.
 const LEAST_SPEEDUP: f64 = 1.05;
-/// How long each candidate is measured, and warmed up before.
-const MEASURING: Duration = Duration::from_millis(1500);
+/// How often each candidate is measured, in turns with the others: a machine's speed changes with what else it does.
+const ROUNDS: usize = 5;
+/// How long each candidate is measured in a round, and warmed up before.
+const MEASURING: Duration = Duration::from_millis(600);
 /// The longest that a candidate may take, with its loading.
 const CANDIDATE_TIMEOUT: Duration = Duration::from_mins(10);
 /// The most requests whose results are compared.
@@ -74,8 +76,10 @@ const SAMPLES: usize = 64;
 struct Candidate {
     provider: ExecutionProvider,
     precision: PrecisionChoice,
-    /// requests a second and the largest error of an output; or why it is none
-    result: Result<(f64, Accuracy), String>,
+    /// the largest error of an output; or why it is none
+    result: Result<Accuracy, String>,
+    /// requests a second, of each round that it took part in
+    rounds: Vec<f64>,
 }
 
 impl Candidate {
@@ -83,10 +87,42 @@ impl Candidate {
         Target::Precision(self.provider.short_name().to_owned(), self.precision)
     }
 
-    /// Requests a second, if its results are close enough.
-    fn accepted(&self) -> Option<f64> {
-        let (throughput, accuracy) = self.result.as_ref().ok()?;
-        (accuracy.error() <= TOLERANCE).then_some(*throughput)
+    /// Whether its results are close enough.
+    fn is_accepted(&self) -> bool {
+        self.result.as_ref().is_ok_and(|accuracy| accuracy.error() <= TOLERANCE)
+    }
+
+    /// How often it is faster than the reference.
+    fn gain(&self, reference: &Self) -> Option<Gain> {
+        Gain::of_rounds(&self.rounds, &reference.rounds)
+    }
+}
+
+/// How many times as fast as the reference, over the rounds that both took part in.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Gain {
+    low: f64,
+    median: f64,
+    high: f64,
+}
+
+impl Gain {
+    /// `None` without a round.
+    fn of_rounds(rounds: &[f64], reference: &[f64]) -> Option<Self> {
+        let mut ratios: Vec<_> = rounds.iter().zip(reference).map(|(own, other)| own / other).collect();
+        ratios.sort_by(f64::total_cmp);
+        let (low, high) = (*ratios.first()?, *ratios.last()?);
+        Some(Self { low, median: ratios[ratios.len() / 2], high })
+    }
+
+    /// Whether it gains enough in every round so far.
+    fn may_be_worth_it(self) -> bool {
+        self.low >= LEAST_SPEEDUP
+    }
+
+    /// Whether it also gains more than rounds differ from each other.
+    fn is_worth_it(self) -> bool {
+        self.may_be_worth_it() && self.median - 1.0 > self.high - self.low
     }
 }
 
@@ -132,22 +168,24 @@ pub(super) fn choose(
         output: None,
         child_timeout: CANDIDATE_TIMEOUT,
     };
-    let measured = measure_all(&asked, candidates, printer)?;
-    let (baseline, samples) = match (&measured.candidates.first().map(|first| &first.result), &measured.samples) {
-        // A server beside it may have been busier then than now.
-        (Some(Ok((throughput, _))), samples) => (throughput.max(throughput_of(&asked, reference)?), samples.clone()),
-        (Some(Err(reason)), _) => return Err(MeasureError { message: reason.clone(), exit: Exit::Failed }),
-        (None, _) => return Ok(None),
-    };
-    let candidates = measured.candidates;
-    let fastest = candidates.iter().filter_map(|candidate| Some((candidate, candidate.accepted()?)));
-    let fastest = fastest.max_by(|(_, a), (_, b)| a.total_cmp(b)).filter(|(_, most)| *most >= baseline * LEAST_SPEEDUP);
-    let (chosen, throughput) = fastest.unwrap_or((&candidates[0], baseline));
+    let Measured { mut candidates, samples } = measure_all(&asked, candidates, printer)?;
+    let Some(first) = candidates.first() else { return Ok(None) };
+    if let Err(reason) = &first.result {
+        return Err(MeasureError { message: reason.clone(), exit: Exit::Failed });
+    }
+    measure_again(&asked, &mut candidates, printer)?;
+
+    let reference = &candidates[0];
+    let others = candidates.iter().skip(1).filter(|candidate| candidate.is_accepted());
+    let gains = others.filter_map(|candidate| Some((candidate, candidate.gain(reference)?)));
+    let fastest = gains.filter(|(_, gain)| gain.is_worth_it()).max_by(|(_, a), (_, b)| a.median.total_cmp(&b.median));
+    let (chosen, gain) = fastest.unwrap_or((reference, Gain { low: 1.0, median: 1.0, high: 1.0 }));
     let decision = PrecisionDecision {
         precision: chosen.precision,
         provider: chosen.provider,
-        speedup: throughput / baseline,
-        error: chosen.result.as_ref().map_or(0.0, |(_, accuracy)| accuracy.error()),
+        speedup: gain.median,
+        spread: (gain.low, gain.high),
+        error: chosen.result.as_ref().map_or(0.0, Accuracy::error),
         samples,
     };
     for model in &models {
@@ -158,7 +196,7 @@ pub(super) fn choose(
          yours"
             .to_owned()
     });
-    Ok(Some(Choice { report: report(&candidates, chosen, baseline, &decision), warning }))
+    Ok(Some(Choice { report: report(&candidates, chosen, &decision), warning }))
 }
 
 fn environment_error(error: std::io::Error) -> MeasureError {
@@ -174,7 +212,7 @@ struct Measured {
     samples: String,
 }
 
-/// Measures the first candidate, and the others beside it.
+/// Compares the others with the first candidate, and measures each once.
 fn measure_all(
     asked: &MeasureRequest<'_>,
     candidates: Vec<(ExecutionProvider, PrecisionChoice)>,
@@ -183,7 +221,7 @@ fn measure_all(
     let mut reference: Option<(Measurement, tempfile::TempDir)> = None;
     let mut measured = Measured { candidates: Vec::new(), samples: String::new() };
     for (provider, precision) in candidates {
-        let mut candidate = Candidate { provider, precision, result: Err(String::new()) };
+        let mut candidate = Candidate { provider, precision, result: Err(String::new()), rounds: Vec::new() };
         printer.detail(&format!("measuring {}", candidate.target()));
         let folder = tempfile::tempdir().map_err(environment_error)?;
         let own = asked.run(&candidate.target(), folder.path());
@@ -196,7 +234,8 @@ fn measure_all(
             }
         };
         let compared_with = reference.as_ref().map_or(&own, |(reference, _)| reference);
-        candidate.result = compare(compared_with, &own).map(|accuracy| (own.throughput.unwrap_or_default(), accuracy));
+        candidate.result = compare(compared_with, &own);
+        candidate.rounds.extend(own.throughput);
         if reference.is_none() {
             measured.samples = match own.items.as_slice() {
                 [only] => only.source.clone(),
@@ -209,14 +248,35 @@ fn measure_all(
     Ok(measured)
 }
 
-/// Requests a second of one candidate.
-fn throughput_of(
+/// Measures those that may be worth it in further rounds, in turns with the reference, which is the first.
+fn measure_again(
     asked: &MeasureRequest<'_>,
-    (provider, precision): (ExecutionProvider, PrecisionChoice),
-) -> Result<f64, MeasureError> {
-    let folder = tempfile::tempdir().map_err(environment_error)?;
-    let target = Target::Precision(provider.short_name().to_owned(), precision);
-    Ok(asked.run(&target, folder.path())?.throughput.unwrap_or_default())
+    candidates: &mut [Candidate],
+    printer: Printer,
+) -> Result<(), MeasureError> {
+    for round in 1..ROUNDS {
+        let Some((reference, others)) = candidates.split_first_mut() else { return Ok(()) };
+        let mut left: Vec<_> = others
+            .iter_mut()
+            .filter(|other| other.is_accepted() && other.rounds.len() == round)
+            .filter(|other| other.gain(reference).is_some_and(Gain::may_be_worth_it))
+            .collect();
+        if left.is_empty() {
+            return Ok(());
+        }
+        left.insert(0, reference);
+        // Not always the same one is first.
+        if round % 2 == 1 {
+            left.reverse();
+        }
+        for candidate in left {
+            printer.detail(&format!("measuring {} again", candidate.target()));
+            let folder = tempfile::tempdir().map_err(environment_error)?;
+            let throughput = asked.run(&candidate.target(), folder.path())?.throughput;
+            candidate.rounds.push(throughput.unwrap_or_default());
+        }
+    }
+    Ok(())
 }
 
 /// The worst output over all requests.
@@ -241,22 +301,31 @@ fn compare(reference: &Measurement, other: &Measurement) -> Result<Accuracy, Str
     worst.map(|(_, accuracy)| accuracy).ok_or_else(|| "no request gives a result that can be compared".to_owned())
 }
 
-fn report(candidates: &[Candidate], chosen: &Candidate, baseline: f64, decision: &PrecisionDecision) -> String {
+fn report(candidates: &[Candidate], chosen: &Candidate, decision: &PrecisionDecision) -> String {
     let row = |candidate: &Candidate| {
         let mark = if std::ptr::eq(candidate, chosen) { "→" } else { "" };
         let (numbers, verdict) = match &candidate.result {
-            Ok((throughput, accuracy)) => {
+            Ok(accuracy) => {
                 let cosine = accuracy.cosine.map(|cosine| format!("{cosine:.5}")).unwrap_or_default();
+                let gain = candidate.gain(&candidates[0]);
+                let mut rounds = candidate.rounds.clone();
+                rounds.sort_by(f64::total_cmp);
                 let numbers = [
-                    format!("{throughput:.1}"),
-                    format!("{:.2}", throughput / baseline),
+                    rounds.get(rounds.len() / 2).map(|median| format!("{median:.1}")).unwrap_or_default(),
+                    gain.map(|gain| format!("{:.2}", gain.median)).unwrap_or_default(),
+                    gain.map(|gain| format!("{:.2} to {:.2}", gain.low, gain.high)).unwrap_or_default(),
+                    rounds.len().to_string(),
                     format!("{:.1e}", accuracy.error()),
                     cosine,
                 ];
-                let verdict = if accuracy.error() <= TOLERANCE {
-                    String::new()
-                } else {
-                    accuracy.statistics.mismatch.clone().unwrap_or_else(|| "too far from exact".to_owned())
+                let verdict = match gain {
+                    _ if accuracy.error() > TOLERANCE => {
+                        accuracy.statistics.mismatch.clone().unwrap_or_else(|| "too far from exact".to_owned())
+                    }
+                    Some(gain) if gain.may_be_worth_it() && !gain.is_worth_it() => {
+                        "gains less than rounds differ".to_owned()
+                    }
+                    _ => String::new(),
                 };
                 (numbers, verdict)
             }
@@ -265,7 +334,29 @@ fn report(candidates: &[Candidate], chosen: &Candidate, baseline: f64, decision:
         let words = [mark.to_owned(), candidate.provider.to_string(), candidate.precision.to_string()];
         words.into_iter().chain(numbers).chain([verdict]).collect()
     };
-    let heading = ["", "provider", "precision", "requests a second", "× exact", "error", "cosine", ""];
-    let rows = table(&heading, &[3, 4, 5, 6], candidates.iter().map(row));
+    let heading =
+        ["", "provider", "precision", "requests a second", "× exact", "from, to", "rounds", "error", "cosine", ""];
+    let rows = table(&heading, &[3, 4, 5, 6, 7, 8], candidates.iter().map(row));
     format!("{rows}\n\nprecision: {decision}, at most {TOLERANCE} off")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_gain_below_its_spread_is_none() {
+        let gain = |rounds: &[f64]| Gain::of_rounds(rounds, &vec![100.0; rounds.len()]);
+        assert_eq!(gain(&[]), None);
+        assert_eq!(gain(&[110.0, 140.0, 120.0]), Some(Gain { low: 1.1, median: 1.2, high: 1.4 }));
+        // Faster in each round, but by what rounds differ.
+        let noise = gain(&[106.0, 150.0, 125.0, 108.0, 120.0]);
+        assert!(noise.is_some_and(|gain| gain.may_be_worth_it() && !gain.is_worth_it()), "{noise:?}");
+        assert!(gain(&[125.0, 104.0, 126.0]).is_some_and(|gain| !gain.may_be_worth_it()), "once it was not");
+        assert!(gain(&[190.0, 210.0, 200.0]).is_some_and(Gain::is_worth_it));
+        assert!(gain(&[112.0, 115.0, 113.0]).is_some_and(Gain::is_worth_it), "small, but steady");
+        // Each round has its own reference: a machine that slows down slows both.
+        let slowing = Gain::of_rounds(&[200.0, 100.0, 50.0], &[100.0, 50.0, 25.0]);
+        assert_eq!(slowing, Some(Gain { low: 2.0, median: 2.0, high: 2.0 }));
+    }
 }

@@ -23,8 +23,11 @@ pub struct PrecisionDecision {
     pub precision: PrecisionChoice,
     /// the execution provider that was measured with it
     pub provider: ExecutionProvider,
-    /// the time of a request in `exact` divided by that in this precision
+    /// the time of a request in `exact` divided by that in this precision; the middle of the rounds
     pub speedup: f64,
+    /// the least and the greatest of the rounds
+    #[serde(default)]
+    pub spread: (f64, f64),
     /// the largest difference from `exact`, as a part of the largest number of an output
     pub error: f64,
     /// on what it was measured, for people
@@ -33,8 +36,9 @@ pub struct PrecisionDecision {
 
 impl fmt::Display for PrecisionDecision {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { precision, provider, speedup, error, samples } = self;
-        write!(f, "{precision} on {provider}, {speedup:.2} × as fast as exact, {error:.1e} off, over {samples}")
+        let Self { precision, provider, speedup, spread: (low, high), error, samples } = self;
+        write!(f, "{precision} on {provider}, {speedup:.2} ({low:.2} to {high:.2}) × as fast as exact")?;
+        write!(f, ", {error:.1e} off, over {samples}")
     }
 }
 

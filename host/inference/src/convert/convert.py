@@ -46,6 +46,27 @@ def operators(model):
     return collections.Counter(node.op_type for graph in graphs(model.graph) for node in graph.node)
 
 
+def why_unchanged(model, otherwise):
+    """Why nothing of the model becomes smaller."""
+    from onnx import TensorProto
+
+    inputs = {each.name for each in model.graph.input}
+    weights = [each for graph in graphs(model.graph) for each in graph.initializer]
+    floats = [each for each in weights if each.data_type == TensorProto.FLOAT]
+    classical = sorted({node.op_type for graph in graphs(model.graph) for node in graph.node if node.domain == "ai.onnx.ml"})
+    halves = [each for each in weights if each.data_type == TensorProto.FLOAT16]
+    if floats and all(each.name in inputs for each in floats):
+        return (
+            f"its weights are inputs, too, as before IR version 4 (it has {model.ir_version}), and inputs keep their "
+            "type: export it with weights that are no inputs"
+        )
+    if not floats and classical:
+        return f"its numbers are attributes of the operators {', '.join(classical)} (ai.onnx.ml), which have no other precision"
+    if halves and not floats:
+        return "its weights are in float16: float16 stays as it is, and 8 bits are made of float32"
+    return otherwise
+
+
 def float16(model):
     from onnx import TensorProto
     from onnxruntime.transformers.float16 import convert_float_to_float16
@@ -57,7 +78,7 @@ def float16(model):
     before = sum(map(halves, graphs(model.graph)))
     model = convert_float_to_float16(model, keep_io_types=True)
     if sum(map(halves, graphs(model.graph))) == before:
-        raise Unchanged("it has no weights in float32")
+        raise Unchanged(why_unchanged(model, "it has no weights in float32"))
     return model, "16-bit floats"
 
 
@@ -74,7 +95,15 @@ def int8(model, request):
 
     before = operators(model)
     path = os.path.join(request["folder"], "quantized.onnx")
-    if sum(before[kind] for kind in CONVOLUTIONS) > sum(before[kind] for kind in PRODUCTS):
+    nothing = why_unchanged(
+        model, "it has no operator that is quantized (MatMul, Conv, Gemm, Gather, LSTM … with weights in float32)"
+    )
+    convolutions, products = (sum(before[kind] for kind in kinds) for kinds in (CONVOLUTIONS, PRODUCTS))
+    from onnxruntime.quantization.registry import IntegerOpsRegistry
+
+    if not any(before[kind] for kind in [*IntegerOpsRegistry, *CONVOLUTIONS]) or "float16" in nothing:
+        raise Unchanged(nothing)
+    if convolutions and convolutions >= products:
         if not request["samples"]:
             raise Unchanged("convolutions take their ranges from samples: give --sample, or add golden cases")
         static(model, path, request)
@@ -87,7 +116,7 @@ def int8(model, request):
         if os.path.exists(file):
             os.remove(file)
     if operators(model) == before:
-        raise Unchanged("it has no operator that is quantized (MatMul, Conv, Gemm, Gather, LSTM … with weights in float32)")
+        raise Unchanged(nothing)
     return model, how
 
 

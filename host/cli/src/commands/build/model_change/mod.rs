@@ -231,8 +231,12 @@ impl ModelChange<'_> {
         let Evaluation { comparison, over } = samples.evaluate(self.name, self.original, step)?;
         let tolerance = self.asked.tolerance(self.precision);
         let off = comparison.worst().filter(|(_, error)| *error > tolerance);
+        let is_zero =
+            |wanted: &str| comparison.outputs.iter().any(|(output, accuracy)| output == wanted && accuracy.is_zero());
         let refused = off.map(|(output, error)| {
-            format!("the output `{output}` is off by {error:.2e} of its largest number, and {tolerance} is accepted")
+            let scale =
+                if is_zero(output) { ", where the original gives only zeros," } else { " of its largest number," };
+            format!("the output `{output}` is off by {error:.2e}{scale} and {tolerance} is accepted")
         });
         if refused.is_none() {
             made.persist(&self.place)?;

@@ -52,9 +52,30 @@ impl Report {
         }
     }
 
+    /// The size of the file as a part of the original's.
+    fn size_ratio(&self) -> f64 {
+        let (before, after) = self.bytes;
+        after as f64 / before.max(1) as f64
+    }
+
+    /// Why the original is the better choice, if it is.
+    fn advice(&self) -> Option<String> {
+        let (part, speedup) = (self.size_ratio(), self.speedup());
+        self.precision.filter(|_| self.refused.is_none())?;
+        match (part >= 1.0, speedup) {
+            (true, ..1.05) => Some(format!(
+                "it is {part:.2} times as large and {speedup:.2} times as fast as the original: keep the original"
+            )),
+            (false, ..0.95) => Some(format!(
+                "it is smaller, but {speedup:.2} times as fast as the original on this machine: use it to save memory only"
+            )),
+            _ => None,
+        }
+    }
+
     pub(super) fn text(&self) -> String {
         let (before, after) = self.bytes;
-        let part = after as f64 / before.max(1) as f64;
+        let part = self.size_ratio();
         let made = self.tools.as_ref().map(|tools| format!("\nmade with {tools}")).unwrap_or_default();
         let slower = self.why_slower().map(|why| format!(": {why}")).unwrap_or_default();
         let (one, other) = self.comparison.times;
@@ -88,10 +109,11 @@ impl Report {
             }
             (None, None) => format!("accepted, within {} of the largest number; written", self.tolerance),
         };
+        let advice = self.advice().map(|advice| format!("\n{advice}")).unwrap_or_default();
         format!(
             "{}: {} of {} → {} of {} ({part:.2} of the size){made}{shapes}\n\
              a run: {} → {} ({:.2} times as fast{slower}), middle of the times on {}\n\
-             over {}\n\n{outputs}\n\n{end}",
+             over {}\n\n{outputs}\n\n{end}{advice}",
             self.model,
             self.source.display(),
             size(before),
@@ -131,6 +153,7 @@ impl Report {
             "time_ms": { "before": milliseconds(self.comparison.times.0), "after": milliseconds(self.comparison.times.1) },
             "speedup": self.speedup(),
             "slower": self.why_slower(),
+            "advice": self.advice(),
             "provider": { "before": self.providers.0.name(), "after": self.providers.1.name() },
             "over": self.over,
             "outputs": self.comparison.outputs.iter().map(output).collect::<Vec<_>>(),
@@ -139,5 +162,45 @@ impl Report {
             "refused": self.refused,
             "gpux_yml": self.line,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn advises_against_larger_and_slower_models() {
+        let report = |bytes, times: (u64, u64)| {
+            let times = (Duration::from_micros(times.0), Duration::from_micros(times.1));
+            Report {
+                model: "model".to_owned(),
+                source: PathBuf::from("m.onnx"),
+                place: PathBuf::from("m.int8.onnx"),
+                precision: Some(Precision::Int8),
+                inputs: Vec::new(),
+                tools: None,
+                bytes,
+                providers: (ExecutionProvider::Cpu, ExecutionProvider::Cpu),
+                comparison: ModelComparison { outputs: Vec::new(), times },
+                over: "8 inputs".to_owned(),
+                tolerance: 0.05,
+                refused: None,
+                line: None,
+            }
+        };
+        let larger = report((1300, 2028), (10, 12));
+        let told = larger.text();
+        assert!(
+            told.ends_with("it is 1.56 times as large and 0.83 times as fast as the original: keep the original"),
+            "{told}"
+        );
+        assert_eq!(larger.to_json()["advice"], larger.advice().unwrap_or_default());
+        let slower = report((1300, 400), (10, 12)).advice();
+        assert!(slower.is_some_and(|advice| advice.contains("to save memory only")));
+        assert_eq!(report((1300, 400), (10, 10)).advice(), None);
+        assert_eq!(report((1300, 2028), (20, 10)).advice(), None, "faster, at a price");
+        let refused = Report { refused: Some("too far off".to_owned()), ..larger };
+        assert_eq!(refused.advice(), None);
     }
 }

@@ -215,9 +215,9 @@ fn batched(folder: &Path, model: &str, batching: &str) -> (String, String) {
     std::fs::copy(root().join("tests/models").join(model), folder.join("model.onnx")).unwrap();
     let text = format!("name: batched\nversion: 1.0.0\nmodel: {{ source: ./model.onnx, batching: {batching} }}\n");
     std::fs::write(folder.join("gpux.yml"), text).unwrap();
-    let mut command = Command::new(env!("CARGO_BIN_EXE_gpux"));
+    let mut command = program();
     command.args(["inspect", ".", "--engine", "onnxruntime"]).current_dir(folder);
-    let shown = command.env("GPUX_CACHE_DIR", folder.join("cache")).output().unwrap();
+    let shown = command.env("GPUX_CACHE_DIR", folder.join("cache")).run();
     assert!(shown.status.success(), "{shown:?}");
     (stdout(&shown), String::from_utf8_lossy(&shown.stderr).into_owned())
 }

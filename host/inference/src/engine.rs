@@ -38,7 +38,12 @@ pub enum Optimized {
     /// it was kept in this file, and need not be made again
     Read(PathBuf),
     /// it is to be kept in this file, with its weights beside it
-    Write(PathBuf),
+    Write {
+        /// the file
+        graph: PathBuf,
+        /// whether weights are also kept in the order of ONNX Runtime's kernels
+        prepacked: bool,
+    },
 }
 
 impl SessionOptions {

@@ -21,8 +21,8 @@ use super::step::{ModelOptions, ModelStep};
 use super::tensor_comparison::all_close;
 use super::trial_context::{self, Trial};
 use super::validation;
-use gpux_core::child_process;
-use gpux_core::files::{ReadAccess, check_room, digest, write_whole};
+use gpux_core::child_process::{self, ChildError};
+use gpux_core::files::{ReadAccess, check_room, digest, without_path, write_whole};
 use gpux_core::{CacheFolder, Context, Step as _, Value};
 
 /// Loading a few times and optimizing fits.
@@ -76,8 +76,10 @@ impl fmt::Display for Optimization {
 struct Request {
     model: PathBuf,
     library: PathBuf,
-    /// the folder where the graph is to be kept
-    place: PathBuf,
+    /// the folder that the graph is written to
+    folder: PathBuf,
+    /// see [`Optimized::Write`]
+    prepacked: bool,
     /// whether it is cached though it loads no faster
     mapped: bool,
     /// see [`LOADS`]
@@ -149,30 +151,47 @@ pub fn optimize(trial: &Trial<'_>, asked: bool) -> Result<Option<Optimization>, 
         path: trial.file.path().to_owned(),
         reason: format!("its graph could not be optimized: {reason}"),
     };
-    let place = cache.folder(CacheFolder::Optimized).map_err(|error| fault(error.to_string()))?.join(&key);
+    let folder = cache.folder(CacheFolder::Optimized).map_err(|error| fault(error.to_string()))?;
+    let place = folder.join(&key);
     if place.join(GRAPH).is_file() || !asked && place.join(FAILED).is_file() {
         return Ok(None);
     }
     let info = trial.file.info();
-    let request = Request {
+    let unusable = |error: &std::io::Error| machine(format!("`{}` cannot be used: {error}", folder.display()));
+    let mut request = Request {
         model: trial_context::absolute(trial.file.path()),
         library: trial_context::absolute(library),
-        place: place.clone(),
+        folder: PathBuf::new(),
+        prepacked: true,
         mapped: info.size_bytes >= WORTH_MAPPING || !info.external_files.is_empty(),
         loads: if asked { LOADS } else { 1 },
         memory: trial_context::memory_limit(trial, &[ExecutionProvider::Cpu]),
     };
-    let text = serde_json::to_string(&request).map_err(|error| fault(error.to_string()))?;
-    let answer: Result<Result<Optimization, String>, _> =
-        child_process::run_json(program, &["__optimize-model".as_ref(), text.as_ref()], TIMEOUT);
-    let made = match answer {
-        // Nothing was tried, so nothing is known of the model.
-        Err(error) if error.is_environment() => return Err(machine(error.to_string())),
-        Err(error) => Err(error.to_string()),
-        Ok(made) => made,
+    let made = loop {
+        // Written elsewhere and renamed, so that no reader finds half a graph. It goes also where the child dies.
+        let staged = tempfile::Builder::new().prefix(".").tempdir_in(&folder);
+        let staged = staged.map_err(|error| unusable(&without_path(&error)))?;
+        staged.path().clone_into(&mut request.folder);
+        let text = serde_json::to_string(&request).map_err(|error| fault(error.to_string()))?;
+        let answer: Result<Result<Optimization, String>, ChildError> =
+            child_process::run_json(program, &["__optimize-model".as_ref(), text.as_ref()], TIMEOUT);
+        match answer {
+            // Nothing was tried, so nothing is known of the model.
+            Err(error) if error.is_environment() => return Err(machine(error.to_string())),
+            // ONNX Runtime can die of weights that it has packed itself.
+            Err(error) if request.prepacked && !matches!(error, ChildError::Timeout(_)) => request.prepacked = false,
+            Err(error) => break Err(error.to_string()),
+            Ok(Ok(made)) => {
+                if made.kept {
+                    publish(staged, &place).map_err(|error| unusable(&error))?;
+                }
+                break Ok(made);
+            }
+            Ok(Err(reason)) => break Err(reason),
+        }
     };
     if made.is_err() {
-        check_room(&place).map_err(|error| machine(format!("`{}` cannot be used: {error}", place.display())))?;
+        check_room(&folder).map_err(|error| unusable(&error))?;
     }
     let why_not = match &made {
         Ok(made) if made.kept => None,
@@ -213,17 +232,13 @@ fn optimize_here(request: &Request) -> Result<Optimization, String> {
         times.reduce(|a, b| Ok(a?.min(b?))).unwrap_or(Ok(0.0))
     };
     let before = shortest(&|| None)?;
-    // Written elsewhere and renamed, so that no reader finds half a graph.
-    let folder = request.place.parent().unwrap_or(Path::new("."));
-    let staged = tempfile::Builder::new().prefix(".").tempdir_in(folder).map_err(|error| error.to_string())?;
-    let graph = staged.path().join(GRAPH);
-    load(Some(Optimized::Write(graph.clone())))?;
+    let graph = request.folder.join(GRAPH);
+    load(Some(Optimized::Write { graph: graph.clone(), prepacked: request.prepacked }))?;
     let after = shortest(&|| Some(Optimized::Read(graph.clone())))?;
     let operators = (file.info().operators.values().sum(), count_trusted_operators(&graph).map_err(text)?);
     let kept = request.mapped || after <= WORTH * before;
     if kept {
         compare(&engine, &file, &graph)?;
-        publish(staged, &request.place).map_err(|error| error.to_string())?;
     }
     Ok(Optimization { operators, load: (before, after), kept })
 }
@@ -283,7 +298,10 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let kept = folder.path().join("kept.onnx");
         let file = model("conv");
-        let write = SessionOptions { optimized: Some(Optimized::Write(kept.clone())), ..SessionOptions::cpu() };
+        let write = SessionOptions {
+            optimized: Some(Optimized::Write { graph: kept.clone(), prepacked: true }),
+            ..SessionOptions::cpu()
+        };
         engine.load(&file, &write).unwrap();
         compare(&engine, &file, &kept).unwrap();
         let options = ModelOptions { optimized: Some(kept.clone()), ..ModelOptions::default() };
@@ -314,7 +332,7 @@ mod tests {
         let load = |optimized| {
             engine.load(&file, &SessionOptions { optimized: Some(optimized), ..SessionOptions::cpu() }).unwrap()
         };
-        drop(load(Optimized::Write(graph.clone())));
+        drop(load(Optimized::Write { graph: graph.clone(), prepacked: true }));
         let weights = folder.path().join(WEIGHTS);
         assert!(weights.metadata().unwrap().len() > 20_000 && graph.metadata().unwrap().len() < 20_000);
         // Prepacked weights are accepted from gpux itself.
@@ -341,6 +359,48 @@ mod tests {
     fn called_for(engine: &dyn Engine, file: &ModelFile, options: &ModelOptions) -> bool {
         let trial = Trial { program: None, cache: None, file, engine, library: None, plugins: &[] };
         should_optimize(&trial, options, false)
+    }
+
+    /// A child that dies leaves its reason, a mark, and nothing else; weights that are not packed are tried before.
+    #[cfg(unix)]
+    #[test]
+    fn remembers_crashes_of_the_child() {
+        use gpux_core::CacheDir;
+        use std::os::unix::fs::PermissionsExt as _;
+        let folder = tempfile::tempdir().unwrap();
+        let calls = folder.path().join("calls");
+        let program = |name: &str, script: &str| {
+            let program = folder.path().join(name);
+            let note =
+                format!("echo >>'{}'; d=$(echo \"$2\" | sed 's/.*\"folder\":\"\\([^\"]*\\).*/\\1/')", calls.display());
+            std::fs::write(&program, format!("#!/bin/sh\n{note}; echo half >\"$d/graph.onnx\"\n{script}\n")).unwrap();
+            std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o700)).unwrap();
+            program
+        };
+        let (file, engine, library) = (model("conv"), embedded(), folder.path().join("library"));
+        let optimize_with = |cache: &CacheDir, program: &Path| {
+            let (program, library) = (Some(program), Some(library.as_path()));
+            let trial = Trial { program, cache: Some(cache), file: &file, engine: &*engine, library, plugins: &[] };
+            optimize(&trial, false).map_err(|error| error.to_string())
+        };
+        let calls = || std::fs::read_to_string(&calls).unwrap().lines().count();
+
+        let cache = CacheDir::at(folder.path().join("cache"));
+        let crash = program("crash", "kill -SEGV $$");
+        let told = optimize_with(&cache, &crash).unwrap_err();
+        assert!(told.contains("its graph could not be optimized: it was ended by signal 11"), "{told}");
+        assert_eq!((optimize_with(&cache, &crash), calls()), (Ok(None), 2));
+        let entries: Vec<_> = std::fs::read_dir(cache.path(CacheFolder::Optimized)).unwrap().flatten().collect();
+        assert_eq!(entries.len(), 1);
+        assert!(std::fs::read_to_string(entries[0].path().join(FAILED)).unwrap().contains("signal 11"));
+        assert_eq!(std::fs::read_dir(entries[0].path()).unwrap().count(), 1);
+
+        let cache = CacheDir::at(folder.path().join("other"));
+        let kept = r#"{"Ok":{"operators":[2,1],"load":[1.0,0.5],"kept":true}}"#;
+        let script = format!("case \"$2\" in *'\"prepacked\":true'*) kill -SEGV $$;; esac\necho '{kept}'");
+        assert!(optimize_with(&cache, &program("packed", &script)).unwrap().is_some_and(|made| made.kept));
+        let entries: Vec<_> = std::fs::read_dir(cache.path(CacheFolder::Optimized)).unwrap().flatten().collect();
+        assert!(entries.len() == 1 && entries[0].path().join(GRAPH).is_file());
     }
 
     #[test]

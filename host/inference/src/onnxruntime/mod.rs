@@ -210,11 +210,13 @@ fn own_threads(builder: SessionBuilder, threads: usize) -> Result<SessionBuilder
     builder.with_config_entry("session.force_spinning_stop", "1").map_err(text)
 }
 
-/// Writes weights, prepacked ones included, to a file beside the graph. Sessions of all processes map
+/// Writes weights, also `prepacked` ones, to a file beside the graph. Sessions of all processes map
 /// that file and share its memory.
-fn with_external_weights(builder: SessionBuilder) -> Result<SessionBuilder, String> {
+fn with_external_weights(builder: SessionBuilder, prepacked: bool) -> Result<SessionBuilder, String> {
     let builder = builder.with_config_entry("session.optimized_model_external_initializers_file_name", WEIGHTS);
-    builder.map_err(text)?.with_config_entry("session.save_external_prepacked_constant_initializers", "1").map_err(text)
+    let prepacked = if prepacked { "1" } else { "0" };
+    let builder = builder.map_err(text)?;
+    builder.with_config_entry("session.save_external_prepacked_constant_initializers", prepacked).map_err(text)
 }
 
 /// The options of ONNX Runtime's own kernels.
@@ -269,10 +271,10 @@ fn native(environment: &Environment, file: &ModelFile, options: &SessionOptions)
             let mut plain = builder.with_optimization_level(GraphOptimizationLevel::Disable).map_err(text)?;
             return plain.commit_from_file(kept).map_err(|error| error.to_string());
         }
-        Some(Optimized::Write(kept)) if rewritten_model.is_none() => {
-            builder = with_external_weights(builder.with_optimized_model_path(kept).map_err(text)?)?;
+        Some(Optimized::Write { graph, prepacked }) if rewritten_model.is_none() => {
+            builder = with_external_weights(builder.with_optimized_model_path(graph).map_err(text)?, *prepacked)?;
         }
-        Some(Optimized::Write(_)) => return Err("its graph is changed at each load".to_owned()),
+        Some(Optimized::Write { .. }) => return Err("its graph is changed at each load".to_owned()),
         _ => {}
     }
     let contents = if rewritten_model.is_some() { None } else { file.contents()? };

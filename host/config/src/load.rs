@@ -12,6 +12,7 @@ use super::source_file::SourceFile;
 use super::spec::{MAX_NAME, Spec, StepCheck};
 use gpux_core::closest;
 use gpux_core::files::similar_file;
+use gpux_core::hub_blobs;
 use gpux_core::sanitize::is_unsafe_for_terminal;
 
 /// The names under which the file of a folder is found, in this order.
@@ -91,7 +92,8 @@ fn lies_in_its_folder(file: &File, path: &Path) -> std::io::Result<bool> {
     };
     #[cfg(not(unix))]
     let is_found = file.metadata()?.is_file();
-    Ok(is_found && found.starts_with(folder.canonicalize()?))
+    let folder = folder.canonicalize()?;
+    Ok(is_found && (found.starts_with(&folder) || hub_blobs(&folder).is_some_and(|blobs| found.starts_with(blobs))))
 }
 
 /// Resolves `wanted`: a file, a folder that has one of [`FILE_NAMES`], or the name of a

@@ -6,6 +6,7 @@ use std::path::{Component, Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::files::{FileVersion, FileVersions, open_canonical, similar_file};
+use crate::hub::hub_blobs;
 
 /// The folder that the paths in a pipeline's options are relative to and must stay in.
 #[derive(Clone, Debug)]
@@ -134,10 +135,24 @@ impl ProjectFiles {
         }
         let root = self.root.canonicalize().map_err(io)?;
         let found = root.join(path).canonicalize().map_err(io)?;
-        if !self.allow_outside && !found.starts_with(&root) {
+        if !self.allow_outside
+            && !found.starts_with(&root)
+            && !hub_blobs(&root).is_some_and(|blobs| found.starts_with(blobs))
+        {
             return Err(FileError::Outside(path.to_owned()));
         }
         Ok(found)
+    }
+
+    /// Whether files may lie outside of the folder.
+    pub const fn allows_outside(&self) -> bool {
+        self.allow_outside
+    }
+
+    /// Where `path`, as written in gpux.yml, lies: as [`Self::resolve`] if it is no link, else the link itself.
+    pub fn location(&self, path: &Path) -> Option<PathBuf> {
+        let wanted = self.root.join(path);
+        Some(wanted.parent()?.canonicalize().ok()?.join(wanted.file_name()?))
     }
 
     /// `path` with the most similar name in its folder, if that is one whose names may be told.

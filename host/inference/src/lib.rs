@@ -46,7 +46,7 @@ pub use error::ModelLoadError;
 pub use float_precision::FloatPrecision;
 pub use graph::{
     FixedShapes, InputSpec, ModelInfo, ModelInspector, NarrowType, OnnxType, OutputSpec, ShapeError, TensorFileError,
-    from_pb,
+    WeightLinks, from_pb,
 };
 pub use graph_optimization::{Optimization, cached_graph, optimization_child, optimize, should_optimize};
 pub use hardware::{Cpu, Drivers, Gpu, Hardware, Memory};

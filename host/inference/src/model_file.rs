@@ -9,7 +9,8 @@ use bytes::Bytes;
 use sha2::{Digest as _, Sha256};
 
 use super::error::ModelLoadError;
-use super::graph::{self, ForwardRead, GraphNode, ModelInfo};
+
+use super::graph::{self, ForwardRead, GraphNode, ModelInfo, WeightLinks, parent_folder, relocate_weights};
 use gpux_core::files::{FileVersion, digest, hex, open_file};
 use gpux_core::{ElementType, TensorKind};
 
@@ -18,6 +19,8 @@ use gpux_core::{ElementType, TensorKind};
 const IN_MEMORY: u64 = 64 << 20;
 /// Bytes of the largest model that is looked into: it is held several times.
 const LARGEST_VARIANT: u64 = 256 << 20;
+/// Bytes of the largest message of protobuf.
+const LARGEST_MESSAGE: u64 = i32::MAX as u64;
 /// Bytes that are hashed at a time: they stay in a core's cache.
 const PASSING: u64 = 128 << 10;
 
@@ -32,28 +35,22 @@ pub struct ModelFile {
 }
 
 impl ModelFile {
-    /// Reads and checks the model at `path`.
+    /// Reads and checks the model at `path`, which the operator named: links to its weights may lead anywhere.
     pub fn open(path: impl Into<PathBuf>) -> Result<Self, ModelLoadError> {
         let path = path.into();
         let file = graph::open(&path)?;
-        Self::read(path, file)
+        Self::read(path, file, WeightLinks::Anywhere)
     }
 
-    /// [`Self::open`] for an open `file` at `path`.
-    pub fn read(path: PathBuf, file: File) -> Result<Self, ModelLoadError> {
+    /// Reads and checks the model in an open `file` at `path`.
+    pub fn read(path: PathBuf, file: File, links: WeightLinks) -> Result<Self, ModelLoadError> {
         let io = |source| ModelLoadError::Io { path: path.clone(), source };
         let length = file.metadata().map_err(io)?.len();
         let mut file = HashingFile { file, length, hash: Sha256::new() };
-        let info = graph::inspect(&path, &mut file)?;
-        let mut hash = file.hash;
+        let info = graph::inspect(&path, &mut file, links)?;
+        let digest = digest_with_weights(file.hash, &info).map_err(io)?;
         let external_data = info.external_files.iter().map(|path| (path.clone(), FileVersion::of(path))).collect();
-        // Weights beside the model are told apart by size and date: hashing gigabytes at every
-        // start would cost more than loading them.
-        for external_data in &info.external_files {
-            let meta = external_data.metadata().map_err(io)?;
-            hash.update(format!("{}\0{}\0{:?}\0", external_data.display(), meta.len(), meta.modified().ok()));
-        }
-        Ok(Self { info, digest: hex(&hash.finalize()), external_data, bytes: Arc::default() })
+        Ok(Self { info, digest, external_data, bytes: Arc::default() })
     }
 
     /// The model's description.
@@ -121,6 +118,43 @@ impl ModelFile {
         }
         Ok(Some(kept.insert(bytes.into()).clone()))
     }
+
+    /// The model's bytes with its weights named relative to a folder, and this folder, where a link to weights leads out
+    /// of the model's own folder: engines follow no such link.
+    pub(super) fn relocated(&self) -> Result<Option<(Bytes, PathBuf)>, String> {
+        let text = |error: std::io::Error| error.to_string();
+        let folder = parent_folder(self.path()).canonicalize().map_err(text)?;
+        let Some(outside) = self.info.external_files.iter().find(|path| !path.starts_with(&folder)) else {
+            return Ok(None);
+        };
+        let root = outside.ancestors().last().unwrap_or(outside).to_owned();
+        let relative = |(location, path): (&PathBuf, &PathBuf)| {
+            let path = path.strip_prefix(&root).ok().and_then(Path::to_str);
+            let path =
+                path.ok_or_else(|| format!("`{}` cannot be named from `{}`", location.display(), root.display()))?;
+            Ok::<_, String>((location.clone(), path.to_owned()))
+        };
+        let locations = self.info.external_locations.iter().map(relative).collect::<Result<_, _>>()?;
+        let mut bytes = Vec::new();
+        let file = open_file(self.path(), "a model").map_err(text)?;
+        file.take(LARGEST_MESSAGE + 1).read_to_end(&mut bytes).map_err(text)?;
+        if digest_with_weights(Sha256::new_with_prefix(&bytes), &self.info).map_err(text)? != self.digest {
+            return Err("the file has changed since it was checked".to_owned());
+        }
+        let relocated = relocate_weights(&bytes, &locations).ok_or("the model's file cannot be changed")?;
+        Ok(Some((relocated.into(), root)))
+    }
+}
+
+/// The digest of a model, of whose own bytes this is the hash.
+fn digest_with_weights(mut hash: Sha256, info: &ModelInfo) -> std::io::Result<String> {
+    // Weights beside the model are told apart by size and date: hashing gigabytes at every
+    // start would cost more than loading them.
+    for external_data in &info.external_files {
+        let meta = external_data.metadata()?;
+        hash.update(format!("{}\0{}\0{:?}\0", external_data.display(), meta.len(), meta.modified().ok()));
+    }
+    Ok(hex(&hash.finalize()))
 }
 
 /// A file that is hashed while it is read, so that the checked and the hashed bytes are the same;

@@ -12,7 +12,7 @@ use super::pipeline::{Pipeline, is_model};
 use crate::GpuxError;
 use gpux_config::{Action, Node, Spec};
 use gpux_core::files::open_file;
-use gpux_core::{CacheDir, ProjectFiles, SharedCache};
+use gpux_core::{CacheDir, ProjectFiles, SharedCache, hub_blobs};
 use gpux_inference::ModelFile;
 
 /// What a process that runs one pipeline must be able to reach, beside the system's libraries.
@@ -79,6 +79,7 @@ impl LoadOptions {
         } else {
             // The file may be a link, but the paths in it begin where the link lies.
             access.read.extend([folder.to_owned(), path.clone()]);
+            access.read.extend(folder.canonicalize().ok().and_then(|folder| hub_blobs(&folder)));
         }
         access.read.extend(self.cache.iter().filter_map(CacheDir::shared).flat_map(SharedCache::folders));
         let files = ProjectFiles::new(folder, self.policy.outside_files);

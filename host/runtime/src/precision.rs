@@ -13,7 +13,7 @@ use gpux_config::{ModelSpec, PrecisionChoice};
 use gpux_core::files::digest;
 use gpux_core::{CacheFolder, ProjectFiles, authenticated_file};
 use gpux_inference::{
-    ExecutionProvider, FloatPrecision, Hardware, ModelFile, ModelLoadError, ProviderChoice, ProviderError,
+    ExecutionProvider, FloatPrecision, Hardware, ModelFile, ModelLoadError, ProviderChoice, ProviderError, WeightLinks,
 };
 
 /// What `precision: auto` came to for a model on this machine.
@@ -139,8 +139,16 @@ pub(super) fn resolve(
 fn read(files: &ProjectFiles, path: &Path) -> Result<ModelFile, ModelLoadError> {
     // The files have been checked; this fails for a file that changed since.
     let changed = |error| ModelLoadError::Io { path: path.to_owned(), source: std::io::Error::other(error) };
-    let (path, file) = files.open(path).map_err(changed)?;
-    ModelFile::read(path, file)
+    let (found, file) = files.open(path).map_err(changed)?;
+    let links = if files.allows_outside() { WeightLinks::Anywhere } else { WeightLinks::Inside };
+    let Some(link) = files.location(path).filter(|location| *location != found) else {
+        return ModelFile::read(found, file, links);
+    };
+    // Weights lie beside the file, or links to them beside the link to it, whose path is the one that the user knows.
+    ModelFile::read(found, file, links).or_else(|_| {
+        let (_, file) = files.open(path).map_err(changed)?;
+        ModelFile::read(link, file, links)
+    })
 }
 
 /// Where `gpux build --precision` puts the converted model: beside the original, as `NAME.int8.onnx`.

@@ -159,11 +159,7 @@ impl Draft<'_> {
         let copy = |from: &Path, to: &Path| self.copy(from, to);
         copy(request.model, Path::new(MODEL))?;
         let beside = request.model.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        for file in &self.info.external_files {
-            let failed = |source| ModelPipelineError::Copy { path: file.clone(), source };
-            let folder = beside.canonicalize().map_err(failed)?;
-            // With its absolute name, the copy would go over the file itself.
-            let name = file.strip_prefix(folder).map_err(|error| failed(std::io::Error::other(error)))?;
+        for (name, file) in &self.info.external_locations {
             if name.starts_with(CASES_FOLDER)
                 || [MODEL, LABELS, TOKENIZER, PIPELINE, README].iter().any(|own| name == Path::new(own))
             {

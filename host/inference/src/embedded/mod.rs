@@ -8,7 +8,6 @@ mod session;
 mod values;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
 
 use tract_onnx::pb::tensor_shape_proto::dimension::Value;
 use tract_onnx::pb::{GraphProto, ModelProto, type_proto};
@@ -17,7 +16,7 @@ use tract_onnx::tract_hir::internal::anyhow;
 
 use super::engine::{Engine, Session, SessionOptions};
 use super::error::ModelLoadError;
-use super::graph::{OnnxType, is_placeholder};
+use super::graph::{OnnxType, is_placeholder, parent_folder};
 use super::model_file::ModelFile;
 use super::providers::ExecutionProvider;
 use gpux_core::catch_panic::catch_panic;
@@ -128,13 +127,15 @@ struct ParsedModel {
 
 fn read(file: &ModelFile) -> Result<ParsedModel, LoadError> {
     let onnx = operator_fixes::onnx();
-    let mut proto: ModelProto = match file.contents().map_err(|reason| anyhow!(reason))? {
-        Some(bytes) => onnx.proto_model_for_read(&mut &*bytes)?,
+    let relocated = file.relocated().map_err(|reason| anyhow!(reason))?;
+    let contents = file.contents().map_err(|reason| anyhow!(reason))?;
+    let mut proto: ModelProto = match relocated.as_ref().map(|(bytes, _)| bytes).or(contents.as_ref()) {
+        Some(bytes) => onnx.proto_model_for_read(&mut &**bytes)?,
         None => onnx.proto_model_for_path(file.path())?,
     };
     proto.graph.iter_mut().for_each(drop_placeholders);
     let any_shape = operators::check(&proto).map_err(LoadError::Missing)?;
-    let folder = file.path().parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let folder = relocated.as_ref().map_or_else(|| parent_folder(file.path()), |(_, folder)| folder);
     let folder = folder.to_str().ok_or_else(|| anyhow!("the model's folder is not UTF-8"))?;
     let parsed = onnx.parse(&proto, Some(folder))?;
     if let Some(name) = parsed.unresolved_inputs.first() {

@@ -5,6 +5,7 @@ use std::path::{Component, Path, PathBuf};
 
 use super::proto;
 use gpux_core::catch_panic::shorten;
+use gpux_core::hub_blobs;
 use gpux_core::sanitize::is_unsafe_for_terminal;
 
 /// Dimensions that are named in a message.
@@ -20,18 +21,33 @@ pub(super) struct ExternalFile {
     pub(super) size: u64,
 }
 
+/// Where links to weights may lead.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WeightLinks {
+    /// to files in the model's folder, and in a Hugging Face cache to those of the same repository
+    Inside,
+    /// anywhere: the operator named the model, or permits it
+    Anywhere,
+}
+
 /// Files with weights in the model's folder. Each is looked for once, however many tensors lie in it.
 pub(super) struct ExternalFiles<'a> {
     folder: &'a Path,
     /// the folder, links followed
     root: Option<PathBuf>,
+    links: WeightLinks,
     /// the tensor at each place
     found: BTreeMap<PathBuf, ExternalFile>,
 }
 
 impl<'a> ExternalFiles<'a> {
-    pub(super) fn new(folder: &'a Path) -> Self {
-        Self { folder, root: None, found: BTreeMap::new() }
+    pub(super) fn new(folder: &'a Path, links: WeightLinks) -> Self {
+        Self { folder, root: None, links, found: BTreeMap::new() }
+    }
+
+    /// The path of each file by its place.
+    pub(super) fn locations(&self) -> BTreeMap<PathBuf, PathBuf> {
+        self.found.iter().map(|(place, file)| (place.clone(), file.path.clone())).collect()
     }
 
     /// All that were found.
@@ -44,7 +60,7 @@ impl<'a> ExternalFiles<'a> {
         self.found.contains_key(place)
     }
 
-    /// The file at `place`, which must lie in the folder, links followed.
+    /// The file at `place` in the folder. A link may lead out of it as far as that is allowed.
     pub(super) fn find(&mut self, place: &Path) -> Result<&ExternalFile, String> {
         if !self.contains(place) {
             let file = self.open(place)?;
@@ -62,8 +78,10 @@ impl<'a> ExternalFiles<'a> {
             }
         };
         let path = root.join(place).canonicalize().map_err(|error| unreadable(place, error))?;
-        if !path.starts_with(root) {
-            return Err(format!("`{}` leads out of the model's folder", shown(place)));
+        let is_blob = || hub_blobs(root).is_some_and(|blobs| path.starts_with(blobs));
+        if self.links == WeightLinks::Inside && !path.starts_with(&*root) && !is_blob() {
+            let place = shown(place);
+            return Err(format!("`{place}` leads out of the model's folder; pass `--allow-outside` to permit that"));
         }
         let file = path.metadata().map_err(|error| unreadable(place, error))?;
         if !file.is_file() {
@@ -241,7 +259,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let weights = folder.path().join("w");
         std::fs::write(&weights, [0; 7]).unwrap();
-        let mut files = ExternalFiles::new(folder.path());
+        let mut files = ExternalFiles::new(folder.path(), WeightLinks::Inside);
         let first = files.find(Path::new("w")).unwrap().clone();
         std::fs::remove_file(&weights).unwrap();
         for way in ["w", "./w", ".//./w"] {

@@ -248,7 +248,8 @@ mod tests {
 
     fn fixed(name: &str, fixed: &FixedShapes) -> ModelInfo {
         let bytes = fixed.apply(&std::fs::read(path(&format!("{name}.onnx"))).unwrap()).unwrap();
-        super::super::inspect(&path(&format!("{name}.onnx")), std::io::Cursor::new(bytes)).unwrap()
+        let path = path(&format!("{name}.onnx"));
+        super::super::inspect(&path, std::io::Cursor::new(bytes), super::super::WeightLinks::Inside).unwrap()
     }
 
     #[test]

@@ -74,8 +74,10 @@ pub struct ModelInfo {
     pub operators: BTreeMap<String, usize>,
     /// numbers in its weights
     pub parameters: u64,
-    /// files beside the model that hold weights
+    /// files beside the model that hold weights, links followed
     pub external_files: Vec<PathBuf>,
+    /// the same by the paths, relative to the model's folder, by which the model names them
+    pub external_locations: BTreeMap<PathBuf, PathBuf>,
 }
 
 impl ModelInfo {

@@ -11,6 +11,7 @@ mod rewrite;
 mod scan;
 mod tensor_file;
 mod types;
+mod weight_locations;
 mod wire;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,6 +19,7 @@ use std::fs::File;
 use std::path::Path;
 
 pub(super) use all_outputs::{GraphNode, with_all_outputs};
+pub use external_data_check::WeightLinks;
 pub use fixed_shapes::{FixedShapes, ShapeError};
 pub(super) use forward_reader::ForwardRead;
 pub use info::{InputSpec, ModelInfo, OutputSpec};
@@ -26,9 +28,10 @@ pub(super) use rewrite::{cast_model, empty_sequence_model, expand_optional_outpu
 pub use tensor_file::{TensorFileError, from_pb};
 pub use types::OnnxType;
 pub(super) use types::{data_type, is_placeholder};
+pub(super) use weight_locations::relocate_weights;
 
 use super::error::ModelLoadError;
-use external_data_check::PrepackedWeights;
+use external_data_check::{ExternalFiles, PrepackedWeights};
 use gpux_core::files::open_file;
 use scan::{ScanError, ScannedModel};
 
@@ -38,15 +41,15 @@ pub struct ModelInspector;
 
 impl ModelInspector {
     /// Describes the model at `path`. Weights are skipped, not read, so a large model costs little;
-    /// weights in other files must lie in the model's folder and be complete.
+    /// weights in other files must lie in the model's folder, or be links there, and be complete.
     pub fn inspect(path: &Path) -> Result<ModelInfo, ModelLoadError> {
-        inspect(path, open(path)?)
+        inspect(path, open(path)?, WeightLinks::Anywhere)
     }
 }
 
 /// How many operators a graph has that gpux itself has had ONNX Runtime write.
 pub(super) fn count_trusted_operators(path: &Path) -> Result<usize, ModelLoadError> {
-    let info = inspect_with(path, open(path)?, PrepackedWeights::Allowed)?;
+    let info = inspect_with(path, open(path)?, PrepackedWeights::Allowed, WeightLinks::Inside)?;
     Ok(info.operators.values().sum())
 }
 
@@ -59,11 +62,22 @@ pub(super) fn open(path: &Path) -> Result<File, ModelLoadError> {
 const NAME_LIMIT: usize = 1 << 16;
 
 /// Describes the model in `reader`, the file at `path`.
-pub(super) fn inspect(path: &Path, reader: impl ForwardRead) -> Result<ModelInfo, ModelLoadError> {
-    inspect_with(path, reader, PrepackedWeights::Refused)
+pub(super) fn inspect(path: &Path, reader: impl ForwardRead, links: WeightLinks) -> Result<ModelInfo, ModelLoadError> {
+    inspect_with(path, reader, PrepackedWeights::Refused, links)
 }
 
-fn inspect_with(path: &Path, reader: impl ForwardRead, packed: PrepackedWeights) -> Result<ModelInfo, ModelLoadError> {
+/// The folder of a model's file.
+pub(super) fn parent_folder(path: &Path) -> &Path {
+    // A bare file name has an empty parent: the working folder.
+    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+fn inspect_with(
+    path: &Path,
+    reader: impl ForwardRead,
+    packed: PrepackedWeights,
+    links: WeightLinks,
+) -> Result<ModelInfo, ModelLoadError> {
     let io = |source| ModelLoadError::Io { path: path.to_owned(), source };
     let invalid = |reason: &str| ModelLoadError::Invalid { path: path.to_owned(), reason: reason.to_owned() };
     let mut source = forward_reader::ForwardReader::new(reader).map_err(io)?;
@@ -71,9 +85,7 @@ fn inspect_with(path: &Path, reader: impl ForwardRead, packed: PrepackedWeights)
     if model_bytes == 0 {
         return Err(invalid("the file is empty"));
     }
-    // A bare file name has an empty parent: the working folder.
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let scanned = scan::scan(&mut source, folder, packed);
+    let scanned = scan::scan(&mut source, ExternalFiles::new(parent_folder(path), links), packed);
     match source.fault() {
         Some(forward_reader::ReadFault::Io(error)) => return Err(io(error)),
         Some(forward_reader::ReadFault::TooLarge(reason)) => return Err(invalid(reason)),
@@ -119,7 +131,8 @@ fn inspect_with(path: &Path, reader: impl ForwardRead, packed: PrepackedWeights)
         opsets: model.opsets.iter().map(|opset| (opset.domain.clone(), opset.version)).collect(),
         operators: model.operators,
         parameters: model.parameters,
-        external_files: model.files.into_iter().map(|file| file.path).collect(),
+        external_files: model.files.iter().map(|file| file.path.clone()).collect(),
+        external_locations: model.locations,
     })
 }
 

@@ -3,7 +3,9 @@
 
 use std::collections::btree_map::Entry as MapEntry;
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
+use std::path::PathBuf;
+
+use bytes::Buf as _;
 
 use super::external_data_check::{self, ExternalFile, ExternalFiles, PrepackedWeights};
 use super::forward_reader::{ForwardRead, ForwardReader};
@@ -12,6 +14,8 @@ use super::wire::{Field, Message, WireError};
 
 /// The memory budget in bytes: names and types of the largest real models fit many times.
 const MEMORY: usize = 64 << 20;
+/// Bytes of descriptions and metadata that are read, for people: of what is larger, only the size is told.
+const TEXTS: usize = 16 << 20;
 /// The overhead of a name or a small message beside its text: the value, its table entry and its
 /// allocation.
 const ITEM: usize = 128;
@@ -57,6 +61,8 @@ pub(super) struct ScannedModel {
     /// numbers in weights
     pub(super) parameters: u64,
     pub(super) files: BTreeSet<ExternalFile>,
+    /// where the model says that they lie
+    pub(super) locations: BTreeMap<PathBuf, PathBuf>,
 }
 
 /// The graph that is not inside another.
@@ -81,26 +87,26 @@ impl Graph {
     }
 }
 
-/// Scans a whole model in `folder`.
+/// Scans a whole model whose weights may lie in `files`.
 pub(super) fn scan<R: ForwardRead>(
     source: &mut ForwardReader<R>,
-    folder: &Path,
+    files: ExternalFiles<'_>,
     packed: PrepackedWeights,
 ) -> Result<ScannedModel, ScanError> {
-    scan_within(MEMORY, source, folder, packed)
+    scan_within(MEMORY, source, files, packed)
 }
 
 /// The same, with so much memory.
 pub(super) fn scan_within<R: ForwardRead>(
     memory: usize,
     source: &mut ForwardReader<R>,
-    folder: &Path,
+    files: ExternalFiles<'_>,
     packed: PrepackedWeights,
 ) -> Result<ScannedModel, ScanError> {
-    let mut scan =
-        Scanner { source, files: ExternalFiles::new(folder), packed, left: memory, result: ScannedModel::default() };
+    let mut scan = Scanner { source, files, packed, left: memory, texts: TEXTS, result: ScannedModel::default() };
     scan.model()?;
-    Ok(ScannedModel { files: scan.files.into_files(), ..scan.result })
+    let locations = scan.files.locations();
+    Ok(ScannedModel { files: scan.files.into_files(), locations, ..scan.result })
 }
 
 struct Scanner<'a, R> {
@@ -109,6 +115,8 @@ struct Scanner<'a, R> {
     packed: PrepackedWeights,
     /// of the memory, in bytes
     left: usize,
+    /// of [`TEXTS`]
+    texts: usize,
     result: ScannedModel,
 }
 

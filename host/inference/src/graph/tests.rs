@@ -9,7 +9,7 @@ use crate::testing::path;
 use gpux_core::Dim;
 
 fn read(bytes: &[u8]) -> Result<ModelInfo, String> {
-    inspect(Path::new("model.onnx"), Cursor::new(bytes)).map_err(|error| error.to_string())
+    inspect(Path::new("model.onnx"), Cursor::new(bytes), WeightLinks::Inside).map_err(|error| error.to_string())
 }
 
 /// A field with a length, encoded.
@@ -170,7 +170,8 @@ fn rejects_files_that_parsers_read_differently() {
     let read = |tensor: &[&[u8]]| {
         let graph =
             [field(5, &[&field(8, b"weight"), tensor.concat().as_slice()].concat()), field(12, &field(1, b"y"))];
-        let info = inspect(&folder.path().join("model.onnx"), Cursor::new(field(7, &graph.concat())));
+        let info =
+            inspect(&folder.path().join("model.onnx"), Cursor::new(field(7, &graph.concat())), WeightLinks::Inside);
         info.map(|info| info.external_files.len()).map_err(|error| error.to_string())
     };
     let (here, there) = (check_external_data("w"), check_external_data("v"));
@@ -202,7 +203,7 @@ fn checks_attributes_of_functions() {
     let inner = field(6, &field(1, &field(5, &field(5, &check_external_data("w")))));
     for tensors in [field(5, &check_external_data("w")), field(10, &check_external_data("w")), inner] {
         let bytes = model(&tensors);
-        let info = inspect(&folder.path().join("model.onnx"), Cursor::new(&bytes)).unwrap();
+        let info = inspect(&folder.path().join("model.onnx"), Cursor::new(&bytes), WeightLinks::Inside).unwrap();
         assert_eq!((info.size_bytes, info.external_files.len()), (bytes.len() as u64 + 5, 1));
     }
 }
@@ -216,7 +217,8 @@ fn bounds_external_files_by_memory() {
     let each = (0..20).flat_map(|index| tensor(&index.to_string()));
     for (graph, fits) in [(one.collect::<Vec<_>>(), true), (each.collect(), false)] {
         let mut source = forward_reader::ForwardReader::new(Cursor::new(field(7, &graph))).unwrap();
-        let model = scan::scan_within(16 << 10, &mut source, folder.path(), PrepackedWeights::Refused);
+        let files = ExternalFiles::new(folder.path(), WeightLinks::Inside);
+        let model = scan::scan_within(16 << 10, &mut source, files, PrepackedWeights::Refused);
         assert_eq!(model.map(|model| model.files.len()).ok(), fits.then_some(1));
     }
 }
@@ -240,8 +242,13 @@ fn checks_external_weights() {
         let model = folder.path().join("model.onnx");
         std::fs::copy(path("external.onnx"), &model).unwrap();
         std::os::unix::fs::symlink(path("weights.bin"), folder.path().join("weights.bin")).unwrap();
-        let error = ModelInspector::inspect(&model).unwrap_err().to_string();
-        assert!(error.contains("leads out of the model's folder"), "{error}");
+        let inspect_with = |links| inspect(&model, open(&model).unwrap(), links);
+        let error = inspect_with(WeightLinks::Inside).unwrap_err().to_string();
+        assert!(error.contains("`weights.bin` leads out of the model's folder; pass `--allow-outside`"), "{error}");
+        let info = inspect_with(WeightLinks::Anywhere).unwrap();
+        let weights = path("weights.bin").canonicalize().unwrap();
+        assert_eq!(info.external_locations, BTreeMap::from([("weights.bin".into(), weights.clone())]));
+        assert_eq!(info.external_files, [weights]);
     }
 }
 
@@ -258,6 +265,6 @@ fn sums_sizes_of_sparse_files_without_overflow() {
     }
     let weights = ["v", "w"].map(|name| field(5, &check_external_data(name))).concat();
     let graph = field(7, &[weights, field(12, &field(1, b"y"))].concat());
-    let info = inspect(&folder.path().join("model.onnx"), Cursor::new(graph)).unwrap();
+    let info = inspect(&folder.path().join("model.onnx"), Cursor::new(graph), WeightLinks::Inside).unwrap();
     assert_eq!((info.size_bytes, info.external_files.len()), (u64::MAX, 2));
 }

@@ -277,9 +277,21 @@ fn native(environment: &Environment, file: &ModelFile, options: &SessionOptions)
         Some(Optimized::Write { .. }) => return Err("its graph is changed at each load".to_owned()),
         _ => {}
     }
-    let contents = if rewritten_model.is_some() { None } else { file.contents()? };
-    let native = match rewritten_model.as_deref().or(contents.as_deref()) {
-        Some(bytes) => builder.commit_from_memory(bytes),
+    match rewritten_model {
+        Some(bytes) => builder.commit_from_memory(&bytes).map_err(|error| error.to_string()),
+        None => commit(builder, file),
+    }
+}
+
+/// The session of a model's file.
+fn commit(mut builder: SessionBuilder, file: &ModelFile) -> Result<Native, String> {
+    if let Some((bytes, folder)) = file.relocated()? {
+        let key = "session.model_external_initializers_file_folder_path";
+        let mut builder = builder.with_config_entry(key, folder.to_string_lossy()).map_err(text)?;
+        return builder.commit_from_memory(&bytes).map_err(|error| error.to_string());
+    }
+    let native = match file.contents()? {
+        Some(bytes) => builder.commit_from_memory(&bytes),
         None => builder.commit_from_file(file.path()),
     };
     native.map_err(|error| error.to_string())

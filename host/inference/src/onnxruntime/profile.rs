@@ -6,7 +6,7 @@ use std::path::Path;
 use ort::session::builder::GraphOptimizationLevel;
 use ort::session::{SessionInputValue, SessionInputs};
 
-use super::{OnnxRuntime, builder, error_text, preload, text, values};
+use super::{OnnxRuntime, builder, commit, error_text, preload, text, values};
 use crate::engine::SessionOptions;
 use crate::error::ModelLoadError;
 use crate::model_file::ModelFile;
@@ -42,7 +42,7 @@ impl OnnxRuntime {
         prefix: &Path,
     ) -> Result<(), String> {
         let plain = |error: ort::Error| error.to_string();
-        let mut builder = builder(self.environment, options)?
+        let builder = builder(self.environment, options)?
             .with_optimization_level(GraphOptimizationLevel::Disable)
             .map_err(text)?
             // The profile leaves prepacked weights out of a node's inputs.
@@ -50,11 +50,7 @@ impl OnnxRuntime {
             .map_err(text)?
             .with_profiling(prefix)
             .map_err(text)?;
-        let native = match file.contents()?.as_deref() {
-            Some(bytes) => builder.commit_from_memory(bytes),
-            None => builder.commit_from_file(file.path()),
-        };
-        let mut native = native.map_err(plain)?;
+        let mut native = commit(builder, file)?;
         let named = inputs.iter().map(|(index, tensor)| {
             let name = file.info().inputs.get(*index).map(|input| Cow::Borrowed(input.name.as_str()));
             Ok((name.unwrap_or_default(), values::view(tensor)?))

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
-use gpux_core::{BuildError, FileError, OptionOrigin, ProjectFiles};
+use gpux_core::{BuildError, FileError, OptionOrigin, ProjectFiles, hub_folders};
 
 /// Largest `tokenizer.json` that is read, in bytes. The largest in use are under 40 MB.
 const MAX_FILE: u64 = 64 << 20;
@@ -19,7 +19,7 @@ pub(crate) struct TokenizerFile {
 /// Hugging Face cache. Where nothing has the name, `./tokenizer.json` stands in for it, with a warning.
 pub(crate) fn find(name: &str, site: &OptionOrigin<'_>) -> Result<TokenizerFile, BuildError> {
     let OptionOrigin::Pipeline(files) = site else { return Err(BuildError::option("tokenizer", FileError::Forbidden)) };
-    find_in(name, files, &hub_folders(&|variable| std::env::var_os(variable).map(PathBuf::from)))
+    find_in(name, files, &hub_folders())
 }
 
 fn find_in(name: &str, files: &ProjectFiles, hubs: &[PathBuf]) -> Result<TokenizerFile, BuildError> {
@@ -88,7 +88,7 @@ fn if_there(read: Result<Vec<u8>, FileError>) -> Result<Option<Vec<u8>>, BuildEr
 /// and their tokenizers.
 pub fn cached_tokenizers(name: &str) -> Vec<PathBuf> {
     let Some(folder) = hub_name(name) else { return Vec::new() };
-    let hubs = hub_folders(&|variable| std::env::var_os(variable).map(PathBuf::from));
+    let hubs = hub_folders();
     let models = hubs.into_iter().map(|hub| hub.join(&folder)).filter(|model| model.is_dir());
     models
         .flat_map(|model| {
@@ -112,13 +112,6 @@ fn find_in_hubs(name: &str, hubs: &[PathBuf], looked: &mut Vec<PathBuf>) -> Resu
         looked.push(model.join("snapshots/*/tokenizer.json"));
     }
     Ok(None)
-}
-
-/// The Hugging Face caches of this user, as `huggingface_hub` finds them.
-fn hub_folders(variable: &dyn Fn(&str) -> Option<PathBuf>) -> Vec<PathBuf> {
-    let set = |name: &str| variable(name).filter(|value| !value.as_os_str().is_empty());
-    let home = || Some(etcetera::home_dir().ok()?.join(".cache/huggingface/hub"));
-    [set("HF_HUB_CACHE"), set("HF_HOME").map(|home| home.join("hub")), home()].into_iter().flatten().collect()
 }
 
 /// The cache's folder for a model's name; `None` if it cannot be one.
@@ -250,13 +243,5 @@ mod tests {
         let absolute = folder.path().join("tokenizer.json");
         assert!(find_in(absolute.to_str().unwrap(), &files, &[]).is_err());
         assert!(find("x", &OptionOrigin::Component).err().unwrap().message.contains("may not name files"));
-    }
-
-    #[test]
-    fn finds_the_hub_by_its_variables() {
-        let of = |name: &str, set: &str, value: &str| (name == set).then(|| PathBuf::from(value));
-        assert_eq!(hub_folders(&|name| of(name, "HF_HUB_CACHE", "/c"))[0], Path::new("/c"));
-        assert_eq!(hub_folders(&|name| of(name, "HF_HOME", "/h"))[0], Path::new("/h/hub"));
-        assert!(!hub_folders(&|name| of(name, "HF_HOME", ""))[0].starts_with("/h"));
     }
 }

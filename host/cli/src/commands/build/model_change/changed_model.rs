@@ -155,10 +155,8 @@ fn convert_with_tools(conversion: Conversion<'_>, change: &ModelChange<'_>) -> R
 /// Makes the files of weights that a model names findable from another folder: `linked`, or copied
 /// for the onnx package, which refuses links.
 fn weights_beside(file: &ModelFile, folder: &Path, linked: bool) -> std::io::Result<()> {
-    let root = parent_folder(file.path()).canonicalize()?;
-    for path in &file.info().external_files {
-        let inside = path.strip_prefix(&root).map_err(std::io::Error::other)?;
-        let target = folder.join(inside);
+    for (location, path) in &file.info().external_locations {
+        let target = folder.join(location);
         if let Some(parent) = target.parent() {
             std::fs::create_dir_all(parent)?;
         }

@@ -123,7 +123,7 @@ impl PlanBuilder {
         gives: Option<&Names>,
     ) -> Result<(), WiringError> {
         let signature = step.signature().clone();
-        let checked = self.connect(&signature.inputs, reads).and_then(|slots| {
+        let checked = self.connect(&*step, reads).and_then(|slots| {
             let given: Vec<_> = slots.iter().map(|slot| slot.map(|slot| self.kinds[slot].clone())).collect();
             let kinds = step.infer(&given).map_err(|mismatch| WiringError {
                 at: PortSide::Inputs,
@@ -175,7 +175,8 @@ impl PlanBuilder {
         fault.map_or(Ok(()), Err)
     }
 
-    fn connect(&mut self, ports: &[Port], reads: Option<&Names>) -> Result<Vec<Option<Slot>>, WiringError> {
+    fn connect(&mut self, step: &dyn Step, reads: Option<&Names>) -> Result<Vec<Option<Slot>>, WiringError> {
+        let ports = step.signature().inputs.as_slice();
         let mut slots = vec![None; ports.len()];
         if let Some(reads) = reads {
             for (index, name) in reads.resolve(ports, PortSide::Inputs)? {
@@ -198,7 +199,7 @@ impl PlanBuilder {
             let named = || self.find(&port.name);
             slots[index] = match before.or_else(straight).or_else(named) {
                 Some(slot) => Some(slot),
-                None if port.optional && !self.offers(port) => None,
+                None if port.optional && !self.offers(step, port) => None,
                 None => Some(self.find_or_open(&port.name, port)?),
             };
         }
@@ -216,10 +217,10 @@ impl PlanBuilder {
         Ok(slots)
     }
 
-    /// Whether an optional port becomes an input of the pipeline: a model's optional value does, where
-    /// the pipeline begins with the model and says nothing of its inputs.
-    fn offers(&self, port: &Port) -> bool {
-        self.open && self.steps.is_empty() && port.kind == Kind::Json
+    /// Whether an optional port becomes an input of the pipeline: those of a model do, where the pipeline
+    /// begins with the model and says nothing of its inputs.
+    fn offers(&self, step: &dyn Step, port: &Port) -> bool {
+        self.open && self.steps.is_empty() && (port.kind == Kind::Json || step.offers_optional_inputs())
     }
 
     fn find(&self, name: &str) -> Option<Slot> {

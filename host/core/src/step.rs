@@ -18,6 +18,12 @@ pub trait Step: Send + Sync {
     /// Its inputs and outputs with its options.
     fn signature(&self) -> &Signature;
 
+    /// Whether its optional inputs are offered as the pipeline's, where it comes first and the pipeline names no inputs
+    /// of its own.
+    fn offers_optional_inputs(&self) -> bool {
+        false
+    }
+
     /// Infers its outputs from the known facts about its inputs (one entry for each input port,
     /// in order; `None` for an optional port left out). An error is a plan that cannot work.
     ///

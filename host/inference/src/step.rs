@@ -176,6 +176,10 @@ impl Step for ModelStep {
         &self.signature
     }
 
+    fn offers_optional_inputs(&self) -> bool {
+        true
+    }
+
     fn infer(&self, inputs: &[Option<Kind>]) -> Result<Vec<Kind>, Mismatch> {
         // Sizes of named dimensions that the inputs fix.
         let mut sizes: Vec<(&str, usize)> = Vec::new();

@@ -58,6 +58,8 @@ pub(super) fn open(path: &Path) -> Result<File, ModelLoadError> {
     open_file(path, "a model").map_err(|source| ModelLoadError::Io { path: path.to_owned(), source })
 }
 
+/// The version of ONNX's file format from which an input with an initializer may be given another value.
+const OVERRIDABLE: i64 = 4;
 /// The longest name that is carried, in bytes.
 const NAME_LIMIT: usize = 1 << 16;
 
@@ -107,7 +109,11 @@ fn inspect_with(
         let spec = input_spec(input, has_default, graph.loop_inputs.contains(&input.name));
         InputSpec { index_limit: graph.index_limit(&input.name), ..spec }
     };
-    let inputs: Vec<_> = graph.inputs.iter().map(input).collect();
+    // Before that version every weight had to stand among the inputs, and none could be replaced.
+    let is_weight = |input: &&proto::ValueInfo| {
+        (1..OVERRIDABLE).contains(&model.ir_version) && graph.initializers.contains_key(&input.name)
+    };
+    let inputs: Vec<_> = graph.inputs.iter().filter(|value| !is_weight(value)).map(input).collect();
     let outputs: Vec<_> = graph.outputs.iter().map(output_spec).collect();
     check_names("input", inputs.iter().map(|input| input.name.as_str())).map_err(|reason| invalid(&reason))?;
     check_names("output", outputs.iter().map(|output| output.name.as_str())).map_err(|reason| invalid(&reason))?;

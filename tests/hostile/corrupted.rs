@@ -105,7 +105,9 @@ impl Corrupted {
             Err(GpuxError::ModelLoad(
                 ModelLoadError::Engine { .. }
                 | ModelLoadError::NeedsOnnxRuntime { .. }
-                | ModelLoadError::BeyondEmbedded { .. },
+                | ModelLoadError::BeyondEmbedded { .. }
+                | ModelLoadError::CustomOperator { .. }
+                | ModelLoadError::Lacking { .. },
             )) => return Outcome::Refused,
             Err(_) => return Outcome::Unread,
         };

@@ -42,6 +42,9 @@ pub fn foreign_file(head: &[u8]) -> Option<String> {
         [_, _, _, _, b'T', b'F', b'L', b'3', ..] => Some(
             "it is a TensorFlow Lite file: `python3 -m tf2onnx.convert --tflite FILE --output model.onnx`".to_owned(),
         ),
+        [_, _, _, _, b'O', b'R', b'T', b'M', ..] => Some(
+            "it is in ORT format, which ONNX Runtime makes of an ONNX file for itself: use that .onnx file".to_owned(),
+        ),
         // The length of the header, and the header.
         [_, _, _, _, _, 0, 0, 0, b'{', b'"', ..] => {
             Some(format!("it is a safetensors file, which holds the weights without the model: {EXPORT}"))
@@ -73,6 +76,7 @@ mod tests {
         assert!(of(b"PK\x03\x04\0\0readme").contains("unpack"));
         assert!(of(b"\x40\0\0\0\0\0\0\0{\"a\":{\"dtype\":").contains("safetensors"));
         assert!(of(b"\x1c\0\0\0TFL3").contains("Lite"));
+        assert!(of(b"\x24\0\0\0ORTM\0\0").contains("ORT format"));
         for ours in [&b"\x08\x08\x12\x07pytorch"[..], b"\0asm\x0d\0\x01\0", b"{\"version\": \"1.0\"}", b"\x89PNG", b""]
         {
             assert_eq!(foreign_file(ours), None);

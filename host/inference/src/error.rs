@@ -75,6 +75,28 @@ pub enum ModelLoadError {
         /// the operator and the node if they are known, and the cause
         reason: String,
     },
+    /// it has an operator that no engine has
+    #[error(
+        "the model `{shown}` cannot be used: `{operator}` is a custom operator, which neither ONNX Runtime nor the \
+         embedded engine has; export the model without it",
+        shown = path.display()
+    )]
+    CustomOperator {
+        /// the model's file
+        path: PathBuf,
+        /// the operator with its domain
+        operator: String,
+    },
+    /// this machine, or the execution provider on it, lacks something that the model needs
+    #[error("{engine} cannot run the model `{shown}` here: {reason}", shown = path.display())]
+    Lacking {
+        /// the model's file
+        path: PathBuf,
+        /// the engine's name and version
+        engine: String,
+        /// what is missing, and what to do
+        reason: String,
+    },
     /// the engine refused the model
     #[error("{engine} cannot load the model `{shown}`: {reason}", shown = path.display())]
     Engine {
@@ -114,6 +136,7 @@ impl ModelLoadError {
             Self::NeedsOnnxRuntime { .. }
                 | Self::BeyondEmbedded { .. }
                 | Self::CannotValidate { .. }
+                | Self::Lacking { .. }
                 | Self::Precision { .. }
                 | Self::Provider(_)
         )

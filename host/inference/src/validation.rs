@@ -101,6 +101,12 @@ enum Verdict {
     BeyondEmbedded {
         reason: String,
     },
+    CustomOperator {
+        operator: String,
+    },
+    Lacking {
+        reason: String,
+    },
     Invalid {
         reason: String,
     },
@@ -300,6 +306,8 @@ fn verdict(request: &ValidationRequest) -> Verdict {
         Ok(TrialReport { time: Some(time), .. }) => Verdict::Timed { seconds: time.as_secs_f64() },
         Err(ModelLoadError::NeedsOnnxRuntime { feature, .. }) => Verdict::NeedsOnnxRuntime { feature },
         Err(ModelLoadError::BeyondEmbedded { reason, .. }) => Verdict::BeyondEmbedded { reason },
+        Err(ModelLoadError::CustomOperator { operator, .. }) => Verdict::CustomOperator { operator },
+        Err(ModelLoadError::Lacking { reason, .. }) => Verdict::Lacking { reason },
         Err(ModelLoadError::Invalid { reason, .. }) => Verdict::Invalid { reason },
         Err(ModelLoadError::Engine { reason, .. } | ModelLoadError::Validation { reason, .. }) => {
             Verdict::Refused { reason }
@@ -394,6 +402,13 @@ fn ask_child(
         }
         Ok(Verdict::BeyondEmbedded { reason }) => {
             Err(ModelLoadError::BeyondEmbedded { path: file.path().to_owned(), reason })
+        }
+        Ok(Verdict::CustomOperator { operator }) => {
+            Err(ModelLoadError::CustomOperator { path: file.path().to_owned(), operator })
+        }
+        Ok(Verdict::Lacking { reason }) => {
+            let engine = engine.name().to_owned();
+            Err(ModelLoadError::Lacking { path: file.path().to_owned(), engine, reason })
         }
         Ok(Verdict::Invalid { reason }) => Err(ModelLoadError::Invalid { path: file.path().to_owned(), reason }),
         Ok(Verdict::Refused { reason }) => {

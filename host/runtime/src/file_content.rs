@@ -28,7 +28,8 @@ impl FileContent {
         let head = read_head(path, HEAD)?;
         let extension = path.extension().unwrap_or_default().to_string_lossy().to_ascii_lowercase();
         Some(match extension.as_str() {
-            "onnx" => Self::Model,
+            // A model in ORT format is refused by name.
+            "onnx" | "ort" => Self::Model,
             "yml" | "yaml" => Self::Pipeline,
             "wasm" => Self::Component,
             "json" if is_json_pipeline(path) => Self::Pipeline,

@@ -61,6 +61,9 @@ impl Engine for Embedded {
 
     fn load(&self, file: &ModelFile, _options: &SessionOptions) -> Result<Box<dyn Session>, ModelLoadError> {
         let path = || file.path().to_owned();
+        if let Some(operator) = file.info().custom_operator() {
+            return Err(ModelLoadError::CustomOperator { path: path(), operator: operator.to_owned() });
+        }
         if let Some(feature) = missing_feature(file) {
             return Err(ModelLoadError::NeedsOnnxRuntime { path: path(), feature });
         }

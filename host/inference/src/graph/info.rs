@@ -1,6 +1,6 @@
 //! The description of a model, which `gpux inspect` shows and the plan is checked against.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value, json};
@@ -72,6 +72,8 @@ pub struct ModelInfo {
     /// how often each operator occurs, subgraphs and functions included; operators of another
     /// domain than ONNX's are written `domain.Operator`
     pub operators: BTreeMap<String, usize>,
+    /// operators that the model defines itself, written likewise
+    pub functions: BTreeSet<String>,
     /// numbers in its weights
     pub parameters: u64,
     /// files beside the model that hold weights, links followed
@@ -80,7 +82,28 @@ pub struct ModelInfo {
     pub external_locations: BTreeMap<PathBuf, PathBuf>,
 }
 
+/// Domains of operators that an engine may have, beside ONNX's own, which has no name.
+const DOMAINS: [&str; 8] = [
+    "ai.onnx.ml",
+    "ai.onnx.preview",
+    "ai.onnx.preview.training",
+    "ai.onnx.training",
+    "com.microsoft",
+    "com.microsoft.experimental",
+    "com.microsoft.nchwc",
+    "com.ms.internal.nhwc",
+];
+
 impl ModelInfo {
+    /// An operator of a domain that is neither ONNX's nor ONNX Runtime's, and that the model does not define.
+    pub fn custom_operator(&self) -> Option<&str> {
+        let is_custom = |operator: &&String| {
+            let domain = operator.rsplit_once('.').map(|(domain, _)| domain);
+            domain.is_some_and(|domain| !DOMAINS.contains(&domain)) && !self.functions.contains(*operator)
+        };
+        self.operators.keys().find(is_custom).map(String::as_str)
+    }
+
     /// Size in megabytes (of 1024 × 1024 bytes).
     pub fn size_mb(&self) -> f64 {
         self.size_bytes as f64 / f64::from(1 << 20)

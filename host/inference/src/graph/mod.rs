@@ -101,7 +101,10 @@ fn inspect_with(
         ScanError::TooLarge(reason) => invalid(&reason),
         ScanError::External(tensor, reason) => ModelLoadError::ExternalData { path: path.to_owned(), tensor, reason },
     })?;
-    let graph = model.graph.as_ref().ok_or_else(|| invalid("it holds no graph; is it an ONNX file?"))?;
+    let graph = model.graph.as_ref().ok_or_else(|| {
+        let what = gpux_core::what_instead_at(path);
+        invalid(&what.unwrap_or_else(|| "it holds no graph; is it an ONNX file?".to_owned()))
+    })?;
 
     // ONNX Runtime brings the process down when a loop begins with an optional without a value.
     let input = |input: &proto::ValueInfo| {
@@ -136,6 +139,7 @@ fn inspect_with(
         ir_version: model.ir_version,
         opsets: model.opsets.iter().map(|opset| (opset.domain.clone(), opset.version)).collect(),
         operators: model.operators,
+        functions: model.functions,
         parameters: model.parameters,
         external_files: model.files.iter().map(|file| file.path.clone()).collect(),
         external_locations: model.locations,

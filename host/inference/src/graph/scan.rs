@@ -58,6 +58,8 @@ pub(super) struct ScannedModel {
     pub(super) graph: Option<Graph>,
     /// how often each occurs
     pub(super) operators: BTreeMap<String, usize>,
+    /// those that the model defines itself
+    pub(super) functions: BTreeSet<String>,
     /// numbers in weights
     pub(super) parameters: u64,
     pub(super) files: BTreeSet<ExternalFile>,
@@ -130,14 +132,14 @@ impl<R: ForwardRead> Scanner<'_, R> {
                 3 => self.result.producer_version = self.text(field)?,
                 4 => self.result.domain = self.text(field)?,
                 5 => self.result.model_version = self.source.integer(field)?,
-                6 => self.result.doc_string = self.text(field)?,
+                6 => self.result.doc_string = self.long_text(field)?,
                 7 => self.main_graph(field, model)?,
                 8 => {
                     let opset = self.message(field, 1)?;
                     self.result.opsets.push(opset);
                 }
                 14 => {
-                    let entry = self.message(field, 1)?;
+                    let entry = self.metadata(field, model)?;
                     self.result.metadata.push(entry);
                 }
                 25 => self.function(field, model)?,
@@ -175,14 +177,18 @@ impl<R: ForwardRead> Scanner<'_, R> {
 
     fn function(&mut self, field: Field, model: Message) -> Result<(), ScanError> {
         let function = self.source.enter(field, model)?;
+        let (mut name, mut domain) = (String::new(), String::new());
         while let Some(field) = self.source.field(function)? {
             match field.tag {
+                1 => name = self.text(field)?,
+                10 => domain = self.text(field)?,
                 7 => self.node(field, function, None)?,
                 // Default attributes.
                 11 => self.attribute(field, function)?,
                 _ => self.source.skip(field)?,
             }
         }
+        self.result.functions.insert(qualified(name, &domain));
         Ok(())
     }
 
@@ -224,10 +230,7 @@ impl<R: ForwardRead> Scanner<'_, R> {
         if let Some(graph) = main {
             self.keep_inputs(graph, &operator, inputs)?;
         }
-        let name = match domain.as_str() {
-            "" | "ai.onnx" => operator,
-            domain => format!("{domain}.{operator}"),
-        };
+        let name = qualified(operator, &domain);
         if !self.result.operators.contains_key(&name) {
             self.take(ITEM + name.len())?;
         }
@@ -337,6 +340,32 @@ impl<R: ForwardRead> Scanner<'_, R> {
         data.check(tensor, &place, file).map_err(wrong)
     }
 
+    fn metadata(&mut self, field: Field, model: Message) -> Result<Entry, ScanError> {
+        self.take(2 * ITEM)?;
+        let message = self.source.enter(field, model)?;
+        let mut entry = Entry::default();
+        while let Some(field) = self.source.field(message)? {
+            match field.tag {
+                1 => entry.key = self.text(field)?,
+                2 => entry.value = self.long_text(field)?,
+                _ => self.source.skip(field)?,
+            }
+        }
+        Ok(entry)
+    }
+
+    /// A text that nothing but people depend on.
+    fn long_text(&mut self, field: Field) -> Result<String, ScanError> {
+        let length = self.source.length(field)?;
+        self.take(ITEM)?;
+        if let Some(rest) = self.texts.checked_sub(length) {
+            self.texts = rest;
+            return Ok(self.source.text(length)?);
+        }
+        self.source.advance(length);
+        Ok(format!("({length} bytes, which are not shown)"))
+    }
+
     fn text(&mut self, field: Field) -> Result<String, ScanError> {
         let length = self.source.length(field)?;
         self.take(ITEM.saturating_add(length))?;
@@ -360,6 +389,14 @@ impl<R: ForwardRead> Scanner<'_, R> {
 
     fn take(&mut self, bytes: usize) -> Result<(), ScanError> {
         take(&mut self.left, bytes)
+    }
+}
+
+/// An operator's name with its domain, which ONNX's own operators have none of.
+fn qualified(name: String, domain: &str) -> String {
+    match domain {
+        "" | "ai.onnx" => name,
+        domain => format!("{domain}.{name}"),
     }
 }
 

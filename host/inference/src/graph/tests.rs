@@ -116,6 +116,29 @@ fn bounds_memory_of_small_fields() {
     }
 }
 
+#[test]
+fn reads_models_with_large_metadata() {
+    let output = field(7, &field(12, &field(1, b"y")));
+    let text = vec![b'x'; 40 << 20];
+    let entry = |key: &[u8], value: &[u8]| field(14, &[field(1, key), field(2, value)].concat());
+    let model = [entry(b"small", b"1"), field(6, &text), entry(b"large", &text), output].concat();
+    let metadata = read(&model).unwrap().metadata;
+    assert_eq!(metadata["small"], "1");
+    assert_eq!(metadata["large"], "(41943040 bytes, which are not shown)");
+    assert_eq!(metadata["description"], metadata["large"]);
+}
+
+#[test]
+fn tells_custom_operators_from_functions() {
+    let node = |domain: &[u8], name: &[u8]| field(1, &[field(4, name), field(7, domain)].concat());
+    let graph = |nodes: &[Vec<u8>]| field(7, &[nodes.concat(), field(12, &field(1, b"y"))].concat());
+    let known = [node(b"", b"Relu"), node(b"com.microsoft", b"Gelu"), node(b"ai.onnx", b"Add"), node(b"own", b"F")];
+    let function = field(25, &[field(1, b"F"), field(10, b"own")].concat());
+    let custom = |model: &[u8]| read(model).unwrap().custom_operator().map(str::to_owned);
+    assert_eq!(custom(&[graph(&known), function].concat()), None);
+    assert_eq!(custom(&graph(&known)).as_deref(), Some("own.F"));
+}
+
 /// More nodes, weights and inputs than the largest real models have.
 #[test]
 fn reads_large_models() {

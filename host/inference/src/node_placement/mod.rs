@@ -168,7 +168,7 @@ fn run(request: &Request) -> Result<(), String> {
     };
     let inputs: Vec<_> = inputs.iter().map(|(index, tensor)| (*index, tensor)).collect();
     engine.profile(&file, &options, &inputs, &request.folder.join(events::PREFIX)).map_err(|error| match error {
-        ModelLoadError::Engine { reason, .. } => reason,
+        ModelLoadError::Engine { reason, .. } | ModelLoadError::Lacking { reason, .. } => reason,
         other => other.to_string(),
     })
 }

@@ -45,6 +45,22 @@ fn after_error_code(status: &str) -> &str {
     message.splitn(3, " : ").nth(2).unwrap_or(message)
 }
 
+/// What the machine or the provider lacks, and the remedy; `None` for other messages.
+pub(super) fn lacking(status: &str) -> Option<String> {
+    let behind = |mark: &str, end: char| status.split_once(mark)?.1.split_once(end).map(|(found, _)| found.trim());
+    if let Some(locale) = behind("Failed to construct locale with name:", ':') {
+        return Some(format!(
+            "its operator StringNormalizer needs the locale `{locale}`, which this machine does not have; on Debian and \
+             Ubuntu, `apt-get install locales && localedef -i en_US -f UTF-8 en_US.UTF-8` brings the usual one"
+        ));
+    }
+    let operator = behind("Could not find an implementation for ", '(')?;
+    Some(format!(
+        "it has no kernel of `{operator}` for the element types of the model, as for bfloat16 on the CPU; export the \
+         model in float32, or choose a provider that has one"
+    ))
+}
+
 /// A remedy for known messages.
 fn help(message: &str) -> Option<&'static str> {
     let contains = |words: &str| message.contains(words);
@@ -74,6 +90,18 @@ fn help(message: &str) -> Option<&'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn tells_what_the_machine_lacks() {
+        let locale = "Exception during initialization: /x/string_normalizer.cc:235 Locale(const std::string&)::<lambda()> \
+                      Failed to construct locale with name:en_US.UTF-8:locale::facet name not valid:Please, install";
+        let told = lacking(locale).unwrap();
+        assert!(told.contains("the locale `en_US.UTF-8`, which") && told.contains("localedef"), "{told}");
+        let kernel = "[ONNXRuntimeError] : 9 : NOT_IMPLEMENTED : Could not find an implementation for MatMul(13) node \
+                      with name ''";
+        assert!(lacking(kernel).unwrap().starts_with("it has no kernel of `MatMul` for the element types"));
+        assert_eq!(lacking("Node (n) has no input"), None);
+    }
 
     #[test]
     fn removes_source_files_and_signatures() {

@@ -174,10 +174,15 @@ impl Engine for OnnxRuntime {
     }
 
     fn load(&self, file: &ModelFile, options: &SessionOptions) -> Result<Box<dyn Session>, ModelLoadError> {
-        let refused = |reason: String| ModelLoadError::Engine {
-            path: file.path().to_owned(),
-            engine: self.name.clone(),
-            reason: shorten(&error_text::simplify(&reason)),
+        let refused = |reason: String| {
+            let (path, engine) = (file.path().to_owned(), self.name.clone());
+            if let Some(operator) = file.info().custom_operator() {
+                return ModelLoadError::CustomOperator { path, operator: operator.to_owned() };
+            }
+            match error_text::lacking(&reason) {
+                Some(reason) => ModelLoadError::Lacking { path, engine, reason },
+                None => ModelLoadError::Engine { path, engine, reason: shorten(&error_text::simplify(&reason)) },
+            }
         };
         preload::preload(&self.library, options.provider);
         let place = self.place(options);

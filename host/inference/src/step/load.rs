@@ -94,7 +94,7 @@ impl ModelStep {
                 Ok(first) => return Self::with(engine, file, signature, options, session_options, first, fallbacks),
                 // The CPU takes every sound model, so its refusal is about the model.
                 Err(error) if provider == ExecutionProvider::Cpu => return Err(error),
-                Err(ModelLoadError::Engine { reason, .. }) => reason,
+                Err(ModelLoadError::Engine { reason, .. } | ModelLoadError::Lacking { reason, .. }) => reason,
                 Err(other) => other.to_string(),
             };
             let reason = with_options(reason, &options.provider_options, provider);

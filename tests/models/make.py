@@ -326,3 +326,48 @@ placeholders = write(
 placeholders.graph.value_info.extend(
     value(f"r{index}", TensorProto.FLOAT, [name, name]) for index, name in enumerate(PLACEHOLDERS))
 save(placeholders, HERE / "placeholders.onnx")
+
+# Windows of 3×3 that a picture must hold.
+write("pool", [helper.make_node("MaxPool", ["image"], ["y"], kernel_shape=[3, 3])],
+      [value("image", TensorProto.FLOAT, ["N", 1, "height", "width"])],
+      [value("y", TensorProto.FLOAT, ["N", 1, "rows", "columns"])])
+
+# An output that is an input, one that is a weight, and one that a node gives.
+write("passthrough", [helper.make_node("Mul", ["x", "two"], ["y"])],
+      [value("x", TensorProto.FLOAT, ["N"])],
+      [value("y", TensorProto.FLOAT, ["N"]), value("x", TensorProto.FLOAT, ["N"]), value("two", TensorProto.FLOAT, [1])],
+      [("two", np.array([2], np.float32))])
+write("nodeless", [], [value("x", TensorProto.FLOAT, ["N"])], [value("x", TensorProto.FLOAT, ["N"])])
+
+# The same as `default`, in a version of the format in which every weight stands among the inputs.
+write("listed", [helper.make_node("Mul", ["x", "scale"], ["y"])],
+      [value("x", TensorProto.FLOAT, [None, 2]), value("scale", TensorProto.FLOAT, [1])],
+      [value("y", TensorProto.FLOAT, [None, 2])], [("scale", np.array([2], np.float32))], opset=8, ir_version=3)
+
+# Every size open, and a convolution that takes 3 channels.
+write("channels", [helper.make_node("Conv", ["image", "w"], ["y"], kernel_shape=[1, 1])],
+      [value("image", TensorProto.FLOAT, ["N", "channels", "height", "width"])],
+      [value("y", TensorProto.FLOAT, ["N", 1, "height", "width"])], [("w", np.ones((1, 3, 1, 1), np.float32))])
+
+# An operator that no engine has, and one that ONNX Runtime has no kernel of on the CPU.
+write("custom", [helper.make_node("Tokenize", ["x"], ["y"], domain="com.example")],
+      [value("x", TensorProto.FLOAT, ["N"])], [value("y", TensorProto.FLOAT, ["N"])], domains=["com.example"])
+write("matmul-bfloat16", [helper.make_node("MatMul", ["x", "x"], ["y"])],
+      [value("x", TensorProto.BFLOAT16, [2, 2])], [value("y", TensorProto.BFLOAT16, [2, 2])])
+
+# Shapes of values in between, with the names of the model's own dimensions, as exporters write them.
+inner = write("inner-shapes",
+              [helper.make_node("Conv", ["image", "w"], ["c"], kernel_shape=[3, 3], strides=[2, 2], pads=[1, 1, 1, 1]),
+               helper.make_node("Relu", ["c"], ["y"])],
+              [value("image", TensorProto.FLOAT, ["batch", 1, "height", "width"])],
+              [value("y", TensorProto.FLOAT, ["batch", 1, "rows", "columns"])], [("w", np.ones((1, 1, 3, 3), np.float32))])
+inner.graph.value_info.append(
+    value("c", TensorProto.FLOAT, ["batch", 1, "floor(height/2 - 1/2) + 1", "floor(width/2 - 1/2) + 1"]))
+save(inner, HERE / "inner-shapes.onnx")
+
+# A convolution over as many numbers as are not 0: no shape of an input tells how many.
+write("counted",
+      [helper.make_node("NonZero", ["x"], ["places"]), helper.make_node("Cast", ["places"], ["f"], to=TensorProto.FLOAT),
+       helper.make_node("Unsqueeze", ["f", "zero"], ["row"]), helper.make_node("Conv", ["row", "w"], ["y"], name="sum")],
+      [value("x", TensorProto.FLOAT, ["N"])], [value("y", TensorProto.FLOAT, None)],
+      [("zero", np.array([0])), ("w", np.ones((1, 1, 3), np.float32))])

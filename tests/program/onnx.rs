@@ -131,7 +131,7 @@ fn embedded_engine_rejects_attributes_it_ignores() {
     let built = gpux(&["build", "tests/models/ranks.onnx", "--engine", "embedded"]);
     assert_eq!(built.status.code(), Some(3));
     let told = String::from_utf8_lossy(&built.stderr).into_owned();
-    assert!(told.contains("\"choice\" If") && told.contains("gpux engine install"), "{told}");
+    assert!(told.contains("operator `If` of node `choice`") && told.contains("gpux engine install"), "{told}");
 }
 
 #[test]
@@ -241,4 +241,120 @@ fn tells_which_requests_share_runs() {
     let (shown, warning) = batched(folder.path(), "conv.onnx", "{ max_size: 8 }");
     assert!(shown.contains("up to 8 rows share a run, with the same bits as alone"), "{shown}");
     assert_eq!(warning, "");
+}
+
+/// A run of a model in `tests/models`: its exit code, and what it says.
+fn run_model(name: &str, engine: &str, input: &str) -> (Option<i32>, String) {
+    let model = format!("tests/models/{name}.onnx");
+    let output = gpux(&["run", &model, "--engine", engine, "--input", input]);
+    let text = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
+    (output.status.code(), text.split_whitespace().collect())
+}
+
+#[test]
+fn inputs_with_an_initializer_may_be_given() {
+    let given = r#"{"x": [[3, 4]], "scale": [10]}"#;
+    assert_eq!(run_model("default", "embedded", "[[3, 4]]"), (Some(0), r#"{"y":[[6.0,8.0]]}"#.to_owned()));
+    let (code, said) = run_model("default", "embedded", given);
+    assert!(code == Some(3) && said.contains("`scale`") && said.contains("gpuxengineinstall"), "{said}");
+    if has_onnxruntime() {
+        assert_eq!(run_model("default", "onnxruntime", given), (Some(0), r#"{"y":[[30.0,40.0]]}"#.to_owned()));
+        assert_eq!(run_model("default", "onnxruntime", "[[3, 4]]"), (Some(0), r#"{"y":[[6.0,8.0]]}"#.to_owned()));
+    }
+    let (code, said) = run_model("listed", "embedded", given);
+    assert!(code == Some(1) && said.contains("input`scale`:thepipelinehasnone"), "{said}");
+}
+
+#[test]
+fn embedded_engine_exits_with_3_for_what_it_cannot_run() {
+    let (code, said) = run_model("ranks", "embedded", "[[1, 2]]");
+    assert!(code == Some(3) && said.contains("operator`If`ofnode`choice`"), "{said}");
+    assert!(said.contains("gpuxengineinstall"), "{said}");
+    let (code, said) = run_model("pool", "embedded", "[[[[1, 2], [3, 4]]]]");
+    assert!(code == Some(3) && said.contains("operator`MaxPool`"), "{said}");
+    let (code, said) = run_model("unpadded", "embedded", "[[[[1, 2], [3, 4]]]]");
+    assert!(code == Some(1) && said.contains("operator`Conv`"), "{said}");
+}
+
+#[test]
+fn names_what_no_engine_runs() {
+    let folder = tempfile::tempdir().unwrap();
+    for name in ["m.ort", "renamed.onnx"] {
+        let file = folder.path().join(name);
+        std::fs::write(&file, b"\x24\0\0\0ORTM\0\0\0\0\x08\0\0\0").unwrap();
+        for command in ["run", "inspect"] {
+            let output = gpux(&[command, file.to_str().unwrap()]);
+            let said = String::from_utf8_lossy(&output.stderr);
+            assert!(output.status.code() == Some(2) && said.contains("it is in ORT format"), "{said}");
+        }
+    }
+    let engines = if has_onnxruntime() { &["embedded", "onnxruntime"][..] } else { &["embedded"] };
+    for engine in engines {
+        let (code, said) = run_model("custom", engine, "[1]");
+        assert!(code == Some(2) && said.contains("`com.example.Tokenize`isacustomoperator"), "{said}");
+        assert!(!said.contains("gpuxengineinstall"), "{said}");
+    }
+    if has_onnxruntime() {
+        let (code, said) = run_model("matmul-bfloat16", "onnxruntime", "[[1, 2], [3, 4]]");
+        assert!(code == Some(3) && said.contains("nokernelof`MatMul`"), "{said}");
+    }
+}
+
+/// The layout of `huggingface_hub`: a model, and a pipeline, whose files are links to blobs.
+#[cfg(unix)]
+#[test]
+fn runs_models_of_a_hugging_face_cache() {
+    use std::os::unix::fs::symlink;
+    let folder = tempfile::tempdir().unwrap();
+    let hub = folder.path().join("hub");
+    let repository = hub.join("models--org--m");
+    let (blobs, snapshot) = (repository.join("blobs"), repository.join("snapshots/abc"));
+    std::fs::create_dir_all(&blobs).unwrap();
+    std::fs::create_dir_all(&snapshot).unwrap();
+    let models = root().join("tests/models");
+    std::fs::copy(models.join("external.onnx"), blobs.join("1")).unwrap();
+    std::fs::copy(models.join("weights.bin"), blobs.join("2")).unwrap();
+    std::fs::write(blobs.join("3"), "name: m\nversion: 1\nmodel: ./external.onnx\n").unwrap();
+    for (blob, name) in [("1", "external.onnx"), ("2", "weights.bin"), ("3", "gpux.yml")] {
+        symlink(Path::new("../../blobs").join(blob), snapshot.join(name)).unwrap();
+    }
+    // A pipeline elsewhere whose model is a link into the cache.
+    let linking = folder.path().join("linking");
+    std::fs::create_dir(&linking).unwrap();
+    std::fs::copy(blobs.join("3"), linking.join("gpux.yml")).unwrap();
+    for name in ["external.onnx", "weights.bin"] {
+        symlink(snapshot.join(name), linking.join(name)).unwrap();
+    }
+    let gpux = |arguments: &[&str], wanted: &Path| {
+        let mut command = program();
+        command.arg(arguments[0]).arg(wanted).args(&arguments[1..]).current_dir(folder.path());
+        command.env("HF_HUB_CACHE", &hub).run()
+    };
+    let result = |arguments: &[&str], wanted: &Path| -> Json {
+        let output = gpux(arguments, wanted);
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        serde_json::from_slice(&output.stdout).unwrap()
+    };
+    let model = snapshot.join("external.onnx");
+    let expected = json!({ "y": [1.5, 2.5, 3.5, 4.5] });
+    let engines = if has_onnxruntime() { &["embedded", "onnxruntime"][..] } else { &["embedded"] };
+    for engine in engines {
+        let run = ["run", "--engine", engine, "--input", "[0.5, 0.5, 0.5, 0.5]"];
+        assert_eq!(result(&run, &model), expected);
+        assert_eq!(result(&run, &snapshot), expected);
+        assert_eq!(result(&[&run[..], &["--allow-outside"]].concat(), &linking), expected);
+        let refused = gpux(&run, &linking);
+        let said = String::from_utf8_lossy(&refused.stderr);
+        assert!(refused.status.code() == Some(2) && said.contains("--allow-outside"), "{said}");
+    }
+    let shown = result(&["inspect", "--json"], &model);
+    assert_eq!(shown["path"], json!(model.display().to_string()));
+    assert_eq!(shown["external_files"].as_array().unwrap().len(), 1);
+    let made = program()
+        .args(["new", "pipeline", "made", "--task", "table", "--model"])
+        .arg(&model)
+        .current_dir(folder.path())
+        .run();
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    assert!(folder.path().join("made/weights.bin").symlink_metadata().unwrap().is_file());
 }

@@ -29,7 +29,7 @@ impl From<&StepFailure> for RunFailure {
     fn from(failure: &StepFailure) -> Self {
         let kind = match failure {
             StepFailure::InvalidInput(_) => ErrorKind::InvalidInput,
-            StepFailure::Failed(_) | StepFailure::Cancelled => ErrorKind::Failed,
+            StepFailure::Failed(_) | StepFailure::Unsupported(_) | StepFailure::Cancelled => ErrorKind::Failed,
             StepFailure::Limit(_) | StepFailure::Timeout => ErrorKind::Limit,
         };
         Self { kind, message: failure.to_string() }

@@ -153,6 +153,9 @@ pub enum StepFailure {
     /// the step's fault
     #[error("{0}")]
     Failed(String),
+    /// the machine has nothing that can do this: what is missing, and how to get it
+    #[error("{0}")]
+    Unsupported(String),
     /// a limit of its sandbox stopped it
     #[error("{0}")]
     Limit(LimitExceeded),

@@ -181,9 +181,22 @@ pub enum RunFailure {
     #[error("{0}")]
     Broken(String),
     /// the embedded engine met something it has not
-    #[error("the embedded engine has no {feature}; run `gpux engine install` to use ONNX Runtime")]
+    #[error("the embedded engine has no {feature}")]
     NeedsOnnxRuntime {
         /// the operator or feature
         feature: String,
     },
+    /// the embedded engine finds no way to run these shapes
+    #[error("the embedded engine cannot run inputs of these shapes ({reason})")]
+    BeyondEmbedded {
+        /// the operator and the node if they are known, and the cause
+        reason: String,
+    },
+}
+
+impl RunFailure {
+    /// Whether ONNX Runtime may give a result.
+    pub const fn is_unsupported(&self) -> bool {
+        matches!(self, Self::NeedsOnnxRuntime { .. } | Self::BeyondEmbedded { .. })
+    }
 }

@@ -23,6 +23,10 @@ pub(super) fn unsupported_operators<'a>(operators: impl Iterator<Item = &'a str>
     operators.collect()
 }
 
+pub(super) fn infer_input_sizes(_file: &ModelFile) -> Vec<Vec<Option<usize>>> {
+    Vec::new()
+}
+
 impl Engine for Embedded {
     fn name(&self) -> &str {
         Self::NAME

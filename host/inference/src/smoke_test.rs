@@ -1,33 +1,62 @@
 //! Runs a loaded model once on synthetic inputs: the embedded engine finds some unsupported features only
 //! when it knows the shapes of the inputs.
 
-use super::embedded::Embedded;
+use super::embedded::{Embedded, infer_input_sizes};
+use super::engine::RunFailure;
 use super::error::ModelLoadError;
-use super::sessions::ModelInputs;
+use super::graph::{ModelInfo, OnnxType};
+use super::sessions::{ModelInputs, SessionRunError};
 use super::step::ModelStep;
 use super::synthetic_inputs::synthetic_inputs_sized;
-use gpux_core::{Context, Deadline, Step as _, Value};
+use gpux_core::{Deadline, Dim, Value};
 
-/// Items, and sizes of other open dimensions: one, a few, and what images, texts and sounds have.
+/// Items, and sizes of other open dimensions: a few, one, and what images, texts and sounds have.
 const SHAPE_CLASSES: [(usize, usize); 7] = [(1, 8), (1, 1), (2, 32), (1, 128), (1, 224), (1, 512), (1, 16_000)];
 
 impl ModelStep {
     /// Runs a model of the embedded engine on synthetic inputs, one class of shapes after the other until
     /// it runs. Fails when it runs on none; what it needs is then [`ModelLoadError::BeyondEmbedded`].
     pub fn smoke_test(&self) -> Result<(), ModelLoadError> {
+        self.first_failure(|_, _| true)
+    }
+
+    /// The same, but passes unless each run failed for the same thing that the engine lacks: sizes that do not fit each
+    /// other fail in different words.
+    pub(super) fn check_supported(&self) -> Result<(), ModelLoadError> {
+        self.first_failure(|first, failure| {
+            let is_unsupported = matches!(failure, SessionRunError::Run(failure) if failure.is_unsupported());
+            is_unsupported && first.to_string() == failure.to_string()
+        })
+    }
+
+    /// Runs until one run succeeds or its failure, held against the first, does not count.
+    fn first_failure(&self, counts: impl Fn(&SessionRunError, &SessionRunError) -> bool) -> Result<(), ModelLoadError> {
         if self.engine().name() != Embedded::NAME {
             return Ok(());
         }
-        let mut failures = Vec::new();
+        let mut info = self.file().info().clone();
+        fix_inferred_sizes(&mut info, &infer_input_sizes(self.file()));
+        let mut first = None;
         for (items, open) in SHAPE_CLASSES {
-            let Some(inputs) = synthetic_inputs_sized(self.file().info(), 0, items, open) else { continue };
-            match self.run(inputs, &mut Context::default()) {
-                Ok(_) => return Ok(()),
-                Err(failure) => failures.push(failure.to_string()),
+            let Some(inputs) = synthetic_inputs_sized(&info, 0, items, open) else { continue };
+            let tensor = |(index, value): (usize, Option<Value>)| match value {
+                Some(Value::Tensor(tensor)) => Some((index, tensor)),
+                _ => None,
+            };
+            match self.sessions().run(inputs.into_iter().enumerate().filter_map(tensor).collect(), None) {
+                Err(failure) if counts(first.as_ref().unwrap_or(&failure), &failure) => {
+                    first.get_or_insert(failure);
+                }
+                _ => return Ok(()),
             }
         }
-        let Some(first) = failures.first() else { return Ok(()) };
-        let reason = format!("it runs on none of the inputs that were made up for it: {first}");
+        let reason = match first {
+            None => return Ok(()),
+            Some(SessionRunError::Run(RunFailure::NeedsOnnxRuntime { feature })) => format!("it has no {feature}"),
+            Some(SessionRunError::Run(RunFailure::BeyondEmbedded { reason })) => reason,
+            Some(other) => other.to_string(),
+        };
+        let reason = format!("it runs on none of the inputs that were made up for it: {reason}");
         Err(ModelLoadError::BeyondEmbedded { path: self.file().path().to_owned(), reason })
     }
 
@@ -41,5 +70,18 @@ impl ModelStep {
                 .collect()
         };
         batcher.verify(&samples.iter().filter_map(inputs).collect::<Vec<_>>())
+    }
+}
+
+/// Fixes axes that the model leaves open and whose size its graph tells.
+fn fix_inferred_sizes(info: &mut ModelInfo, sizes: &[Vec<Option<usize>>]) {
+    // tract counts no inputs with a default.
+    for (input, sizes) in info.inputs.iter_mut().filter(|input| input.required).zip(sizes) {
+        let Some(OnnxType::Tensor { kind, .. }) = &mut input.value else { continue };
+        for (dim, size) in kind.shape.iter_mut().flatten().zip(sizes) {
+            if let (Dim::Dynamic | Dim::Named(_), Some(size)) = (&dim, size) {
+                *dim = Dim::Fixed(*size);
+            }
+        }
     }
 }

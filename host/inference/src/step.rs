@@ -136,6 +136,9 @@ fn unavailable(why: SessionRunError) -> StepFailure {
     match why {
         SessionRunError::Timeout | SessionRunError::Run(RunFailure::Timeout) => StepFailure::Timeout,
         SessionRunError::Run(RunFailure::Failed(reason)) => StepFailure::Failed(format!("the model failed: {reason}")),
+        SessionRunError::Run(failure) if failure.is_unsupported() => {
+            StepFailure::Unsupported(format!("{failure}; run `gpux engine install` to use ONNX Runtime"))
+        }
         other => StepFailure::Failed(other.to_string()),
     }
 }

@@ -29,7 +29,7 @@ pub fn synthetic_shape(kind: &TensorKind) -> Vec<usize> {
 }
 
 /// The sizes of a tensor whose first axis is of `items`, and others of `open`, where the model leaves them open.
-fn shape_with_sizes(kind: &TensorKind, items: usize, open: usize) -> Vec<usize> {
+pub(super) fn shape_with_sizes(kind: &TensorKind, items: usize, open: usize) -> Vec<usize> {
     let size = |(axis, dim): (usize, &Dim)| match (dim, axis) {
         (Dim::Fixed(size), _) => *size,
         (_, 0) => items,

@@ -179,6 +179,103 @@ fn loads_external_weights() {
     }
 }
 
+/// Where a downloaded snapshot is links to blobs, and a model that someone linked into a folder.
+#[cfg(unix)]
+#[test]
+fn follows_links_to_weights() {
+    use super::testing::path;
+    use std::os::unix::fs::symlink;
+    let folder = tempfile::tempdir().unwrap();
+    let (blobs, snapshot) = (folder.path().join("blobs"), folder.path().join("snapshots/abc"));
+    std::fs::create_dir_all(&blobs).unwrap();
+    std::fs::create_dir_all(&snapshot).unwrap();
+    for (name, blob) in [("external.onnx", "1"), ("weights.bin", "2")] {
+        std::fs::copy(path(name), blobs.join(blob)).unwrap();
+        symlink(format!("../../blobs/{blob}"), snapshot.join(name)).unwrap();
+    }
+    let linked = folder.path().join("linked");
+    std::fs::create_dir(&linked).unwrap();
+    std::fs::copy(path("external.onnx"), linked.join("external.onnx")).unwrap();
+    symlink(path("weights.bin"), linked.join("weights.bin")).unwrap();
+    for engine in engines() {
+        for folder in [&snapshot, &linked] {
+            let file = Arc::new(ModelFile::open(folder.join("external.onnx")).unwrap());
+            let step = ModelStep::load(engine.clone(), file, &ModelOptions::default()).unwrap();
+            let output = run(&step, vec![tensor(&[4], vec![0.5_f32; 4])]).unwrap();
+            assert_eq!(output[0], tensor(&[4], vec![1.5_f32, 2.5, 3.5, 4.5]), "{}", engine.name());
+        }
+    }
+}
+
+#[test]
+fn rejects_inputs_smaller_than_a_window() {
+    for engine in engines() {
+        let is_embedded = engine.name() == Embedded::NAME;
+        let image = |height: usize, width: usize| vec![tensor(&[1, 1, height, width], vec![1_f32; height * width])];
+        for (name, whole) in [("unpadded", 9.0_f32), ("pool", 1.0)] {
+            let step = step(engine.clone(), name).unwrap();
+            // Often enough that the embedded engine makes a plan for the shape.
+            for _ in 0..40 {
+                assert_eq!(run(&step, image(3, 3)).unwrap()[0], tensor(&[1, 1, 1, 1], vec![whole]));
+                for (height, width) in [(1, 1), (2, 2), (1, 9), (0, 8)] {
+                    match run(&step, image(height, width)) {
+                        Err(StepFailure::Unsupported(why)) if is_embedded && name == "pool" => {
+                            assert!(why.contains("`MaxPool` of node") && why.contains("gpux engine install"), "{why}");
+                        }
+                        Err(StepFailure::Failed(why)) if is_embedded && name == "unpadded" => {
+                            let sizes = format!("an input of {height} × {width}, where its window needs 3 × 3");
+                            assert!(why.contains("`Conv` of node") && why.contains(&sizes), "{why}");
+                        }
+                        Err(StepFailure::Failed(_)) if !is_embedded => {}
+                        // As many windows as fit: none.
+                        Ok(outputs) if !is_embedded && name == "pool" => assert_eq!(outputs[0].shape(), [1, 1, 0, 0]),
+                        other => panic!("{name} {height} × {width}: {other:?}"),
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn runs_models_that_state_shapes_of_inner_values() {
+    for engine in engines() {
+        let step = step(engine, "inner-shapes").unwrap();
+        for size in [4, 6] {
+            // Often enough that the embedded engine makes a plan for the shape.
+            for _ in 0..40 {
+                let output = run(&step, vec![tensor(&[2, 1, size, size], vec![1_f32; 2 * size * size])]).unwrap();
+                assert_eq!(output[0].shape(), [2, 1, size / 2, size / 2]);
+                assert_eq!(output[0].as_slice::<f32>().unwrap()[..2], [4.0, 6.0]);
+            }
+        }
+    }
+}
+
+#[test]
+fn gives_inputs_and_weights_as_outputs() {
+    for engine in engines() {
+        let numbers = |numbers: &[f32]| tensor(&[numbers.len()], numbers.to_vec());
+        let step_of = |name| step(engine.clone(), name).unwrap();
+        for count in [2, 3] {
+            let x = numbers(&[1.0, 2.0, 3.0][..count]);
+            let outputs = run(&step_of("passthrough"), vec![x.clone()]).unwrap();
+            assert_eq!(outputs, [numbers(&[2.0, 4.0, 6.0][..count]), x.clone(), numbers(&[2.0])], "{}", engine.name());
+            assert_eq!(run(&step_of("nodeless"), vec![x.clone()]).unwrap(), [x]);
+        }
+    }
+}
+
+#[test]
+fn weights_of_old_formats_are_no_inputs() {
+    for engine in engines() {
+        let step = step(engine, "listed").unwrap();
+        assert_eq!(step.signature().inputs.len(), 1);
+        let output = run(&step, vec![tensor(&[1, 2], vec![3_f32, 4.0])]).unwrap();
+        assert_eq!(output[0], tensor(&[1, 2], vec![6_f32, 8.0]));
+    }
+}
+
 #[test]
 fn missing_providers_fall_back_or_fail() {
     let load = |strict| {
@@ -318,9 +415,9 @@ fn single_threaded_runs_give_equal_results() {
 fn smoke_test_rejects_models_that_never_run() {
     let error = step(embedded(), "ranks").and_then(|step| step.smoke_test()).unwrap_err();
     let ModelLoadError::BeyondEmbedded { reason, .. } = &error else { panic!("{error}") };
-    assert!(reason.contains("\"choice\" If"), "{reason}");
+    assert!(reason.contains("operator `If` of node `choice`"), "{reason}");
     assert!(error.to_string().contains("gpux engine install"), "{error}");
-    for name in ["conv", "two", "mean", "embedding", "gather"] {
+    for name in ["conv", "two", "mean", "embedding", "gather", "unpadded", "channels"] {
         step(embedded(), name).unwrap().smoke_test().unwrap();
     }
     if let Some(engine) = onnxruntime() {

@@ -21,11 +21,12 @@ use super::onnxruntime::OnnxRuntime;
 use super::providers::ProviderOptions;
 use super::providers::{ExecutionProvider, ProviderChoice, ProviderLibrary};
 use super::step::{InputShapes, ModelOptions, ModelStep};
+use super::synthetic_inputs::shape_with_sizes;
 use super::trial_context::{Trial, absolute, candidate_providers, memory_limit};
 use gpux_core::authenticated_file;
 use gpux_core::child_process;
 use gpux_core::files::digest;
-use gpux_core::{CacheFolder, Context, Dim, ElementType, Kind, Port, Step as _, Tensor, TensorKind, Value};
+use gpux_core::{CacheFolder, Context, ElementType, Step as _, StepFailure, Tensor, TensorKind, Value};
 
 /// Loading and one run of a large model on a slow disk fit; a model that takes longer is refused.
 const TIMEOUT: Duration = Duration::from_mins(2);
@@ -33,8 +34,6 @@ const TIMEOUT: Duration = Duration::from_mins(2);
 const BUILD_TIMEOUT: Duration = Duration::from_mins(30);
 /// How long runs are timed.
 const MEASURING: Duration = Duration::from_secs(1);
-/// A model that ran so fast is run again, on two items.
-const QUICK: Duration = Duration::from_secs(5);
 /// The most elements that a trial input may have.
 const INPUT_LIMIT: usize = 1 << 24;
 
@@ -150,26 +149,31 @@ pub(super) fn validate(request: &ValidationRequest) -> Result<TrialReport, Model
     };
     let step = ModelStep::load(engine, file, &options)?;
     let mut report = TrialReport::default();
+    let mut is_supported = false;
     for left_out in [false, true] {
-        let Some(inputs) = trial_inputs_of(step.file().info(), &request.shapes, left_out) else { continue };
-        let begun = Instant::now();
-        let outcome = step.run(inputs.clone(), &mut Context::default());
-        if request.measure && outcome.is_ok() {
-            report.time = Some(median_run_time(&step, &inputs));
-            return Ok(report);
+        for inputs in trial_inputs_of(step.file().info(), &request.shapes, left_out) {
+            let outcome = step.run(inputs.clone(), &mut Context::default());
+            is_supported |= !matches!(outcome, Err(StepFailure::Unsupported(_)));
+            if request.measure && outcome.is_ok() {
+                report.time = Some(median_run_time(&step, &inputs));
+                return Ok(report);
+            }
+            if let Ok(outputs) = &outcome
+                && report.misdeclared.is_empty()
+            {
+                report.misdeclared = misdeclared_outputs(&step, outputs);
+            }
+            let Err(failure) = outcome else { break };
+            if let Some(limit) = request.memory
+                && ran_out_of_memory(&failure.to_string(), limit)
+            {
+                let reason = format!("its trial run took more than the {} MiB of memory that it may take", limit >> 20);
+                return Err(ModelLoadError::Validation { path: request.model.clone(), reason });
+            }
         }
-        if let Ok(outputs) = &outcome
-            && report.misdeclared.is_empty()
-        {
-            let two = if begun.elapsed() < QUICK { misdeclared_outputs_of_two(&step) } else { Vec::new() };
-            report.misdeclared = if two.is_empty() { misdeclared_outputs(&step, outputs) } else { two };
-        }
-        if let (Err(failure), Some(limit)) = (outcome, request.memory)
-            && ran_out_of_memory(&failure.to_string(), limit)
-        {
-            let reason = format!("its trial run took more than the {} MiB of memory that it may take", limit >> 20);
-            return Err(ModelLoadError::Validation { path: request.model.clone(), reason });
-        }
+    }
+    if !is_supported {
+        step.check_supported()?;
     }
     report.batch = step.examine_batching(&request.batch);
     Ok(report)
@@ -184,32 +188,6 @@ fn misdeclared_outputs(step: &ModelStep, outputs: &[Value]) -> Vec<String> {
         Some(format!("its output `{}` is declared as {}, but {because}", port.name, port.kind))
     });
     wrong.collect()
-}
-
-/// The same of a run on two items. It is made only where it can find something: where the number of items is open in an
-/// input and fixed in an output.
-fn misdeclared_outputs_of_two(step: &ModelStep) -> Vec<String> {
-    fn is_fixed(kind: &Kind) -> Option<bool> {
-        let Kind::Tensor(TensorKind { shape: Some(shape), .. }) = kind else { return None };
-        Some(matches!(shape.first()?, Dim::Fixed(_)))
-    }
-    let signature = step.signature();
-    if signature.outputs.iter().all(|port| is_fixed(&port.kind) != Some(true)) {
-        return Vec::new();
-    }
-    let two = |port: &Port| {
-        let Kind::Tensor(TensorKind { shape: Some(shape), .. }) = &port.kind else { return None };
-        let size = |(axis, dim): (usize, &Dim)| match dim {
-            Dim::Fixed(size) => *size,
-            _ if axis == 0 => 2,
-            _ => 1,
-        };
-        (is_fixed(&port.kind) == Some(false)).then(|| shape.iter().enumerate().map(size).collect())
-    };
-    let shapes: InputShapes = signature.inputs.iter().map(two).collect();
-    let inputs = trial_inputs_of(step.file().info(), &shapes, false).filter(|_| shapes.iter().any(Option::is_some));
-    let outputs = inputs.and_then(|inputs| step.run(inputs, &mut Context::default()).ok());
-    outputs.map(|outputs| misdeclared_outputs(step, &outputs)).unwrap_or_default()
 }
 
 /// The middle of the times of some runs, after some that are not counted.
@@ -247,20 +225,36 @@ fn peak_memory() -> Option<u64> {
     Some(kibibytes << 10)
 }
 
-/// Zeros for every input, open dimensions being 1; empty sequences and maps. `None` when that would
-/// be too much. Optional values are given too, or `left_out` where there are any.
-pub(super) fn trial_inputs(info: &ModelInfo, left_out: bool) -> Option<Vec<Option<Value>>> {
+/// Sizes of open dimensions beyond the first, which counts the items: most models take the first. Few enough elements
+/// that a run of them which takes all memory is the model's fault.
+const TRIAL_SIZES: [usize; 2] = [8, 1];
+
+/// The inputs of a trial, until one runs.
+pub(super) type TrialInputs = Vec<Vec<Option<Value>>>;
+
+/// Zeros for every input; empty sequences and maps. None that would be too much. Optional values are given too, or
+/// `left_out` where there are any.
+pub(super) fn trial_inputs(info: &ModelInfo, left_out: bool) -> TrialInputs {
     trial_inputs_of(info, &[], left_out)
 }
 
 /// The same with these `shapes`, for inputs that have one and can take it.
-fn trial_inputs_of(info: &ModelInfo, shapes: &[Option<Vec<usize>>], left_out: bool) -> Option<Vec<Option<Value>>> {
-    fn zero_value(kind: &OnnxType, shape: Option<&[usize]>) -> Option<Value> {
+fn trial_inputs_of(info: &ModelInfo, shapes: &[Option<Vec<usize>>], left_out: bool) -> TrialInputs {
+    TRIAL_SIZES.iter().filter_map(|open| trial_inputs_sized(info, shapes, left_out, *open)).collect()
+}
+
+fn trial_inputs_sized(
+    info: &ModelInfo,
+    shapes: &[Option<Vec<usize>>],
+    left_out: bool,
+    open: usize,
+) -> Option<Vec<Option<Value>>> {
+    fn zero_value(kind: &OnnxType, shape: Option<&[usize]>, open: usize) -> Option<Value> {
         match kind {
-            OnnxType::Tensor { kind, .. } => zeros(kind, shape),
+            OnnxType::Tensor { kind, .. } => zeros(kind, shape, open),
             OnnxType::Sequence(_) => Some(Value::from(json!([]))),
             OnnxType::Map { .. } => Some(Value::from(json!({}))),
-            OnnxType::Optional(inner) => zero_value(inner, shape),
+            OnnxType::Optional(inner) => zero_value(inner, shape, open),
         }
     }
     let optional = |input: &InputSpec| !input.required && matches!(input.value, Some(OnnxType::Optional(_)));
@@ -271,15 +265,13 @@ fn trial_inputs_of(info: &ModelInfo, shapes: &[Option<Vec<usize>>], left_out: bo
         let shape = shapes.get(index).and_then(Option::as_deref);
         // Inputs of a sample are given even if they are optional.
         let given = input.required || optional(input) && !left_out || shape.is_some();
-        if given { zero_value(input.value.as_ref()?, shape).map(Some) } else { Some(None) }
+        if given { zero_value(input.value.as_ref()?, shape, open).map(Some) } else { Some(None) }
     };
     info.inputs.iter().enumerate().map(input).collect()
 }
 
-fn zeros(kind: &TensorKind, shape: Option<&[usize]>) -> Option<Value> {
-    let size = |dim: &Dim| if let Dim::Fixed(size) = dim { *size } else { 1 };
-    let usual = || kind.shape.as_ref().map(|dims| dims.iter().map(size).collect()).unwrap_or_default();
-    let shape: Vec<_> = shape.map_or_else(usual, <[usize]>::to_vec);
+fn zeros(kind: &TensorKind, shape: Option<&[usize]>, open: usize) -> Option<Value> {
+    let shape = shape.map_or_else(|| shape_with_sizes(kind, 1, open), <[usize]>::to_vec);
     if gpux_core::element_count(&shape)? > INPUT_LIMIT {
         return None;
     }

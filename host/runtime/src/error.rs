@@ -121,6 +121,7 @@ impl GpuxError {
             Self::Provider(_) | Self::Library(_) | Self::NoEngine => ErrorCategory::Environment,
             Self::Validation(_) => ErrorCategory::Request,
             Self::Step(error) if matches!(error.failure, StepFailure::InvalidInput(_)) => ErrorCategory::Request,
+            Self::Step(error) if matches!(error.failure, StepFailure::Unsupported(_)) => ErrorCategory::Environment,
             Self::Step(_) | Self::Crash(_) => ErrorCategory::Run,
             Self::Reported(error) => error.category,
             Self::WarmUp { .. } => ErrorCategory::Configuration,

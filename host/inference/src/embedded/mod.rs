@@ -6,12 +6,14 @@ mod operators;
 mod plan;
 mod session;
 mod values;
+mod windows;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use tract_onnx::pb::tensor_shape_proto::dimension::Value;
-use tract_onnx::pb::{GraphProto, ModelProto, type_proto};
-use tract_onnx::prelude::{Framework as _, InferenceModel};
+use tract_onnx::pb::{GraphProto, ModelProto, NodeProto, type_proto};
+use tract_onnx::prelude::{Framework as _, InferenceFact, InferenceModel, TVec};
+use tract_onnx::tract_hir::infer::{DimFact, Factoid as _, InferenceModelExt as _, ShapeFactoid};
 use tract_onnx::tract_hir::internal::anyhow;
 
 use super::engine::{Engine, Session, SessionOptions};
@@ -40,6 +42,33 @@ impl Embedded {
 /// Those of `operators` that the engine has no implementation for.
 pub(super) fn unsupported_operators<'a>(operators: impl Iterator<Item = &'a str>) -> BTreeSet<&'a str> {
     operators.filter(|operator| !operators::is_known(operator)).collect()
+}
+
+/// The sizes of each input's axes that follow from the rest of the graph, such as the channels that a convolution
+/// takes; empty where tract cannot tell.
+pub(super) fn infer_input_sizes(file: &ModelFile) -> Vec<Vec<Option<usize>>> {
+    let inferred = catch_panic(|| {
+        let mut model = read(file).ok()?.model;
+        // Names of dimensions are no sizes that a graph could tell.
+        for index in 0..model.input_outlets().ok()?.len() {
+            let fact = model.input_fact(index).ok()?.clone();
+            let known = fact.shape.dims().map(|dim| dim.concretize().filter(|size| size.to_i64().is_ok()));
+            let dims: TVec<DimFact> = known.map(|size| size.map_or_else(DimFact::default, DimFact::from)).collect();
+            if !fact.shape.is_open() {
+                model.set_input_fact(index, fact.with_shape(ShapeFactoid::closed(dims))).ok()?;
+            }
+        }
+        for index in 0..model.output_outlets().ok()?.len() {
+            model.set_output_fact(index, InferenceFact::default()).ok()?;
+        }
+        model.analyse(true).ok()?;
+        let inputs = (0..model.input_outlets().ok()?.len()).map(|index| {
+            let dims = model.input_fact(index).ok()?.shape.dims();
+            Some(dims.map(|dim| usize::try_from(dim.concretize()?.to_i64().ok()?).ok()).collect())
+        });
+        inputs.collect()
+    });
+    inferred.ok().flatten().unwrap_or_default()
 }
 
 impl Engine for Embedded {
@@ -71,8 +100,8 @@ impl Engine for Embedded {
         let mut nodes = Nodes::new();
         let made = catch_panic(|| {
             let parsed = read(file)?;
-            nodes = parsed.nodes;
-            Ok(session::TractSession::new(parsed.model, parsed.any_shape, file.info())?)
+            nodes.clone_from(&parsed.nodes);
+            Ok(session::TractSession::new(parsed, file.info())?)
         });
         match made.map_err(|panic| beyond(format!("it failed within: {panic}")))? {
             Ok(session) => Ok(Box::new(session)),
@@ -104,14 +133,29 @@ fn missing_feature(file: &ModelFile) -> Option<String> {
 /// The operator of each node that has a name.
 type Nodes = BTreeMap<String, String>;
 
-/// Makes dimensions unknown whose name says just that: tract takes those of one name for equal.
+/// Copies the inputs that are outputs as well: tract forgets the type of such an input.
+fn copy_inputs_to_outputs(graph: &mut GraphProto) {
+    for output in &mut graph.output {
+        if graph.input.iter().any(|input| input.name == output.name) {
+            // No port has a name with such a character.
+            let copy = format!("{}\u{1f}", output.name);
+            let input = std::mem::replace(&mut output.name, copy.clone());
+            let (input, output, op_type) = (vec![input], vec![copy], "Identity".to_owned());
+            graph.node.push(NodeProto { input, output, op_type, ..NodeProto::default() });
+        }
+    }
+}
+
+/// Makes dimensions unknown whose name says just that: tract takes those of one name for equal. Of values in between,
+/// every name goes: tract holds it against the number that a plan for certain shapes has there.
 fn drop_placeholders(graph: &mut GraphProto) {
-    for value in graph.input.iter_mut().chain(&mut graph.output).chain(&mut graph.value_info) {
+    let ports = graph.input.iter_mut().chain(&mut graph.output).map(|value| (value, false));
+    for (value, is_inner) in ports.chain(graph.value_info.iter_mut().map(|value| (value, true))) {
         let kind = value.r#type.as_mut().and_then(|kind| kind.value.as_mut());
         let Some(type_proto::Value::TensorType(tensor)) = kind else { continue };
         for dim in tensor.shape.iter_mut().flat_map(|shape| &mut shape.dim) {
             if let Some(Value::DimParam(name)) = &dim.value
-                && is_placeholder(name)
+                && (is_inner || is_placeholder(name))
             {
                 dim.value = None;
             }
@@ -138,6 +182,7 @@ fn read(file: &ModelFile) -> Result<ParsedModel, LoadError> {
     };
     proto.graph.iter_mut().for_each(drop_placeholders);
     let any_shape = operators::check(&proto).map_err(LoadError::Missing)?;
+    proto.graph.iter_mut().for_each(copy_inputs_to_outputs);
     let folder = relocated.as_ref().map_or_else(|| parent_folder(file.path()), |(_, folder)| folder);
     let folder = folder.to_str().ok_or_else(|| anyhow!("the model's folder is not UTF-8"))?;
     let parsed = onnx.parse(&proto, Some(folder))?;

@@ -13,6 +13,7 @@ use tract_onnx::tract_core::ops::scan::Scan;
 #[allow(clippy::wildcard_imports, reason = "tract's macros name what this brings")]
 use tract_onnx::tract_hir::internal::*;
 
+use super::windows::WindowChecks;
 use operator_patch::{OperatorPatch, PatchedOperator};
 
 /// tract's parser of ONNX, with other builders for some operators.
@@ -38,8 +39,8 @@ pub(super) fn onnx() -> tract_onnx::Onnx {
 /// What tract calls operators that reduce axes.
 const REDUCTIONS: [&str; 3] = ["Reduce", "LpNorm", "LogSoftmax"];
 
-/// The model ready to be optimized further.
-pub(super) fn declutter(mut model: InferenceModel) -> TractResult<TypedModel> {
+/// The model ready to be optimized further, and the windows that its inputs must hold.
+pub(super) fn declutter(mut model: InferenceModel) -> TractResult<(TypedModel, WindowChecks)> {
     model.analyse(false)?;
     for node in model.nodes() {
         // Where sizes of 0 are known, tract computes the node while loading, before it can be replaced.
@@ -53,10 +54,11 @@ pub(super) fn declutter(mut model: InferenceModel) -> TractResult<TypedModel> {
         }
     }
     let mut typed = model.into_typed()?;
+    let windows = WindowChecks::collect(&typed)?;
     patch_operators(&mut typed, false);
     let mut simplified = typed.into_decluttered()?;
     patch_operators(&mut simplified, true);
-    Ok(simplified)
+    Ok((simplified, windows))
 }
 
 /// Replaces operators that give wrong results, in subgraphs as well.

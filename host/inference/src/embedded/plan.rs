@@ -1,15 +1,24 @@
 //! A model made ready to run: for any size of its open dimensions, or for one set of shapes.
 
 use tract_onnx::prelude::{
-    InferenceFact, InferenceModel, IntoRunnable as _, SymbolScope, TDim, TVec, TractResult, TypedSimpleState,
+    InferenceFact, InferenceModel, IntoRunnable as _, SymbolScope, TDim, TVec, TractResult, TypedModel,
+    TypedSimpleState,
 };
 use tract_onnx::tract_hir::infer::Factoid as _;
 use tract_onnx::tract_hir::internal::anyhow;
 
 use super::operator_fixes;
+use super::windows::WindowChecks;
 
 /// A model ready to run, with the state of its operators.
 pub(super) type State = TypedSimpleState;
+
+/// A plan for every size of the open dimensions.
+pub(super) struct SymbolicPlan {
+    pub(super) state: State,
+    /// to be checked before each run
+    pub(super) windows: WindowChecks,
+}
 
 /// The shapes of all inputs.
 pub(super) type ConcreteShapes = Vec<Vec<usize>>;
@@ -24,8 +33,8 @@ pub(super) fn is_fixed(model: &InferenceModel) -> TractResult<bool> {
     Ok(true)
 }
 
-/// A plan for every size of the open dimensions.
-pub(super) fn symbolic(mut model: InferenceModel) -> TractResult<State> {
+/// Plans a model for every size of its open dimensions.
+pub(super) fn symbolic(mut model: InferenceModel) -> TractResult<SymbolicPlan> {
     for index in 0..model.input_outlets()?.len() {
         let fact = model.input_fact(index)?.clone();
         if fact.shape.is_open() {
@@ -35,7 +44,8 @@ pub(super) fn symbolic(mut model: InferenceModel) -> TractResult<State> {
         let dims: TVec<TDim> = dims.collect();
         model.set_input_fact(index, fact.with_shape(dims))?;
     }
-    ready(model)
+    let (model, windows) = operator_fixes::declutter(model)?;
+    Ok(SymbolicPlan { state: ready(model)?, windows })
 }
 
 /// A plan for these shapes only.
@@ -49,6 +59,9 @@ pub(super) fn concrete(mut model: InferenceModel, shapes: &ConcreteShapes) -> Tr
         let fact = InferenceFact::default();
         model.set_output_fact(index, fact)?;
     }
+    let (model, windows) = operator_fixes::declutter(model)?;
+    // Every size is a number.
+    windows.check(std::iter::empty())?;
     ready(model)
 }
 
@@ -56,8 +69,7 @@ fn fresh(symbols: &SymbolScope) -> TDim {
     TDim::from(symbols.new_with_prefix("open"))
 }
 
-fn ready(model: InferenceModel) -> TractResult<State> {
-    let mut model = operator_fixes::declutter(model)?;
+fn ready(mut model: TypedModel) -> TractResult<State> {
     model.optimize()?;
     model.into_runnable()?.spawn()
 }

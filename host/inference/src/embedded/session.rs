@@ -1,13 +1,15 @@
 //! One session of the embedded engine.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
+use std::fmt;
 use std::time::Instant;
 
-use tract_onnx::prelude::{DatumType, InferenceModel, TValue, TVec, TractResult};
+use tract_onnx::prelude::{DatumType, InferenceModel, TValue, TVec, TractError, TractResult};
 use tract_onnx::tract_hir::internal::IntoTValue as _;
 
-use super::plan::{self, ConcreteShapes, State};
-use super::values;
+use super::plan::{self, ConcreteShapes, State, SymbolicPlan};
+use super::windows::UnfitWindow;
+use super::{Nodes, ParsedModel, load_error, values};
 use crate::engine::{RunFailure, Session};
 use crate::graph::ModelInfo;
 use gpux_core::catch_panic::{catch_panic, shorten};
@@ -25,7 +27,7 @@ pub(super) struct TractSession {
     /// the model as read, to make plans from
     model: InferenceModel,
     /// runs any shape; `None` when tract cannot plan this model without knowing the shapes
-    symbolic: Option<State>,
+    symbolic: Option<SymbolicPlan>,
     concrete: VecDeque<(ConcreteShapes, State)>,
     /// runs of shapes on the plan for any shape, the latest last; `None` for shapes that no plan
     /// can be made for
@@ -37,11 +39,24 @@ pub(super) struct TractSession {
     inputs: Vec<Option<usize>>,
     names: Vec<String>,
     outputs: Vec<Option<ElementType>>,
+    /// for errors: the operators of the model and of its nodes
+    operators: BTreeMap<String, usize>,
+    nodes: Nodes,
+}
+
+/// Marks an error of planning: the engine has no way to run these shapes.
+#[derive(Debug)]
+struct Unplannable;
+
+impl fmt::Display for Unplannable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("it cannot be planned")
+    }
 }
 
 impl TractSession {
-    /// `any_shape`: whether the model comes right when it is planned without knowing the shapes.
-    pub(super) fn new(model: InferenceModel, any_shape: bool, info: &ModelInfo) -> TractResult<Self> {
+    pub(super) fn new(parsed: ParsedModel, info: &ModelInfo) -> TractResult<Self> {
+        let ParsedModel { model, any_shape, nodes } = parsed;
         let fixed = plan::is_fixed(&model)?;
         // Some operators need shapes that are known, and some of tract's say so by a panic.
         let symbolic = match catch_panic(|| plan::symbolic(model.clone())) {
@@ -58,6 +73,8 @@ impl TractSession {
             inputs: info.inputs.iter().map(|input| if input.required { position.next() } else { None }).collect(),
             names: info.inputs.iter().map(|input| input.name.clone()).collect(),
             outputs: info.outputs.iter().map(|output| output.value.as_ref()?.plain()?.element()).collect(),
+            operators: info.operators.clone(),
+            nodes,
             model,
         })
     }
@@ -70,9 +87,21 @@ impl TractSession {
                 return Err(missing(format!("way to replace the default of input `{}`", self.names[*index])));
             }
             let native = values::to_native(tensor).ok_or_else(|| missing(format!("{} tensors", tensor.element())))?;
-            values.push(native.map_err(|error| failed(&error))?.into_tvalue());
+            values.push(native.map_err(|error| self.failure(&error))?.into_tvalue());
         }
         Ok(values)
+    }
+
+    /// What the engine has no way to do is ONNX Runtime's. The rest may lie with the values.
+    fn failure(&self, error: &TractError) -> RunFailure {
+        match error.downcast_ref::<UnfitWindow>() {
+            Some(unfit) if unfit.is_pool => RunFailure::NeedsOnnxRuntime { feature: unfit.to_string() },
+            Some(unfit) => RunFailure::Failed(unfit.to_string()),
+            None if error.is::<Unplannable>() => {
+                RunFailure::BeyondEmbedded { reason: load_error::reason(error, &self.operators, &self.nodes) }
+            }
+            None => RunFailure::Failed(shorten(&format!("{error:#}"))),
+        }
     }
 
     fn collect(&self, values: &[TValue]) -> TractResult<Vec<Tensor>> {
@@ -86,10 +115,11 @@ impl TractSession {
             kept
         } else {
             let shapes = shapes(inputs);
-            let state = plan::concrete(self.model.clone(), &shapes)?;
-            (shapes, state)
+            let state = catch_panic(|| plan::concrete(self.model.clone(), &shapes)).map_err(anyhow_panic).flatten();
+            (shapes, state.map_err(|error| error.context(Unplannable))?)
         };
-        let outputs = state.run(values);
+        // A panic takes the state with it.
+        let outputs = catch_panic(|| state.run(values)).map_err(anyhow_panic)?;
         if outputs.is_err() {
             // It may hold half a run; the plan itself is kept, so that bad values cost no replanning.
             state = state.plan().clone().spawn()?;
@@ -133,7 +163,10 @@ impl TractSession {
         if self.open && self.has_plan(inputs) {
             return self.run_concrete(inputs, values);
         }
-        let Some(state) = &mut self.symbolic else { return self.run_concrete(inputs, values) };
+        let Some(SymbolicPlan { state, windows }) = &mut self.symbolic else {
+            return self.run_concrete(inputs, values);
+        };
+        windows.check(inputs.iter().map(|(_, tensor)| tensor.shape()))?;
         let plan = state.plan().clone();
         let outcome = catch_panic(|| concrete_sizes(state.run(values.clone())?));
         if let Ok(Ok(outputs)) = outcome {
@@ -144,7 +177,7 @@ impl TractSession {
         }
         // The state may hold half a run. Some operators fail only with open shapes: then a plan
         // for these shapes works, and every later run goes that way.
-        self.symbolic = Some(plan.spawn()?);
+        *state = plan.spawn()?;
         if !self.open {
             return outcome.map_err(anyhow_panic)?;
         }
@@ -178,19 +211,15 @@ fn keep<T>(items: &mut VecDeque<T>, item: T) {
     items.push_back(item);
 }
 
-fn anyhow_panic(panic: String) -> tract_onnx::prelude::TractError {
+fn anyhow_panic(panic: String) -> TractError {
     tract_onnx::tract_hir::internal::anyhow!("it failed within ({panic})")
-}
-
-fn failed(error: &tract_onnx::prelude::TractError) -> RunFailure {
-    RunFailure::Failed(shorten(&format!("{error:#}")))
 }
 
 impl Session for TractSession {
     fn run(&mut self, inputs: &[(usize, &Tensor)], _deadline: Option<Instant>) -> Result<Vec<Tensor>, RunFailure> {
         let values = self.native(inputs)?;
-        let outputs = self.run_values(inputs, values).map_err(|error| failed(&error))?;
-        self.collect(&outputs).map_err(|error| failed(&error))
+        let outputs = self.run_values(inputs, values).map_err(|error| self.failure(&error))?;
+        self.collect(&outputs).map_err(|error| self.failure(&error))
     }
 }
 
@@ -204,7 +233,7 @@ mod tests {
     #[test]
     fn frequent_shapes_get_a_plan() {
         let file = model("conv");
-        let mut session = TractSession::new(read(&file).unwrap().model, true, file.info()).unwrap();
+        let mut session = TractSession::new(read(&file).unwrap(), file.info()).unwrap();
         let images = |count: usize| Tensor::new([count, 1, 8, 8], vec![0.5_f32; count * 64]).unwrap();
         let run = |session: &mut TractSession, count| session.run(&[(0, &images(count))], None).unwrap().remove(0);
         let open = run(&mut session, 2);

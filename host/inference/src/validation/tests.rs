@@ -33,6 +33,13 @@ fn converts_verdicts() {
     // Zeros are a fine index; a failing run would be no fault of the model.
     assert!(matches!(verdict(&request("gather")), Verdict::Sound { .. }));
     assert!(matches!(verdict(&request("det")), Verdict::NeedsOnnxRuntime { feature } if feature == "operator `Det`"));
+    assert!(matches!(verdict(&request("unpadded")), Verdict::Sound));
+    assert!(matches!(verdict(&request("channels")), Verdict::Sound));
+    // Its branches agree for no shape, but that is not known without trying each.
+    assert!(matches!(verdict(&request("ranks")), Verdict::Sound));
+    let counted = verdict(&request("counted"));
+    let Verdict::BeyondEmbedded { reason } = &counted else { panic!("{counted:?}") };
+    assert!(reason.contains("operator `Conv` of node `sum`: only a run tells the size of its input"), "{reason}");
     assert!(matches!(verdict(&request("external-outside")), Verdict::Refused { .. }));
     assert!(matches!(verdict(&request("fill")), Verdict::NeedsOnnxRuntime { feature } if feature.contains("`filled`")));
     assert!(matches!(verdict(&request("dangling")), Verdict::Invalid { reason } if reason.contains("`missing`")));

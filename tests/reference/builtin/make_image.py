@@ -101,6 +101,9 @@ def bmps(files):
         runs += b"\0\0"
     files["rle8.bmp"] = bitmap(18, 13, 8, 1, table, runs + b"\0\1")
 
+    at_palette = files["palette.bmp"]
+    files["at-palette.bmp"] = at_palette[:10] + struct.pack("<I", 54) + at_palette[14:]
+
     # What OS/2 writes; what skips pixels, which are then the first colour.
     files["os2.bmp"] = bitmap(18, 13, 8, 0, table, rows_of(index), header=64)
     files["os2-24bit.bmp"] = bitmap(18, 13, 24, 0, b"", rows_of(pixels[..., ::-1].reshape(13, -1)), header=64)
@@ -250,6 +253,10 @@ def tiffs(files):
     save(files, "jpeg.tiff", rgb, "TIFF", compression="jpeg", quality=75)
     save(files, "jpeg-strips.tiff", rgb, "TIFF", compression="jpeg", quality=90, tiffinfo={278: 16})
     save(files, "jpeg-gray.tiff", gray, "TIFF", compression="jpeg", tiffinfo={278: 8})
+    alpha = Image.merge("RGBA", (*rgb.split(), gray))
+    save(files, "straight", alpha, "TIFF")
+    extra = struct.pack("<HHIH", 338, 3, 1, 2)
+    files["premultiplied.tiff"] = files.pop("straight").replace(extra, extra[:-2] + b"\1\0")
     for name, options, photometric in [("ycbcr", {"subsampling": 0}, 6), ("rgb", {"keep_rgb": True}, 2)]:
         parts = []
         for top, left in [(0, 0), (0, 32), (32, 0), (32, 32)]:

@@ -8,7 +8,7 @@ use serde_json::json;
 
 use image::metadata::Orientation;
 
-use super::decode::{FORMATS, Format, IntegerSample, Samples, apply_orientation, convert};
+use super::decode::{FORMATS, Format, IntegerSample, Samples, apply_orientation, convert, unpremultiply};
 use super::dims::MAX_PIXELS;
 use crate::deadline::Deadline;
 use crate::operation::{BuiltinStep, Inputs, Operation};
@@ -129,14 +129,21 @@ impl DecodeImage {
             return Err(StepFailure::InvalidInput(format!("{message} (option `max_pixels`)")));
         }
         let turn = if self.0.orientation { head.orientation() } else { Orientation::NoTransforms };
+        let is_premultiplied = head.is_premultiplied();
         let image = head.decode().map_err(damaged)?;
         let sides = [image.height() as usize, image.width() as usize];
         let samples = Samples::from_image(image).map_err(|why| not_an_image(&why))?;
         let tensor = if self.0.depth == 16 {
-            let (samples, found) = samples.into_16_bit(deadline)?;
+            let (mut samples, found) = samples.into_16_bit(deadline)?;
+            if is_premultiplied && found == 4 {
+                samples = unpremultiply(&samples, deadline)?;
+            }
             self.upright(samples, found, sides, turn, deadline)?
         } else {
-            let (samples, found) = samples.into_8_bit(deadline)?;
+            let (mut samples, found) = samples.into_8_bit(deadline)?;
+            if is_premultiplied && found == 4 {
+                samples = unpremultiply(&samples, deadline)?;
+            }
             self.upright(samples, found, sides, turn, deadline)?
         };
         let color = Some(self.0.channels.color());

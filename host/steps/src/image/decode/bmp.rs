@@ -25,6 +25,8 @@ struct Header {
     colors: usize,
     /// where the pixels begin
     pixels: usize,
+    /// whether the file says that they begin at its palette
+    forgets_palette: bool,
 }
 
 impl Header {
@@ -35,14 +37,19 @@ impl Header {
         if size < INFO_HEADER {
             return None;
         }
+        let (bits, colors, stated) = ((number(28)? & 0xffff) as u16, number(46)? as usize, number(10)? as usize);
+        // Some writers forget the palette.
+        let forgets_palette = stated == FILE_HEADER + size && bits <= 8;
+        let palette = 4 * if colors == 0 { 1 << bits.min(8) } else { colors.min(1 << 16) };
         Some(Self {
             size,
             width: number(18)? as usize,
             height: number(22)?.cast_signed().unsigned_abs() as usize,
-            bits: (number(28)? & 0xffff) as u16,
+            bits,
             packing: number(30)?,
-            colors: number(46)? as usize,
-            pixels: number(10)? as usize,
+            colors,
+            pixels: if forgets_palette { stated + palette } else { stated },
+            forgets_palette,
         })
     }
 
@@ -68,8 +75,13 @@ pub(super) fn unsupported(bytes: &[u8]) -> Option<String> {
 pub(super) fn normalized<'a>(bytes: &'a [u8], max_pixels: u64, deadline: &Deadline) -> Result<Cow<'a, [u8]>, String> {
     let Some(header) = Header::read(bytes) else { return Ok(Cow::Borrowed(bytes)) };
     let fits = (header.width as u64).saturating_mul(header.height as u64) <= max_pixels;
-    if !(header.has_runs() && fits || header.size == OS2_HEADER) {
+    if !(header.has_runs() && fits || header.size == OS2_HEADER || header.forgets_palette) {
         return Ok(Cow::Borrowed(bytes));
+    }
+    if header.size != OS2_HEADER && !header.has_runs() {
+        let mut file = bytes.to_vec();
+        file[10..14].copy_from_slice(&(header.pixels as u32).to_le_bytes());
+        return Ok(Cow::Owned(file));
     }
     let cut_off = || "the file ends within its header".to_owned();
     let mut file = bytes.get(..FILE_HEADER + INFO_HEADER).ok_or_else(cut_off)?.to_vec();

@@ -26,7 +26,7 @@ use gpux_core::what_instead;
 use self::orientation::orientation;
 
 pub(super) use self::orientation::apply_orientation;
-pub(super) use self::samples::{IntegerSample, Samples, convert, map_pixels};
+pub(super) use self::samples::{IntegerSample, Samples, convert, map_pixels, unpremultiply};
 
 /// The formats, as an error lists them.
 pub(super) const FORMATS: &str = "JPEG, PNG, WebP, GIF, BMP and TIFF";
@@ -170,6 +170,11 @@ impl EncodedImage<'_> {
                 orientation(exif.as_deref(), xmp.as_deref())
             }
         }
+    }
+
+    /// Whether samples of four channels hold colours that were multiplied by their opacity.
+    pub(super) fn is_premultiplied(&self) -> bool {
+        self.format == Format::Tiff && tiff::is_premultiplied(self.bytes)
     }
 
     /// The samples, as they lie in the file. Call it only where [`size`](Self::size) is within bounds.

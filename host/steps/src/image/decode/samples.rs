@@ -53,6 +53,8 @@ pub(in crate::image) trait IntegerSample: Copy + Default {
     const MOST: Self;
     /// Luminance (ITU-R 601-2), rounded as Pillow does.
     fn gray(red: Self, green: Self, blue: Self) -> Self;
+    /// What was multiplied by this opacity, as Pillow divides it.
+    fn unpremultiply(self, opacity: Self) -> Self;
     /// `above` with this opacity over `below`, rounded.
     fn mix(above: Self, below: Self, opacity: Self) -> Self;
 }
@@ -66,6 +68,10 @@ macro_rules! levels {
                 let (red, green, blue) = (u32::from(red), u32::from(green), u32::from(blue));
                 ((red * 19595 + green * 38470 + blue * 7471 + 0x8000) >> 16) as $type
             }
+            fn unpremultiply(self, opacity: Self) -> Self {
+                let most = u64::from(Self::MOST);
+                (u64::from(self) * most).checked_div(u64::from(opacity)).unwrap_or(0).min(most) as $type
+            }
             fn mix(above: Self, below: Self, opacity: Self) -> Self {
                 let [above, below, opacity] = [above, below, opacity].map(u64::from);
                 let most = u64::from(Self::MOST);
@@ -75,6 +81,17 @@ macro_rules! levels {
     )+};
 }
 levels!(u8, u16);
+
+/// Colours as they were before they were multiplied by their opacity.
+pub(in crate::image) fn unpremultiply<T: IntegerSample>(
+    samples: &[T],
+    deadline: &Deadline,
+) -> Result<Vec<T>, DeadlineExceeded> {
+    map_pixels(samples, deadline, |[red, green, blue, opacity]| {
+        let [red, green, blue] = [red, green, blue].map(|level: T| level.unpremultiply(opacity));
+        [red, green, blue, opacity]
+    })
+}
 
 /// Samples of `found` channels as those of `wanted`, which is not BGR.
 pub(in crate::image) fn convert<T: IntegerSample>(

@@ -29,6 +29,7 @@ pub(super) const PLANAR: u16 = 284;
 pub(super) const TILE_HEIGHT: u16 = 323;
 const TILE_OFFSETS: u16 = 324;
 const TILE_LENGTHS: u16 = 325;
+const EXTRA_SAMPLES: u16 = 338;
 const XMP: u16 = 700;
 
 /// JPEG, as a compression method.
@@ -103,6 +104,11 @@ pub(super) fn chunks(directory: Directory<'_>) -> impl Iterator<Item = Range<usi
 /// Whether the picture is one that `tiff_jpeg` decodes.
 pub(super) fn is_jpeg(bytes: &[u8]) -> bool {
     Directory::first(bytes).is_some_and(JpegTiff::can_decode)
+}
+
+/// Whether the colours were multiplied by their opacity.
+pub(super) fn is_premultiplied(bytes: &[u8]) -> bool {
+    Directory::first(bytes).is_some_and(|directory| directory.number(EXTRA_SAMPLES) == Some(1))
 }
 
 /// The XMP packet.

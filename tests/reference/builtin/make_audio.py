@@ -128,14 +128,47 @@ def sound_file(samples, rate, format, subtype):
     return with_serial(data) if format == "OGG" else data
 
 
-def wav(format_tag, bits, channels, rate, data, *, before=b"", data_size=None, riff_size=None):
-    size = bits // 8 * channels
+def wav(format_tag, bits, channels, rate, data, *, before=b"", data_size=None, riff_size=None, sample=None):
+    size = (sample or bits // 8) * channels
     header = struct.pack("<HHIIHH", format_tag, channels, rate, rate * size, size, bits)
     chunks = b"fmt " + struct.pack("<I", len(header)) + header + before
     stated = len(data) if data_size is None else data_size
     chunks += b"data" + struct.pack("<I", stated) + data
     whole = 4 + len(chunks) if riff_size is None else riff_size
     return b"RIFF" + struct.pack("<I", whole) + b"WAVE" + chunks
+
+
+def rf64(name, data, after, bits=16):
+    """A WAV with 64-bit sizes, and a chunk behind the samples."""
+    start = wav(1, bits, 1, 16000, data, before=b"", data_size=0xFFFFFFFF)[12:]
+    chunks = start + bytes(len(data) % 2) + after
+    sizes = struct.pack("<QQQI", 4 + 36 + len(chunks), len(data), len(data) * 8 // bits, 0)
+    return name + b"\xff\xff\xff\xffWAVEds64" + struct.pack("<I", len(sizes)) + sizes + chunks
+
+
+def with_length(flac, samples):
+    """A FLAC file that states another number of samples; 0 is none."""
+    return flac[:21] + bytes([flac[21] & 0xF0]) + struct.pack(">I", samples) + flac[26:]
+
+
+def tolerated(files):
+    """What encoders and taggers write beside the standards."""
+    rng = np.random.default_rng(29)
+    numbers = rng.integers(-32768, 32768, 301, dtype=np.int16).tobytes()
+    files["12bit.wav"] = wav(1, 12, 1, 16000, numbers, sample=2)
+    files["20bit.wav"] = wav(1, 20, 2, 16000, numbers[:600], sample=3)
+    files["a-law-16bit.wav"] = wav(6, 16, 1, 8000, bytes(range(256)), sample=1)
+    files["u-law-0bit.wav"] = wav(7, 0, 2, 8000, bytes(range(256)), sample=1)
+    info = b"LIST" + struct.pack("<I", 12) + b"INFOIART\0\0\0\0"
+    files["rf64-list.wav"] = rf64(b"RF64", numbers, info)
+    files["rf64-odd.wav"] = rf64(b"RF64", numbers[:301], info, 8)
+    tag = b"TAG" + bytes(125)
+    files["tagged.flac"] = files["s16.flac"] + tag
+    files["padded.flac"] = files["s16.flac"] + b"\xff" * 700
+    # Cut within a frame; the next ones refer to what is missing. Their headers follow each other by these lengths.
+    for name, frame in {"stereo": 3340, "48k": 1152}.items():
+        files[f"cut-start-{name}.mp3"] = files[f"{name}.mp3"][frame - 50 :]
+    files["no-least-block.flac"] = files["s24.flac"][:8] + bytes(2) + files["s24.flac"][10:]
 
 
 def decode():
@@ -202,10 +235,13 @@ def decode():
     files["cut-off.mp3"] = files["stereo.mp3"][:-300]
     files["tagged.mp3"] = b"ID3\x04\0\0\0\0\x01\x05" + bytes(133) + files["mono.mp3"] + b"TAG" + bytes(125)
 
+    tolerated(files)
     blob, index = Blob(), {}
     for name, data in files.items():
         (out / name).write_bytes(data)
-        apart, rate = librosa.load(io.BytesIO(data), sr=None, mono=False)
+        # libsndfile takes no other bytes before the first frame.
+        sound = data[50:] if name.startswith("cut-start") else data
+        apart, rate = librosa.load(io.BytesIO(sound), sr=None, mono=False)
         # librosa refuses to mix what is not finite.
         mixed = librosa.to_mono(apart) if apart.ndim > 1 else apart
         index[name] = {"rate": int(rate), "mono": blob.put(mixed), "apart": blob.put(np.atleast_2d(apart))}

@@ -38,8 +38,8 @@ impl Default for Options {
 /// Decodes a WAV, FLAC, MP3 or Ogg Vorbis file to a float32 tensor, `[samples]` or
 /// `[channels, samples]`, with the sample rate of the file in its metadata.
 ///
-/// Follows `librosa.load(file, sr=None, mono=…)`, which reads through libsndfile: WAV (PCM of 8, 16, 24
-/// and 32 bits, floats, A-law, µ-law) and FLAC are identical to it, MP3 and Vorbis are as far away as
+/// Follows `librosa.load(file, sr=None, mono=…)`, which reads through libsndfile: WAV (PCM of up to 32 bits,
+/// floats, A-law, µ-law) and FLAC are identical to it, MP3 and Vorbis are as far away as
 /// the rounding of two decoders. What an MP3 encoder put before and behind the sound is cut off where
 /// the file says how much it is. A sound of one channel has two axes too without `mono`, unlike librosa's.
 struct DecodeAudio {
@@ -153,6 +153,41 @@ mod tests {
         let mut adpcm = file("s16.wav");
         adpcm[20] = 2;
         assert!(refusal(&adpcm).contains("format 2 with 16 bits"));
+    }
+
+    /// Bytes of a tag, of a page's end, or of a frame that was cut.
+    #[test]
+    fn finds_mp3_frames_behind_other_bytes() {
+        for name in ["mono.mp3", "22k.mp3", "8k.mp3", "short.mp3"] {
+            let plain = file(name);
+            let expected = decode(json!({"mono": false}), &plain).unwrap();
+            for lead in [&b"junkjunk"[..], &[0; 3000], b"ID3\x04\0\0\0\0\0\0\0\0\0", &[0xff; 5], &plain[100..180]] {
+                let found = decode(json!({"mono": false}), &[lead, &plain].concat()).unwrap();
+                assert_eq!(found, expected, "{name}");
+            }
+        }
+        let far = [&vec![0; 1 << 16], &file("mono.mp3")[..]].concat();
+        assert!(refusal(&far).contains("it starts with the bytes"));
+    }
+
+    #[test]
+    fn rejects_wav_that_contradicts_itself() {
+        let mut padded = file("s24.wav");
+        padded[32] = 4;
+        let message = refusal(&padded);
+        assert!(message.contains("samples of 24 bits in 1 channels take 3 bytes, but it says 4"), "{message}");
+        padded[32] = 0;
+        assert_eq!(decode(json!({}), &padded).unwrap(), decode(json!({}), &file("s24.wav")).unwrap());
+    }
+
+    /// Of the same structure.
+    #[test]
+    fn decodes_bw64_as_rf64() {
+        for name in ["rf64.wav", "rf64-odd.wav", "rf64-list.wav"] {
+            let rf64 = file(name);
+            let bw64 = [b"BW64", &rf64[4..]].concat();
+            assert_eq!(decode(json!({}), &bw64).unwrap(), decode(json!({}), &rf64).unwrap());
+        }
     }
 
     #[test]

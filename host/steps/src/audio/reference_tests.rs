@@ -85,7 +85,8 @@ fn decode_follows_librosa() {
             let tensor = run_tensor(&*step("decode-audio", json!({"mono": mono})), bytes.clone());
             assert_eq!(tensor.metadata.sample_rate.map(u64::from), case["rate"].as_u64(), "{name}");
             let theirs = blob.tensor(&case[key]);
-            let tensor = if name == "does-not-say.mp3" { start(&tensor, theirs.shape()) } else { tensor };
+            let says_no_length = name == "does-not-say.mp3" || name == "cut-start-48k.mp3";
+            let tensor = if says_no_length { start(&tensor, theirs.shape()) } else { tensor };
             let by = difference(&tensor, &theirs, name);
             largest.add(format, by);
             let bar = if matches!(format, "wav" | "flac") { 0.0 } else { 2e-5 };

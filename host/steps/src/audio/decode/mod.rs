@@ -1,7 +1,9 @@
 //! The decoders behind `decode-audio`: one file a format.
 
-mod flac_mp3;
+mod flac;
+mod mp3;
 mod ogg;
+mod planar_packets;
 mod sample_sink;
 mod vorbis;
 mod wav;
@@ -15,7 +17,7 @@ pub(super) use sample_sink::{DecodeLimits, MAX_RATE, MAX_VALUES, SAMPLES_PER_BYT
 /// A file that was recognized.
 enum SoundFile<'b> {
     Wav(wav::Wav<'b>),
-    Flac(flac_mp3::Flac<'b>),
+    Flac(flac::Flac<'b>),
     Vorbis(Box<ogg::VorbisFile<'b>>),
     Mp3(&'b [u8], StreamInfo),
 }
@@ -25,10 +27,14 @@ impl<'b> SoundFile<'b> {
         let sound = without_tags(bytes);
         match sound {
             _ if wav::is_wav(sound) => Ok(Self::Wav(wav::parse(sound)?)),
-            [b'f', b'L', b'a', b'C', ..] => Ok(Self::Flac(flac_mp3::flac(sound)?)),
+            [b'f', b'L', b'a', b'C', ..] => Ok(Self::Flac(flac::flac(sound)?)),
             [b'O', b'g', b'g', b'S', ..] => Ok(Self::Vorbis(Box::new(ogg::parse(sound)?))),
             // Eleven bits of sync, then layer III.
-            [0xff, second, ..] if second & 0xe6 == 0xe2 => Ok(Self::Mp3(sound, flac_mp3::mp3(sound)?)),
+            [0xff, second, ..] if second & 0xe6 == 0xe2 => Ok(Self::Mp3(sound, mp3::mp3(sound)?)),
+            _ if what_instead(sound).is_none() => match mp3::find_frames(sound) {
+                Some(frames) => Ok(Self::Mp3(frames, mp3::mp3(frames)?)),
+                None => Err(unsupported(&unknown(sound))),
+            },
             _ => Err(unsupported(&unknown(sound))),
         }
     }
@@ -49,7 +55,7 @@ pub(super) fn decode(bytes: &[u8], mono: bool, limits: DecodeLimits) -> Result<T
         SoundFile::Wav(wav) => wav.decode(mono, limits),
         SoundFile::Flac(flac) => flac.decode(mono, limits),
         SoundFile::Vorbis(vorbis) => vorbis.decode(mono, limits),
-        SoundFile::Mp3(sound, shape) => flac_mp3::decode_mp3(sound, shape, mono, limits),
+        SoundFile::Mp3(sound, shape) => mp3::decode_mp3(sound, shape, mono, limits),
     };
     sink?.tensor()
 }

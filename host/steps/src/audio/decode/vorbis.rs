@@ -9,7 +9,7 @@ use symphonia::core::packet::PacketRef;
 use symphonia::core::units::{Duration, Timestamp};
 use symphonia::default::codecs::VorbisDecoder;
 
-use super::flac_mp3::{PlanarBuffer, read};
+use super::planar_packets::{PlanarBuffer, read};
 use super::sample_sink::{SampleSink, StreamInfo, damaged};
 use gpux_core::StepFailure;
 

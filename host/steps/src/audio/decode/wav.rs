@@ -44,26 +44,37 @@ pub(super) struct Wav<'b> {
 
 /// Whether these bytes begin as a WAV file does.
 pub(super) fn is_wav(bytes: &[u8]) -> bool {
-    matches!(bytes.get(..4), Some(b"RIFF" | b"RF64")) && bytes.get(8..12) == Some(b"WAVE")
+    matches!(bytes.get(..4), Some(b"RIFF" | b"RF64" | b"BW64")) && bytes.get(8..12) == Some(b"WAVE")
 }
 
 /// Finds format and samples. Sizes are believed only as far as there are bytes, as libsndfile does:
-/// files of a recorder that was cut off, or of a pipe, state wrong ones.
+/// files of a recorder that was cut off, or of a pipe, state wrong ones. RF64 and BW64 state that of the samples in 64
+/// bits, in a chunk before them.
 pub(super) fn parse(bytes: &[u8]) -> Result<Wav<'_>, StepFailure> {
     let whole = bytes.get(4..8).map_or(0, |size| u32::from_le_bytes([size[0], size[1], size[2], size[3]]));
     let mut rest = bytes.get(12..).unwrap_or_default();
-    let mut format = None;
+    let (mut format, mut long_size) = (None, None);
     while let Some((header, body)) = rest.split_at_checked(8) {
         let stated = u32::from_le_bytes([header[4], header[5], header[6], header[7]]) as usize;
         let size = stated.min(body.len());
         match &header[..4] {
+            b"ds64" if !bytes.starts_with(b"RIFF") => {
+                let size = body[..size].get(8..16).and_then(|size| size.first_chunk());
+                long_size = size.map(|size| usize::try_from(u64::from_le_bytes(*size)).unwrap_or(usize::MAX));
+            }
             b"fmt " => format = Some(read_format(&body[..size])?),
             b"data" => {
                 let Some((coding, rate, channels)) = format else {
                     return Err(damaged("WAV", &"the samples come before their format"));
                 };
                 // An unfinished header has neither its size nor that of the samples.
-                let data = if stated == 0 && whole <= 8 { body } else { &body[..size] };
+                let unfinished = stated == 0 && whole <= 8;
+                let size = match long_size {
+                    Some(size) if stated == u32::MAX as usize => size.min(body.len()),
+                    _ if unfinished => body.len(),
+                    _ => size,
+                };
+                let data = &body[..size];
                 let frame = coding.size() * channels;
                 let data = &data[..data.len() - data.len() % frame];
                 let shape = StreamInfo { rate, channels, frames: Some((data.len() / frame) as u64) };
@@ -79,8 +90,8 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Wav<'_>, StepFailure> {
 /// Coding, sample rate and channels of a `fmt ` chunk.
 fn read_format(chunk: &[u8]) -> Result<(Coding, u32, usize), StepFailure> {
     let word = |at: usize| chunk.get(at..at + 2).map(|bytes| u16::from_le_bytes([bytes[0], bytes[1]]));
-    let (Some(mut tag), Some(channels), Some(low), Some(high), Some(bits)) =
-        (word(0), word(2), word(4), word(6), word(14))
+    let (Some(mut tag), Some(channels), Some(low), Some(high), Some(frame), Some(bits)) =
+        (word(0), word(2), word(4), word(6), word(12), word(14))
     else {
         return Err(damaged("WAV", &"its format is cut off"));
     };
@@ -89,21 +100,31 @@ fn read_format(chunk: &[u8]) -> Result<(Coding, u32, usize), StepFailure> {
         tag = word(24).ok_or_else(|| damaged("WAV", &"its format is cut off"))?;
     }
     let coding = match (tag, bits) {
-        (1, 8) => Coding::Uint8,
-        (1, 16) => Coding::Int16,
-        (1, 24) => Coding::Int24,
-        (1, 32) => Coding::Int32,
+        // Fewer bits are the high ones of whole bytes.
+        (1, 1..=8) => Coding::Uint8,
+        (1, 9..=16) => Coding::Int16,
+        (1, 17..=24) => Coding::Int24,
+        (1, 25..=32) => Coding::Int32,
         (3, 32) => Coding::Float32,
         (3, 64) => Coding::Float64,
-        (6, 8) => Coding::ALaw,
-        (7, 8) => Coding::MuLaw,
+        // Always 8 bits; encoders state those of the decoded samples, or none.
+        (6, _) => Coding::ALaw,
+        (7, _) => Coding::MuLaw,
         _ => {
-            let why = "8, 16, 24 and 32-bit PCM, floats, A-law and µ-law are decoded";
+            let why = "PCM of up to 32 bits, floats, A-law and µ-law are decoded";
             return Err(unsupported(&format!("a WAV file of format {tag} with {bits} bits; {why}")));
         }
     };
     if channels == 0 {
         return Err(damaged("WAV", &"it has no channel"));
+    }
+    let expected = coding.size() * usize::from(channels);
+    if frame != 0 && usize::from(frame) != expected {
+        let why = format!(
+            "a WAV file that contradicts itself: samples of {bits} bits in {channels} channels take {expected} bytes, \
+             but it says {frame} (block align)"
+        );
+        return Err(unsupported(&why));
     }
     Ok((coding, u32::from(high) << 16 | u32::from(low), usize::from(channels)))
 }

@@ -223,7 +223,7 @@ fn outputs() -> Vec<Case> {
                 "a".repeat(count).into(),
             ]
         }),
-        ("nms", json!({"max_candidates": 1000}), |size| vec![floats(&[20, 100 * size]).into()]),
+        ("nms", json!({"layout": "yolov8", "max_candidates": 1000}), |size| vec![floats(&[20, 100 * size]).into()]),
         ("qa-span", json!({"top_k": 5}), |size| {
             let count = 50 * size;
             let offsets = (0..count as i64).flat_map(|at| [at, at + 1]).collect::<Vec<_>>();

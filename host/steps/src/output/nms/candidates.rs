@@ -1,5 +1,7 @@
 //! A detector's outputs → candidates, in the order of the anchors.
 
+use std::ops::Range;
+
 use super::suppress::Candidate;
 
 /// The meaning of a box's four numbers.
@@ -25,6 +27,58 @@ impl BoxFormat {
     }
 }
 
+/// The numbers of one picture's anchors.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct AnchorTable<'a> {
+    pub(super) data: &'a [f32],
+    pub(super) anchors: usize,
+    /// how many numbers an anchor has
+    pub(super) columns: usize,
+    /// whether the numbers of an anchor lie in a column of the tensor
+    pub(super) is_transposed: bool,
+}
+
+/// How far rounding may take scores out of 0 to 1.
+const ROUNDING: f32 = 0.05;
+
+impl AnchorTable<'_> {
+    /// A number of an anchor.
+    pub(super) fn number(&self, anchor: usize, column: usize) -> Option<f32> {
+        let index = if self.is_transposed { column * self.anchors + anchor } else { anchor * self.columns + column };
+        self.data.get(index).copied()
+    }
+
+    /// Some numbers of an anchor.
+    pub(super) fn numbers(&self, anchor: usize, columns: Range<usize>) -> Vec<f32> {
+        columns.filter_map(|column| self.number(anchor, column)).collect()
+    }
+
+    /// The first four numbers of an anchor.
+    pub(super) fn centre_and_size(&self, anchor: usize) -> [f32; 4] {
+        <[f32; 4]>::try_from(self.numbers(anchor, 0..4)).unwrap_or([f32::NAN; 4])
+    }
+
+    /// A number in these columns that is no probability.
+    pub(super) fn implausible_score(&self, columns: Range<usize>) -> Option<f32> {
+        if self.is_transposed {
+            return implausible(self.data.get(columns.start * self.anchors..columns.end * self.anchors)?);
+        }
+        self.data.chunks_exact(self.columns).find_map(|row| implausible(row.get(columns.clone())?))
+    }
+
+    /// A number in this column that is not whole.
+    pub(super) fn fractional(&self, column: usize) -> Option<f32> {
+        (0..self.anchors).filter_map(|anchor| self.number(anchor, column)).find(|number| number.fract() != 0.0)
+    }
+}
+
+fn implausible(scores: &[f32]) -> Option<f32> {
+    let is_outside = |score: &f32| (*score < -ROUNDING) | (*score > 1.0 + ROUNDING);
+    // Counting all is faster than looking for one that hardly ever is there.
+    let outside = scores.iter().filter(|score| is_outside(score)).count();
+    if outside == 0 { None } else { scores.iter().copied().find(is_outside) }
+}
+
 /// Which candidates are read.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct CandidateReader {
@@ -36,44 +90,72 @@ pub(super) struct CandidateReader {
 
 impl CandidateReader {
     /// YOLOv8's `[4 + classes, anchors]`: a row for each number of the boxes, then for each class.
-    pub(super) fn columns(self, rows: &[f32], anchors: usize) -> Vec<Candidate> {
+    pub(super) fn columns(self, rows: &[f32], anchors: usize, classes: usize) -> Vec<Candidate> {
         let (boxes, scores) = rows.split_at(4 * anchors);
+        let scores = &scores[..classes * anchors];
         let best = best_of_columns(scores, anchors);
         let mut found = Vec::new();
         for anchor in (0..anchors).filter(|anchor| best[*anchor] > self.score_threshold) {
             let corners = self.format.corners([0, 1, 2, 3].map(|number| boxes[number * anchors + anchor]));
             let scores = scores.iter().skip(anchor).step_by(anchors).copied();
-            self.anchor(corners, scores, &mut found);
+            self.anchor(anchor, corners, scores, &mut found);
+        }
+        found
+    }
+
+    /// `[anchors, 4 + classes]`, with `columns` in all.
+    pub(super) fn rows(self, rows: &[f32], columns: usize, classes: usize) -> Vec<Candidate> {
+        let mut found = Vec::new();
+        for (anchor, row) in rows.chunks_exact(columns).enumerate() {
+            let corners = self.format.corners([row[0], row[1], row[2], row[3]]);
+            self.anchor(anchor, corners, row[4..4 + classes].iter().copied(), &mut found);
         }
         found
     }
 
     /// YOLOv5's `[anchors, 5 + classes]`: box, whether there is an object, a score for each class given that.
-    pub(super) fn rows(self, rows: &[f32], width: usize) -> Vec<Candidate> {
+    pub(super) fn rows_with_objectness(self, rows: &[f32], columns: usize, classes: usize) -> Vec<Candidate> {
         let mut found = Vec::new();
-        for row in rows.chunks_exact(width).filter(|row| row[4] > self.score_threshold) {
+        for (anchor, row) in rows.chunks_exact(columns).enumerate().filter(|(_, row)| row[4] > self.score_threshold) {
             let corners = self.format.corners([row[0], row[1], row[2], row[3]]);
-            self.anchor(corners, row[5..].iter().map(|score| score * row[4]), &mut found);
+            self.anchor(anchor, corners, row[5..5 + classes].iter().map(|score| score * row[4]), &mut found);
         }
         found
+    }
+
+    /// `[boxes, 6]`: box, score, class. Fails where a class is no whole number.
+    pub(super) fn end_to_end(self, rows: &[f32], columns: usize) -> Result<Vec<Candidate>, String> {
+        let above = rows.chunks_exact(columns).enumerate().filter(|(_, row)| row[4] > self.score_threshold);
+        let candidate = |(anchor, row): (usize, &[f32])| {
+            let (score, class) = (row[4], row[5]);
+            if class.fract() != 0.0 {
+                return Err(format!(
+                    "a class is a whole number, but that of box {anchor} is {class}; is `layout` right?"
+                ));
+            }
+            let corners = self.format.corners([row[0], row[1], row[2], row[3]]);
+            Ok(Candidate { anchor, corners, score, class: class as i64 })
+        };
+        above.map(candidate).collect()
     }
 
     /// Boxes `[anchors, 4]`, and `[anchors, classes]` scores.
     pub(super) fn separate(self, boxes: &[f32], scores: &[f32], classes: usize) -> Vec<Candidate> {
         let mut found = Vec::new();
-        for (corners, scores) in boxes.chunks_exact(4).zip(scores.chunks_exact(classes)) {
+        for (anchor, (corners, scores)) in boxes.chunks_exact(4).zip(scores.chunks_exact(classes)).enumerate() {
             let corners = self.format.corners([corners[0], corners[1], corners[2], corners[3]]);
-            self.anchor(corners, scores.iter().copied(), &mut found);
+            self.anchor(anchor, corners, scores.iter().copied(), &mut found);
         }
         found
     }
 
     /// Boxes `[anchors, 4]` with a score and a class each.
     pub(super) fn classified(self, boxes: &[f32], scores: &[f32], classes: &[i64]) -> Vec<Candidate> {
-        let each = boxes.chunks_exact(4).zip(scores).zip(classes);
-        let above = each.filter(|((_, score), _)| **score > self.score_threshold);
+        let each = boxes.chunks_exact(4).zip(scores).zip(classes).enumerate();
+        let above = each.filter(|(_, ((_, score), _))| **score > self.score_threshold);
         above
-            .map(|((corners, score), class)| Candidate {
+            .map(|(anchor, ((corners, score), class))| Candidate {
+                anchor,
                 corners: self.format.corners([corners[0], corners[1], corners[2], corners[3]]),
                 score: *score,
                 class: *class,
@@ -81,20 +163,22 @@ impl CandidateReader {
             .collect()
     }
 
-    fn anchor(self, corners: [f32; 4], scores: impl Iterator<Item = f32> + Clone, found: &mut Vec<Candidate>) {
+    fn anchor(
+        self,
+        anchor: usize,
+        corners: [f32; 4],
+        scores: impl Iterator<Item = f32> + Clone,
+        found: &mut Vec<Candidate>,
+    ) {
         let (class, best) = best(scores.clone());
         if best > self.score_threshold {
             if self.multi_label {
-                self.each_class(corners, scores, found);
+                let above = (0_i64..).zip(scores).filter(|(_, score)| *score > self.score_threshold);
+                found.extend(above.map(|(class, score)| Candidate { anchor, corners, score, class }));
             } else {
-                found.push(Candidate { corners, score: best, class });
+                found.push(Candidate { anchor, corners, score: best, class });
             }
         }
-    }
-
-    fn each_class(self, corners: [f32; 4], scores: impl Iterator<Item = f32>, found: &mut Vec<Candidate>) {
-        let above = (0_i64..).zip(scores).filter(|(_, score)| *score > self.score_threshold);
-        found.extend(above.map(|(class, score)| Candidate { corners, score, class }));
     }
 }
 

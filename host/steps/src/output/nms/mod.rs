@@ -2,9 +2,13 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::json;
+use serde_json::{Map, json};
 
-use self::candidates::{BoxFormat, CandidateReader};
+use self::box_mapping::BoxMapping;
+use self::candidates::{AnchorTable, BoxFormat, CandidateReader};
+use self::extra::Extra;
+use self::layout::DetectorLayout;
+use self::oriented::OrientedBox;
 use self::suppress::{Candidate, Rule};
 use super::label_names::LabelSource;
 use super::ranking::MAX_ANSWER;
@@ -12,15 +16,22 @@ use crate::deadline::Deadline;
 use crate::operation::{self, BuiltinStep, Inputs, Operation};
 use crate::ports;
 use gpux_core::{
-    BuildError, Builtin, ElementSet, ElementType, Geometry, Group, Kind, Layout, Mismatch, OptionOrigin, Port,
-    Signature, StepFailure, Tensor, TensorKind, Value, float32_to_json,
+    BuildError, Builtin, ElementSet, ElementType, Group, Kind, Mismatch, OptionOrigin, Port, Signature, StepFailure,
+    Tensor, TensorKind, Value, float32_to_json,
 };
 
+mod box_mapping;
 mod candidates;
+mod extra;
+mod layout;
+mod oriented;
 mod suppress;
 
 /// Bytes of a box in the answer, beside its label: an object of four fields, one of them a list.
 const ENTRY: usize = 1024;
+
+/// Default of `iou_threshold`.
+const IOU_THRESHOLD: f64 = 0.45;
 
 /// How many times as long as an addition it takes to read a score, about.
 const CANDIDATE: usize = 4;
@@ -31,11 +42,14 @@ const CANDIDATE: usize = 4;
 struct Options {
     /// What the model gives: `yolov8` (`[4 + classes, anchors]`; YOLOv8 to YOLO11, YOLOv12), `yolov5`
     /// (`[anchors, 5 + classes]`, the fifth number says whether there is an object; YOLOv5, YOLOv7, YOLOX),
-    /// `separate` (`boxes` `[anchors, 4]` and `scores`, `[anchors, classes]`, or `[anchors]` with `classes`).
-    /// Before them a batch axis. Default: yolov8.
+    /// `transposed` (`[anchors, 4 + classes]`; RT-DETR), `end-to-end` (`[boxes, 6]`: two corners, score, class;
+    /// YOLOv10, YOLO26, exports with `nms=True`), `separate` (`boxes` `[anchors, 4]` and `scores`,
+    /// `[anchors, classes]`, or `[anchors]` with `classes`). Before them a batch axis. `auto` takes one of the first
+    /// four, where the shape and the number of `labels` leave no doubt and class scores lie from 0 to 1; else the
+    /// request, or the build, fails. Default: auto.
     layout: DetectorLayout,
     /// What the four numbers of a box are: `cxcywh` (centre, width, height), `xywh` (left, top, width, height),
-    /// `xyxy` (two corners). Default: cxcywh, and xyxy for `separate`.
+    /// `xyxy` (two corners). Default: cxcywh, and xyxy for `separate`, and for `end-to-end` without `angle`.
     #[serde(skip_serializing_if = "Option::is_none")]
     format: Option<BoxFormat>,
     /// Whether boxes are in fractions of the picture's width and height, 0 to 1, not in its pixels. Default: false.
@@ -43,9 +57,11 @@ struct Options {
     /// Scores that are not above it are dropped, 0 to 1. Default: 0.25.
     #[schemars(range(min = 0.0, max = 1.0))]
     score_threshold: f64,
-    /// Of two boxes whose intersection over union is above it, the better stays, 0 to 1. Default: 0.45.
+    /// Of two boxes whose intersection over union is above it, the better stays, 0 to 1. Default: 0.45; for
+    /// `end-to-end`, whose model has chosen already, all stay.
     #[schemars(range(min = 0.0, max = 1.0))]
-    iou_threshold: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    iou_threshold: Option<f64>,
     /// How many boxes are kept, 1 to 30000. Default: 300.
     #[schemars(range(min = 1, max = 30_000))]
     max_detections: usize,
@@ -56,6 +72,18 @@ struct Options {
     class_agnostic: bool,
     /// Whether an anchor gives a box for each class above the threshold, not for its best alone. Default: false.
     multi_label: bool,
+    /// After the classes come keypoints: how many, and 2 or 3 numbers for each (x, y, how visible), as `kpt_shape` in
+    /// the metadata of Ultralytics' pose models; a box gets `keypoints`. Default: none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    keypoints: Option<[usize; 2]>,
+    /// After the classes come so many coefficients of masks (32 in Ultralytics' segmentation models); a box gets
+    /// `mask_coefficients`. Default: none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    mask_coefficients: Option<usize>,
+    /// Whether an angle in radians comes after the classes, as in Ultralytics' OBB models; a box gets `angle` and its
+    /// four `corners`, `box` is the upright one around them, and boxes are compared by their probabilistic
+    /// intersection over union. Default: false.
+    angle: bool,
     /// The name of each class: a list, or the path of a text file with one label a line. Default: none,
     /// boxes then have no `label`.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -65,27 +93,21 @@ struct Options {
 impl Default for Options {
     fn default() -> Self {
         Self {
-            layout: DetectorLayout::Yolov8,
+            layout: DetectorLayout::Auto,
             format: None,
             relative: false,
             score_threshold: 0.25,
-            iou_threshold: 0.45,
+            iou_threshold: None,
             max_detections: 300,
             max_candidates: 30_000,
             class_agnostic: false,
             multi_label: false,
+            keypoints: None,
+            mask_coefficients: None,
+            angle: false,
             labels: None,
         }
     }
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-#[schemars(inline)]
-enum DetectorLayout {
-    Yolov8,
-    Yolov5,
-    Separate,
 }
 
 /// Non-maximum suppression: of boxes that overlap, the best one stays. The result is JSON, best first:
@@ -100,6 +122,7 @@ enum DetectorLayout {
 /// `non_max_suppression` in what it does before: an anchor is its best class, scores must be above the threshold.
 struct Nms {
     options: Options,
+    extra: Extra,
     labels: Option<Vec<String>>,
     longest_label: usize,
 }
@@ -118,32 +141,60 @@ pub(super) fn builtin() -> Builtin {
 
 /// The tensors of one picture, or of a batch.
 struct DetectorShape {
+    layout: DetectorLayout,
     batch: usize,
     anchors: usize,
     /// scores for each anchor, or 1
     classes: usize,
 }
 
+/// What shapes that may not be wholly known say.
+struct PartialShape {
+    layout: DetectorLayout,
+    anchors: Option<usize>,
+    classes: Option<usize>,
+}
+
 impl Nms {
     fn new(options: Options, site: &OptionOrigin<'_>) -> Result<BuiltinStep<Self>, BuildError> {
         let labels = options.labels.as_ref().map(|labels| labels.read(site)).transpose()?;
         let longest_label = labels.iter().flatten().map(String::len).max().unwrap_or(0);
+        let extra = Extra::new(options.keypoints, options.mask_coefficients, options.angle);
+        let extra = extra.map_err(|(option, why)| BuildError::option(option, why))?;
+        let wrong = match (extra, options.layout) {
+            (Extra::Nothing, _) => None,
+            (_, DetectorLayout::Separate) => {
+                Some("`separate` has no numbers after the classes: they are a tensor more")
+            }
+            (Extra::Angle, _) if options.relative => Some("an angle needs pixels, but `relative` boxes are stretched"),
+            (Extra::Angle, _) if options.format.is_some_and(|format| format != BoxFormat::Cxcywh) => {
+                Some("a box with an angle is `cxcywh`")
+            }
+            _ => None,
+        };
+        if let Some(wrong) = wrong {
+            return Err(BuildError::option("layout", wrong));
+        }
         let signature = signature(&options);
         let mut details = json!(options);
         if let Some(labels) = &labels {
             details["labels"] = labels.len().into();
         }
-        Ok(BuiltinStep::new(signature, details, Self { options, labels, longest_label }))
+        if options.layout != DetectorLayout::EndToEnd {
+            details["iou_threshold"] = options.iou_threshold.unwrap_or(IOU_THRESHOLD).into();
+        }
+        Ok(BuiltinStep::new(signature, details, Self { options, extra, labels, longest_label }))
     }
 
     fn is_separate(&self) -> bool {
         self.options.layout == DetectorLayout::Separate
     }
 
-    /// The shape of the first tensor, and for `separate` of the second; unknown sizes are `None`.
-    fn sizes(&self, first: &[Option<usize>], scores: Option<&[Option<usize>]>) -> Result<[Option<usize>; 2], String> {
+    /// What the first tensor is, and for `separate` the second; sizes that are not known yet are `None`. `None` if the
+    /// layout will be known by the whole shape only.
+    fn sizes(&self, first: &[Option<usize>], scores: Option<&[Option<usize>]>) -> Result<Option<PartialShape>, String> {
         let shape = match first {
-            [rest @ .., _, _] if rest.len() <= 1 => &first[rest.len()..],
+            [rest @ .., rows, columns] if rest.len() <= 1 => [*rows, *columns],
             _ => {
                 return Err(format!(
                     "it has {} axes; {} has 2, or 3 with a batch",
@@ -152,37 +203,74 @@ impl Nms {
                 ));
             }
         };
-        let less = |size: Option<usize>, by: usize| match size {
-            Some(size) if size <= by => {
-                let shape = self.options.layout.shape();
-                Err(format!("an axis of size {size} has no room for {shape}; is `layout` right?"))
+        let (labels, extra) = (self.labels.as_ref().map(Vec::len), self.extra.width());
+        let layout = match (self.options.layout, shape) {
+            (DetectorLayout::Auto, [_, Some(4)]) => {
+                let why = "boxes without scores; with the scores beside them, say `layout: separate`";
+                return Err(format!("an axis of size 4 has {why}"));
             }
-            size => Ok(size.map(|size| size - by)),
+            (DetectorLayout::Auto, [Some(rows), Some(columns)]) => {
+                DetectorLayout::of_shape([rows, columns], labels, extra)?
+            }
+            (DetectorLayout::Auto, [None, Some(columns)]) if columns > 4 + extra => {
+                return Err(format!("its shape [?, {columns}] {}", DetectorLayout::advice(columns, extra)));
+            }
+            (DetectorLayout::Auto, _) => return Ok(None),
+            (layout, _) => layout,
         };
-        let (anchors, classes) = match self.options.layout {
-            DetectorLayout::Yolov8 => (shape[1], less(shape[0], 4)?),
-            DetectorLayout::Yolov5 => (shape[0], less(shape[1], 5)?),
+        let least = layout.fixed_columns() + extra;
+        let classes = |size: Option<usize>| match size {
+            Some(size) if size <= least => {
+                let after = if extra == 0 { String::new() } else { format!(" and the {extra} after the classes") };
+                let shape = layout.shape();
+                Err(format!("an axis of size {size} has no room for {shape}{after}; is `layout` right?"))
+            }
+            size => Ok(size.map(|size| size - least)),
+        };
+        let [anchors, classes] = match layout {
+            DetectorLayout::Auto | DetectorLayout::Yolov8 => [shape[1], classes(shape[0])?],
+            DetectorLayout::Yolov5 | DetectorLayout::Transposed => [shape[0], classes(shape[1])?],
+            DetectorLayout::EndToEnd => {
+                if let Some(size) = shape[1].filter(|size| *size != least) {
+                    let more = "numbers after the class are `keypoints`, `mask_coefficients` or an `angle`";
+                    return Err(format!("a box has {least} numbers, but the last axis has size {size}; {more}"));
+                }
+                [shape[0], Some(1)]
+            }
             DetectorLayout::Separate => {
                 if shape[1].is_some_and(|size| size != 4) {
                     return Err(format!("a box has 4 numbers, but the last axis of `boxes` has size {:?}", shape[1]));
                 }
-                (shape[0], classes_of(first, scores)?)
+                [shape[0], classes_of(first, scores)?]
             }
         };
-        if let (Some(labels), Some(classes), false) = (&self.labels, classes, classes == Some(1) && self.is_separate())
-            && labels.len() != classes
+        let has_class_numbers = layout == DetectorLayout::EndToEnd || self.is_separate() && classes == Some(1);
+        if let (Some(labels), Some(classes), false) = (labels, classes, has_class_numbers)
+            && labels != classes
         {
-            return Err(format!("there are {} labels, but {classes} classes; is `layout` right?", labels.len()));
+            return Err(format!("there are {labels} labels, but {classes} classes; {}", self.advice_on_classes()));
         }
-        Ok([anchors, classes])
+        Ok(Some(PartialShape { layout, anchors, classes }))
+    }
+
+    /// What to do where some classes are none.
+    fn advice_on_classes(&self) -> &'static str {
+        match self.extra {
+            Extra::Nothing => {
+                "is `layout` right? What follows the classes is said by `keypoints: [17, 3]`, `mask_coefficients: 32` \
+                 or `angle: true`"
+            }
+            _ => "are `layout` and what follows the classes right?",
+        }
     }
 
     fn detector_shape(&self, first: &Tensor, scores: Option<&Tensor>) -> Result<DetectorShape, String> {
         let known = |tensor: &Tensor| tensor.shape().iter().copied().map(Some).collect::<Vec<_>>();
         let scores = scores.map(known);
-        let [anchors, classes] = self.sizes(&known(first), scores.as_deref())?;
+        let found = self.sizes(&known(first), scores.as_deref())?.ok_or("the layout cannot be told")?;
         let batch = if first.rank() == 3 { first.shape()[0] } else { 1 };
-        Ok(DetectorShape { batch, anchors: anchors.unwrap_or(0), classes: classes.unwrap_or(0) })
+        let PartialShape { layout, anchors, classes } = found;
+        Ok(DetectorShape { layout, batch, anchors: anchors.unwrap_or(0), classes: classes.unwrap_or(0) })
     }
 
     /// Candidates of one picture at most.
@@ -193,18 +281,29 @@ impl Nms {
     /// Bytes that the answer takes at most.
     fn output_bytes(&self, given: &DetectorShape) -> usize {
         let boxes = self.most_candidates(given).min(self.options.max_detections);
-        boxes.saturating_add(1).saturating_mul(given.batch).saturating_mul(ENTRY + self.longest_label)
+        let each = ENTRY + self.extra.bytes() + self.longest_label;
+        boxes.saturating_add(1).saturating_mul(given.batch).saturating_mul(each)
     }
 
-    fn entry(&self, candidate: &Candidate, place: &BoxMapping) -> Result<serde_json::Value, String> {
-        let corners = place.to_source(candidate.corners).map(float32_to_json);
-        let (score, class) = (float32_to_json(candidate.score), candidate.class);
-        let Some(labels) = &self.labels else {
-            return Ok(json!({"box": corners, "score": score, "class": class}));
-        };
-        let label = usize::try_from(class).ok().and_then(|class| labels.get(class));
-        let label = label.ok_or_else(|| format!("class {class} has no label: there are {}", labels.len()))?;
-        Ok(json!({"box": corners, "score": score, "class": class, "label": label}))
+    fn entry(
+        &self,
+        candidate: &Candidate,
+        numbers: &[f32],
+        oriented: Option<&OrientedBox>,
+        place: &BoxMapping,
+    ) -> Result<serde_json::Value, String> {
+        let class = candidate.class;
+        let mut fields = Map::new();
+        fields.insert("box".into(), json!(place.to_source(candidate.corners).map(float32_to_json)));
+        fields.insert("score".into(), float32_to_json(candidate.score));
+        fields.insert("class".into(), class.into());
+        if let Some(labels) = &self.labels {
+            let label = usize::try_from(class).ok().and_then(|class| labels.get(class));
+            let label = label.ok_or_else(|| format!("class {class} has no label: there are {}", labels.len()))?;
+            fields.insert("label".into(), label.as_str().into());
+        }
+        self.extra.add_fields(&mut fields, numbers, oriented, place);
+        Ok(fields.into())
     }
 
     fn detect(&self, inputs: &NmsInputs, deadline: &Deadline) -> Result<serde_json::Value, StepFailure> {
@@ -216,8 +315,9 @@ impl Nms {
             return Err(invalid(why));
         }
         let place = BoxMapping::new(inputs.image.as_ref(), self.options.relative).map_err(invalid)?;
+        let usual = if given.layout == DetectorLayout::EndToEnd { None } else { Some(IOU_THRESHOLD) };
         let rule = Rule {
-            iou_threshold: self.options.iou_threshold,
+            iou_threshold: self.options.iou_threshold.or(usual),
             class_agnostic: self.options.class_agnostic,
             most_candidates: self.options.max_candidates,
             most: self.options.max_detections,
@@ -225,14 +325,32 @@ impl Nms {
         let mut pictures = Vec::with_capacity(given.batch);
         for number in 0..given.batch {
             deadline.check_after(CANDIDATE * given.anchors.saturating_mul(given.classes))?;
-            let mut candidates = self.candidates(inputs, &given, number).map_err(invalid)?;
+            let (table, mut candidates) = self.candidates(inputs, &given, number).map_err(invalid)?;
+            let mut oriented = Vec::new();
+            if self.extra == Extra::Angle {
+                let turned = |candidate: &Candidate| {
+                    let angle = table.number(candidate.anchor, table.columns - 1).unwrap_or(f32::NAN);
+                    OrientedBox::new(table.centre_and_size(candidate.anchor), angle)
+                };
+                oriented = candidates.iter().map(turned).collect();
+                for (candidate, oriented) in candidates.iter_mut().zip(&oriented) {
+                    candidate.corners = oriented.enclosing();
+                }
+            }
             for candidate in &mut candidates {
                 candidate.corners = place.pixels(candidate.corners);
             }
-            let kept = suppress::keep(&candidates, rule, deadline)?;
+            let kept = if self.extra == Extra::Angle {
+                suppress::keep_oriented(&candidates, &oriented, rule, deadline)?
+            } else {
+                suppress::keep(&candidates, rule, deadline)?
+            };
             let entry = |index: usize| {
-                deadline.check_after(ENTRY)?;
-                self.entry(&candidates[index], &place).map_err(invalid)
+                deadline.check_after(ENTRY + self.extra.bytes())?;
+                let candidate = &candidates[index];
+                let first = table.columns.saturating_sub(self.extra.width());
+                let numbers = table.numbers(candidate.anchor, first..table.columns);
+                self.entry(candidate, &numbers, oriented.get(index), &place).map_err(invalid)
             };
             pictures.push(kept.into_iter().map(entry).collect::<Result<serde_json::Value, StepFailure>>()?);
         }
@@ -240,31 +358,64 @@ impl Nms {
         Ok(only.unwrap_or(serde_json::Value::Array(pictures)))
     }
 
-    fn candidates(&self, inputs: &NmsInputs, given: &DetectorShape, number: usize) -> Result<Vec<Candidate>, String> {
+    /// The numbers of the picture's anchors, and those that may be boxes.
+    fn candidates<'a>(
+        &self,
+        inputs: &'a NmsInputs,
+        given: &DetectorShape,
+        number: usize,
+    ) -> Result<(AnchorTable<'a>, Vec<Candidate>), String> {
+        let DetectorShape { layout, anchors, classes, .. } = *given;
+        let has_corners =
+            layout == DetectorLayout::Separate || layout == DetectorLayout::EndToEnd && self.extra != Extra::Angle;
         let reading = CandidateReader {
-            format: self.options.format.unwrap_or(if self.is_separate() { BoxFormat::Xyxy } else { BoxFormat::Cxcywh }),
+            format: self.options.format.unwrap_or(if has_corners { BoxFormat::Xyxy } else { BoxFormat::Cxcywh }),
             score_threshold: self.options.score_threshold as f32,
             multi_label: self.options.multi_label,
         };
-        let DetectorShape { anchors, classes, .. } = *given;
         let first = inputs.first.as_slice::<f32>().unwrap_or_default();
-        Ok(match self.options.layout {
-            _ if anchors == 0 => Vec::new(),
-            DetectorLayout::Yolov8 => reading.columns(part(first, (4 + classes) * anchors, number)?, anchors),
-            DetectorLayout::Yolov5 => reading.rows(part(first, (5 + classes) * anchors, number)?, 5 + classes),
-            DetectorLayout::Separate => {
-                let boxes = part(first, 4 * anchors, number)?;
-                let scores = inputs.scores.as_ref().and_then(Tensor::as_slice::<f32>).unwrap_or_default();
-                let scores = part(scores, classes * anchors, number)?;
-                match inputs.classes.as_ref().and_then(Tensor::as_slice::<i64>) {
-                    Some(_) if classes != 1 => {
-                        return Err(format!("with `classes`, a box has one score, but `scores` has {classes}"));
-                    }
-                    Some(named) => reading.classified(boxes, scores, part(named, anchors, number)?),
-                    None => reading.separate(boxes, scores, classes),
-                }
+        if layout == DetectorLayout::Separate {
+            let boxes = part(first, 4 * anchors, number)?;
+            let table = AnchorTable { data: boxes, anchors, columns: 4, is_transposed: false };
+            if anchors == 0 {
+                return Ok((table, Vec::new()));
             }
-        })
+            let scores = inputs.scores.as_ref().and_then(Tensor::as_slice::<f32>).unwrap_or_default();
+            let scores = part(scores, classes * anchors, number)?;
+            let found = match inputs.classes.as_ref().and_then(Tensor::as_slice::<i64>) {
+                Some(_) if classes != 1 => {
+                    return Err(format!("with `classes`, a box has one score, but `scores` has {classes}"));
+                }
+                Some(named) => reading.classified(boxes, scores, part(named, anchors, number)?),
+                None => reading.separate(boxes, scores, classes),
+            };
+            return Ok((table, found));
+        }
+        let is_end_to_end = layout == DetectorLayout::EndToEnd;
+        let columns = layout.fixed_columns() + self.extra.width() + if is_end_to_end { 0 } else { classes };
+        let data = part(first, columns * anchors, number)?;
+        let is_transposed = layout == DetectorLayout::Yolov8;
+        let table = AnchorTable { data, anchors, columns, is_transposed };
+        if anchors == 0 {
+            return Ok((table, Vec::new()));
+        }
+        if self.options.layout == DetectorLayout::Auto {
+            // The scores, and what says whether there is an object.
+            let scores = if is_end_to_end { 4..5 } else { 4..layout.fixed_columns() + classes };
+            let score = table.implausible_score(scores);
+            let class = if is_end_to_end { table.fractional(5) } else { None };
+            if let Some(number) = score.or(class) {
+                let what = if score.is_some() { "scores lie from 0 to 1" } else { "a class is a whole number" };
+                return Err(format!("{what}, but {number} is among them; {}", self.advice_on_classes()));
+            }
+        }
+        let found = match layout {
+            DetectorLayout::Yolov5 => reading.rows_with_objectness(data, columns, classes),
+            DetectorLayout::Transposed => reading.rows(data, columns, classes),
+            DetectorLayout::EndToEnd => reading.end_to_end(data, columns)?,
+            _ => reading.columns(data, anchors, classes),
+        };
+        Ok((table, found))
     }
 }
 
@@ -283,16 +434,6 @@ fn classes_of(boxes: &[Option<usize>], scores: Option<&[Option<usize>]>) -> Resu
         rank if rank == outer && same => Ok(Some(1)),
         rank if rank == outer + 1 && same && scores[outer] != Some(0) => Ok(scores[outer]),
         _ => Err("`scores` needs the axes of `boxes`, with the classes, or nothing, in place of the 4 numbers".into()),
-    }
-}
-
-impl DetectorLayout {
-    const fn shape(self) -> &'static str {
-        match self {
-            Self::Yolov8 => "[4 + classes, anchors]",
-            Self::Yolov5 => "[anchors, 5 + classes]",
-            Self::Separate => "[anchors, 4]",
-        }
     }
 }
 
@@ -349,48 +490,6 @@ impl NmsInputs {
             }
         }
         Ok(taken)
-    }
-}
-
-/// Maps boxes from the model's coordinates to the source image.
-struct BoxMapping {
-    /// the size of the picture that fractions are of, width first
-    size: Option<[f32; 2]>,
-    geometry: Option<Geometry>,
-}
-
-impl BoxMapping {
-    fn new(image: Option<&Tensor>, relative: bool) -> Result<Self, String> {
-        let geometry = image.and_then(|image| image.metadata.geometry);
-        if !relative {
-            return Ok(Self { size: None, geometry });
-        }
-        let size = image.and_then(|image| match (image.metadata.layout, image.shape()) {
-            (Some(Layout::Hwc), [.., height, width, _]) => Some([*width as f32, *height as f32]),
-            (Some(Layout::Chw), [.., _, height, width]) => Some([*width as f32, *height as f32]),
-            _ => None,
-        });
-        let size = size.ok_or("`image` is not known to be a picture, so that its size is not known")?;
-        Ok(Self { size: Some(size), geometry })
-    }
-
-    /// In pixels of the picture that the model saw.
-    fn pixels(&self, corners: [f32; 4]) -> [f32; 4] {
-        let Some([width, height]) = self.size else { return corners };
-        let [left, top, right, bottom] = corners;
-        [left * width, top * height, right * width, bottom * height]
-    }
-
-    /// In pixels of the picture that came in, and within it.
-    fn to_source(&self, corners: [f32; 4]) -> [f32; 4] {
-        let Some(at) = self.geometry else { return corners };
-        let x = |x: f32| ((x - at.offset_x) / at.scale_x).clamp(0.0, at.source_width as f32);
-        let y = |y: f32| ((y - at.offset_y) / at.scale_y).clamp(0.0, at.source_height as f32);
-        let [left, top, right, bottom] = corners;
-        // In a mirrored picture left and right are swapped.
-        let (left, right) = if at.scale_x < 0.0 { (right, left) } else { (left, right) };
-        let (top, bottom) = if at.scale_y < 0.0 { (bottom, top) } else { (top, bottom) };
-        [x(left), y(top), x(right), y(bottom)]
     }
 }
 

@@ -2,11 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use super::oriented::OrientedBox;
 use crate::deadline::{Deadline, DeadlineExceeded};
 
-/// A box that a model proposes: corners, score, class.
+/// A box that a model proposes: its anchor's number, corners, score, class.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Candidate {
+    pub(super) anchor: usize,
     pub(super) corners: [f32; 4],
     pub(super) score: f32,
     pub(super) class: i64,
@@ -15,7 +17,8 @@ pub(super) struct Candidate {
 /// How boxes are suppressed.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rule {
-    pub(super) iou_threshold: f64,
+    /// without one, none is suppressed
+    pub(super) iou_threshold: Option<f64>,
     /// whether boxes of one class suppress those of another
     pub(super) class_agnostic: bool,
     /// how many candidates are looked at, the best first
@@ -28,8 +31,39 @@ pub(super) struct Rule {
 const OVERLAP: usize = 16;
 const ORDER: usize = 64;
 
-/// The numbers of the candidates that stay, best first; equal scores in their order.
+/// The numbers of the candidates that stay, best first; equal scores in their order. A box goes if one that stays
+/// overlaps it.
 pub(super) fn keep(candidates: &[Candidate], rule: Rule, deadline: &Deadline) -> Result<Vec<usize>, DeadlineExceeded> {
+    let area = |index: usize| BoxArea::new(candidates[index].corners);
+    let overlap = |rival: &BoxArea, area: &BoxArea| rival.overlap(area);
+    select(candidates, rule, deadline, Rivals::Kept, area, overlap)
+}
+
+/// The same for boxes with an angle. A box goes if any better one overlaps it, as in Ultralytics' `fast_nms`.
+pub(super) fn keep_oriented(
+    candidates: &[Candidate],
+    boxes: &[OrientedBox],
+    rule: Rule,
+    deadline: &Deadline,
+) -> Result<Vec<usize>, DeadlineExceeded> {
+    select(candidates, rule, deadline, Rivals::All, |index| boxes[index], OrientedBox::overlap)
+}
+
+/// Which better boxes of its class a box is compared with.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Rivals {
+    Kept,
+    All,
+}
+
+fn select<R>(
+    candidates: &[Candidate],
+    rule: Rule,
+    deadline: &Deadline,
+    compared: Rivals,
+    region: impl Fn(usize) -> R,
+    overlap: impl Fn(&R, &R) -> f32,
+) -> Result<Vec<usize>, DeadlineExceeded> {
     deadline.check_after(ORDER * candidates.len())?;
     let mut order: Vec<usize> = (0..candidates.len()).collect();
     // None is NaN: those pass no threshold.
@@ -39,17 +73,24 @@ pub(super) fn keep(candidates: &[Candidate], rule: Rule, deadline: &Deadline) ->
         order.truncate(rule.most_candidates);
     }
     order.sort_unstable_by(better);
+    let Some(threshold) = rule.iou_threshold else {
+        order.truncate(rule.most);
+        return Ok(order);
+    };
     let mut kept = Vec::new();
-    let mut of_class = BTreeMap::<i64, Vec<BoxArea>>::new();
+    let mut of_class = BTreeMap::<i64, Vec<R>>::new();
     for index in order {
-        let Candidate { corners, class, .. } = candidates[index];
+        let class = candidates[index].class;
         let rivals = of_class.entry(if rule.class_agnostic { 0 } else { class }).or_default();
         deadline.check_after(ORDER + OVERLAP * rivals.len())?;
-        let area = BoxArea::new(corners);
-        if rivals.iter().any(|rival| f64::from(rival.overlap(&area)) > rule.iou_threshold) {
+        let region = region(index);
+        let is_suppressed = rivals.iter().any(|rival| f64::from(overlap(rival, &region)) > threshold);
+        if !is_suppressed || compared == Rivals::All {
+            rivals.push(region);
+        }
+        if is_suppressed {
             continue;
         }
-        rivals.push(area);
         kept.push(index);
         if kept.len() == rule.most {
             break;
@@ -96,10 +137,10 @@ fn smaller(one: f32, other: f32) -> f32 {
 mod tests {
     use super::*;
 
-    const RULE: Rule = Rule { iou_threshold: 0.5, class_agnostic: false, most_candidates: 100, most: 100 };
+    const RULE: Rule = Rule { iou_threshold: Some(0.5), class_agnostic: false, most_candidates: 100, most: 100 };
 
     fn candidate(corners: [f32; 4], score: f32, class: i64) -> Candidate {
-        Candidate { corners, score, class }
+        Candidate { anchor: 0, corners, score, class }
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::reference::random;
-use gpux_core::{Context, Dim, Metadata, Step};
+use gpux_core::{Context, Dim, Geometry, Layout, Metadata, Step};
 
 fn step(options: serde_json::Value) -> Result<Box<dyn Step>, BuildError> {
     crate::reference::build(builtin(), options)
@@ -41,6 +41,112 @@ fn layouts_give_equal_boxes() {
     assert_eq!(detect(separate, vec![boxes, scores, classes]).unwrap(), expected);
 }
 
+/// One box of the sixth class, about the middle of a picture, in each layout that exports have.
+#[test]
+fn auto_takes_layouts_that_are_certain() {
+    let zeros = |shape: [usize; 2]| vec![0_f32; shape[0] * shape[1]];
+    let tensor = |[rows, columns]: [usize; 2], numbers| Tensor::new([1, rows, columns], numbers).unwrap();
+    let expected = json!([{"box": [75.0, 75.0, 125.0, 125.0], "score": 0.9, "class": 6}]);
+    let labelled = json!([{"box": [75.0, 75.0, 125.0, 125.0], "score": 0.9, "class": 6, "label": "6"}]);
+    let labels: Vec<_> = (0..80).map(|number| number.to_string()).collect();
+
+    let mut columns = zeros([84, 8400]);
+    for (row, number) in [100.0, 100.0, 50.0, 50.0].into_iter().enumerate() {
+        columns[row * 8400] = number;
+    }
+    columns[10 * 8400] = 0.9;
+    assert_eq!(detect(json!({}), vec![tensor([84, 8400], columns)]).unwrap(), expected);
+
+    let mut rows = zeros([300, 84]);
+    rows[..4].copy_from_slice(&[100.0, 100.0, 50.0, 50.0]);
+    rows[10] = 0.9;
+    let rows = tensor([300, 84], rows);
+    assert_eq!(detect(json!({"layout": "transposed"}), vec![rows.clone()]).unwrap(), expected);
+    assert_eq!(detect(json!({ "labels": labels }), vec![rows.clone()]).unwrap(), labelled);
+    let why = detect(json!({}), vec![rows]).unwrap_err().to_string();
+    assert!(why.contains("[300, 84]") && why.contains("`layout: transposed`") && why.contains("`yolov5`"), "{why}");
+
+    let mut rows = zeros([25_200, 85]);
+    rows[..5].copy_from_slice(&[100.0, 100.0, 50.0, 50.0, 1.0]);
+    rows[11] = 0.9;
+    assert_eq!(detect(json!({ "labels": labels }), vec![tensor([25_200, 85], rows)]).unwrap(), labelled);
+
+    // Neighbours that overlap stay: the model has chosen.
+    let mut rows = zeros([300, 6]);
+    rows[..12].copy_from_slice(&[75.0, 75.0, 125.0, 125.0, 0.9, 6.0, 76.0, 75.0, 125.0, 125.0, 0.8, 6.0]);
+    let rows = tensor([300, 6], rows);
+    let found = detect(json!({}), vec![rows.clone()]).unwrap();
+    assert_eq!((&found[0], found.as_array().unwrap().len()), (&expected[0], 2));
+    assert_eq!(detect(json!({"iou_threshold": 0.45}), vec![rows]).unwrap(), expected);
+}
+
+#[test]
+fn auto_rejects_implausible_numbers() {
+    let rejected = |options, shape: [usize; 2], numbers: &[(usize, f32)]| {
+        let mut data = vec![0_f32; shape[0] * shape[1]];
+        numbers.iter().for_each(|(index, number)| data[*index] = *number);
+        detect(options, vec![Tensor::new(shape, data).unwrap()]).unwrap_err().to_string()
+    };
+    // A pose: x of a keypoint, in pixels. A mask: negative coefficients.
+    assert!(rejected(json!({}), [56, 8400], &[(5 * 8400, 320.0)]).contains("`keypoints: [17, 3]`"));
+    assert!(rejected(json!({}), [116, 8400], &[(84 * 8400, -0.7)]).contains("`mask_coefficients: 32`"));
+    // RT-DETR with two classes has the shape of an end-to-end model.
+    assert!(rejected(json!({}), [300, 6], &[(4, 0.2), (5, 0.3)]).contains("a class is a whole number"));
+    assert!(rejected(json!({"layout": "end-to-end"}), [300, 6], &[(4, 0.9), (5, 0.3)]).contains("of box 0 is 0.3"));
+    // YOLOv5 with one class has as many columns, but the anchors of grids.
+    assert!(rejected(json!({}), [25_200, 6], &[]).contains("`layout: end-to-end`"));
+    assert!(rejected(json!({"layout": "end-to-end"}), [300, 38], &[]).contains("`mask_coefficients`"));
+}
+
+#[test]
+fn layouts_follow_ultralytics() {
+    for case in crate::reference::read_json("nms-layouts.json").as_array().unwrap() {
+        let shape: Vec<usize> = serde_json::from_value(case["shape"].clone()).unwrap();
+        let numbers: Vec<f32> = serde_json::from_value(case["predictions"].clone()).unwrap();
+        let found = detect(case["options"].clone(), vec![Tensor::new(shape, numbers).unwrap()]).unwrap();
+        let (found, kept) = (found.as_array().unwrap(), case["kept"].as_array().unwrap());
+        assert_eq!(found.len(), kept.len(), "{}", case["name"]);
+        found.iter().zip(kept).for_each(|(found, kept)| assert_near(found, kept, &case["name"]));
+    }
+}
+
+/// Equal JSON, but for the last digits of numbers.
+fn assert_near(ours: &serde_json::Value, theirs: &serde_json::Value, name: &serde_json::Value) {
+    use serde_json::Value as Json;
+    match (ours, theirs) {
+        (Json::Number(one), Json::Number(other)) => {
+            let (one, other) = (one.as_f64().unwrap(), other.as_f64().unwrap());
+            assert!((one - other).abs() <= 1e-5 * other.abs().max(1.0), "{name}: {one} for {other}");
+        }
+        (Json::Array(one), Json::Array(other)) if one.len() == other.len() => {
+            one.iter().zip(other).for_each(|(one, other)| assert_near(one, other, name));
+        }
+        (Json::Object(one), Json::Object(other)) if one.len() == other.len() => {
+            one.iter().for_each(|(key, one)| assert_near(one, &other[key], name));
+        }
+        _ => panic!("{name}: {ours} for {theirs}"),
+    }
+}
+
+#[test]
+fn maps_keypoints_and_corners_to_the_source_image() {
+    let geometry =
+        Geometry { source_width: 100, source_height: 60, scale_x: 0.5, scale_y: 0.5, offset_x: 7.0, offset_y: 9.0 };
+    let metadata = Metadata { geometry: Some(geometry), layout: Some(Layout::Hwc), ..Metadata::default() };
+    let image = Tensor::zeros(ElementType::Uint8, [64, 64, 3]).unwrap().with_metadata(metadata);
+    let pose = Tensor::new([8, 1], vec![27_f32, 19.0, 10.0, 10.0, 0.9, 17.0, 2.0, 0.7]).unwrap();
+    let found = detect(json!({"keypoints": [1, 3]}), vec![pose, image.clone()]).unwrap();
+    assert_eq!(found[0]["keypoints"], json!([[20.0, 0.0, 0.7]]), "points end at the picture's edges");
+    let turned = Tensor::new([6, 1], vec![27_f32, 19.0, 20.0, 4.0, 0.9, std::f32::consts::FRAC_PI_2]).unwrap();
+    let found = detect(json!({"angle": true}), vec![turned, image]).unwrap();
+    assert_near(&found[0]["box"], &json!([36.0, 0.0, 44.0, 40.0]), &json!("box"));
+    assert_near(
+        &found[0]["corners"],
+        &json!([[36.0, 40.0], [44.0, 40.0], [44.0, 0.0], [36.0, 0.0]]),
+        &json!("corners"),
+    );
+}
+
 #[test]
 fn maps_boxes_to_the_source_image() {
     let geometry =
@@ -68,7 +174,7 @@ fn batch_returns_a_list_for_each_image() {
     assert_eq!((found[0].as_array().unwrap().len(), found[1].as_array().unwrap().len()), (1, 0));
     let none = Tensor::zeros(ElementType::Float32, [1, 84, 0]).unwrap();
     assert_eq!(detect(json!({}), vec![none]).unwrap(), json!([]));
-    let nobody = Tensor::zeros(ElementType::Float32, [0, 84, 5]).unwrap();
+    let nobody = Tensor::zeros(ElementType::Float32, [0, 84, 8400]).unwrap();
     assert_eq!(detect(json!({}), vec![nobody]).unwrap(), json!([]));
 }
 
@@ -107,8 +213,13 @@ fn random_numbers_never_panic() {
         let (classes, anchors) = (1 + random(4), random(40));
         let numbers = (0..(4 + classes) * anchors).map(|_| odd[random(odd.len())]).collect();
         let predictions = Tensor::new([4 + classes, anchors], numbers).unwrap();
-        let options = json!({"multi_label": random(2) == 0, "class_agnostic": random(2) == 0});
-        detect(options, vec![predictions]).unwrap();
+        let layout = if random(2) == 0 { "auto" } else { "yolov8" };
+        let angle = classes > 1 && random(2) == 0;
+        let options = json!({
+            "layout": layout, "angle": angle, "multi_label": random(2) == 0, "class_agnostic": random(2) == 0,
+        });
+        let found = detect(options, vec![predictions]);
+        assert!(found.is_ok() || layout == "auto", "{found:?}");
     }
 }
 
@@ -119,8 +230,13 @@ fn rejects_impossible_shapes_when_planned() {
     };
     assert_eq!(infer(json!({}), &[Dim::Fixed(1), Dim::Fixed(84), Dim::Dynamic]).unwrap(), [Kind::Json]);
     let wrong = infer(json!({"labels": ["one", "two"]}), &[Dim::Fixed(8400), Dim::Fixed(84)]).unwrap_err();
-    assert!(wrong.to_string().contains("2 labels, but 8396 classes; is `layout` right?"), "{wrong}");
-    assert!(infer(json!({}), &[Dim::Fixed(4), Dim::Dynamic]).is_err());
+    assert!(wrong.to_string().contains("say which: `layout: transposed`"), "{wrong}");
+    let wrong = infer(json!({"layout": "yolov8", "labels": ["one"]}), &[Dim::Fixed(56), Dim::Fixed(8400)]).unwrap_err();
+    assert!(wrong.to_string().contains("1 labels, but 52 classes; is `layout` right? What follows"), "{wrong}");
+    assert!(infer(json!({"layout": "yolov8"}), &[Dim::Fixed(4), Dim::Dynamic]).is_err());
+    assert!(infer(json!({}), &[Dim::Dynamic, Dim::Fixed(6)]).is_err(), "three layouts have six columns");
+    let separate = infer(json!({}), &[Dim::Fixed(8400), Dim::Fixed(4)]).unwrap_err();
+    assert!(separate.to_string().contains("`layout: separate`"), "{separate}");
     assert!(infer(json!({}), &[Dim::Dynamic]).is_err());
 }
 
@@ -133,6 +249,12 @@ fn rejects_invalid_options() {
         json!({"max_candidates": 30_001}),
         json!({"labels": []}),
         json!({"layout": "yolov1"}),
+        json!({"keypoints": [17, 4]}),
+        json!({"keypoints": [0, 3]}),
+        json!({"keypoints": [17, 3], "angle": true}),
+        json!({"layout": "separate", "mask_coefficients": 32}),
+        json!({"angle": true, "relative": true}),
+        json!({"angle": true, "format": "xyxy"}),
         json!({"format": "yxyx"}),
     ] {
         assert!(step(options.clone()).is_err(), "{options}");

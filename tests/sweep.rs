@@ -177,8 +177,12 @@ fn score_cases() -> Vec<Case> {
     };
     vec![
         ("json-template", json!({"template": vec!["{{x}}"; 40]}), vec![whole(&[1 << 20, 0], 1)]),
-        ("json-template", json!({"template": "{{x}} {{x}}"}), vec![whole(&[1 << 20, 0], 1)]),
-        ("json-template", json!({"template": ["{{x}}", "{{x}} "]}), vec![json!(vec![0.5; 1 << 20]).into()]),
+        ("json-template", json!({"template": "{{x}} {{x}}", "lists": "json"}), vec![whole(&[1 << 20, 0], 1)]),
+        (
+            "json-template",
+            json!({"template": ["{{x}}", "{{x}} "], "lists": "json"}),
+            vec![json!(vec![0.5; 1 << 20]).into()],
+        ),
         ("labels", json!({"labels": ["a", "b"]}), vec![whole(&[1 << 20, 0], 1)]),
         ("labels", json!({"labels": ["a", "b"]}), vec![whole(&[[1 << 16].as_slice(), &[1; 60]].concat(), 1)]),
         (

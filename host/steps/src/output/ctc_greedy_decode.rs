@@ -1,17 +1,18 @@
 //! `ctc-greedy-decode`: what an acoustic model gives → text.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::json;
+use serde_json::{Value as Json, json};
 
 use crate::deadline::{Deadline, DeadlineExceeded, rows_per_check};
 use crate::operation::{BuiltinStep, Inputs, Operation};
 use crate::ports;
 use gpux_core::{
-    BuildError, Builtin, Dim, ElementSet, ElementType, Group, Kind, OptionOrigin, Port, Signature, StepFailure,
-    TensorKind, Value,
+    BuildError, Builtin, Dim, ElementSet, ElementType, FileError, Group, Kind, OptionOrigin, Port, Signature,
+    StepFailure, TensorKind, Value, float32_to_json,
 };
 
 /// Largest file of a vocabulary that is read, in bytes.
@@ -28,18 +29,31 @@ const MAX_TEXT: usize = 64 << 20;
 #[serde(deny_unknown_fields)]
 struct Options {
     /// The tokens, in the order of the last axis: a list, or the path of a file: Hugging Face's `vocab.json`
-    /// (`{"<pad>": 0, "|": 4, …}`), or text with one token a line. Required.
+    /// (`{"<pad>": 0, "|": 4, …}`) with the `added_tokens.json` and `tokenizer_config.json` beside it, or text with one
+    /// token a line. Required.
     vocabulary: Vocabulary,
-    /// The token that stands for nothing, between tokens and in silence. Default: `<pad>`, else `<blk>`,
-    /// `<blank>`, `[PAD]` or `-`, whichever the vocabulary has first in this order.
+    /// The token that stands for nothing, between tokens and in silence. Default: the `pad_token` of
+    /// `tokenizer_config.json`, else `<pad>`, `<blk>`, `<blank>`, `[PAD]` or `-`, whichever the vocabulary has first in
+    /// this order.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     blank: Option<String>,
-    /// The token that becomes a space. Default: `|`, if there is one.
+    /// The token that becomes a space; `""` for none. Default: the `word_delimiter_token` of `tokenizer_config.json`,
+    /// else `|`, if there is one, unless a space is a token itself. Required where `|` stands among `{` and `}`, which
+    /// are characters of a text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     word_delimiter: Option<String>,
     /// Whether the text becomes lower case. Default: false.
     #[serde(default)]
     lowercase: bool,
+    /// Whether the result is JSON with the symbols of the text, too: `{"text": "ab", "symbols": [{"symbol": "a",
+    /// "start": 3, "end": 5, "score": 0.9}, …]}`. `start` is the first frame, `end` the frame after the last, `score`
+    /// the token's number in its first frame as the model gives it. Default: false.
+    #[serde(default)]
+    symbols: bool,
+    /// Seconds from one frame to the next, in which `start` and `end` are then given, above 0. Default: none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("exclusiveMinimum" = 0))]
+    seconds_per_frame: Option<f64>,
 }
 
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
@@ -80,10 +94,13 @@ pub(super) fn builtin() -> Builtin {
 
 impl Decode {
     fn new(options: Options, site: &OptionOrigin<'_>) -> Result<BuiltinStep<Self>, BuildError> {
-        let mut tokens = match &options.vocabulary {
-            Vocabulary::List(tokens) => tokens.clone(),
+        let VocabularyFile { mut tokens, pad_token, word_delimiter } = match &options.vocabulary {
+            Vocabulary::List(tokens) => VocabularyFile { tokens: tokens.clone(), ..VocabularyFile::default() },
             Vocabulary::File(path) => read(path, site)?,
         };
+        if options.seconds_per_frame.is_some_and(|seconds| !(seconds > 0.0 && seconds.is_finite())) {
+            return Err(BuildError::option("seconds_per_frame", "must be more than 0"));
+        }
         if tokens.is_empty() || tokens.len() > MAX_TOKENS {
             let why = format!("there are {} tokens, but there must be 1 to {MAX_TOKENS}", tokens.len());
             return Err(BuildError::option("vocabulary", why));
@@ -92,13 +109,21 @@ impl Decode {
         let unknown = |option: &str, token: &str| BuildError::option(option, format!("there is no token `{token}`"));
         let blank = match &options.blank {
             Some(blank) => find(blank).ok_or_else(|| unknown("blank", blank))?,
-            None => BLANKS.iter().find_map(|blank| find(blank)).ok_or_else(|| {
+            None => pad_token.as_deref().into_iter().chain(BLANKS).find_map(find).ok_or_else(|| {
                 BuildError::option("vocabulary", "which token is the blank is not known")
                     .with_hint("say `blank:`, often the first token")
             })?,
         };
         let delimiter = match &options.word_delimiter {
+            Some(delimiter) if delimiter.is_empty() => None,
             Some(delimiter) => Some(find(delimiter).ok_or_else(|| unknown("word_delimiter", delimiter))?),
+            None if word_delimiter.is_some() => word_delimiter.as_deref().and_then(find),
+            None if find(" ").is_some() => None,
+            None if find(DELIMITER).is_some() && ["{", "}"].into_iter().any(|token| find(token).is_some()) => {
+                let why = "`|` may be a character of the text, or what becomes a space";
+                return Err(BuildError::option("word_delimiter", why)
+                    .with_hint("say `word_delimiter: \"\"` if it is a character, else `word_delimiter: \"|\"`"));
+            }
             None => find(DELIMITER),
         };
         if let Some(delimiter) = delimiter {
@@ -110,9 +135,17 @@ impl Decode {
                 description: format!("[frames, {0}] or [batch, frames, {0}]", tokens.len()),
                 ..Port::new("scores", Kind::Tensor(TensorKind::of_elements(ElementSet::floats())))
             },
-            Port { description: "the text, or a list of texts".into(), ..Port::new("text", Kind::Any) },
+            if options.symbols {
+                let description = "the text with its symbols, or a list of them".into();
+                Port { description, ..Port::new("text", Kind::Json) }
+            } else {
+                Port { description: "the text, or a list of texts".into(), ..Port::new("text", Kind::Any) }
+            },
         );
-        let details = json!({"tokens": tokens.len(), "blank": blank, "lowercase": options.lowercase});
+        let mut details = json!({"tokens": tokens.len(), "blank": blank, "lowercase": options.lowercase});
+        if options.symbols {
+            details["symbols"] = true.into();
+        }
         Ok(BuiltinStep::new(signature, details, Self { options, tokens, blank, longest }))
     }
 
@@ -131,24 +164,73 @@ impl Decode {
         }
     }
 
-    /// The text of one recording.
-    fn text(&self, scores: &[f32], deadline: &Deadline) -> Result<String, DeadlineExceeded> {
+    /// The text of one recording, and the symbols of which it is made.
+    fn text(&self, scores: &[f32], deadline: &Deadline) -> Result<(String, Vec<Symbol>), DeadlineExceeded> {
         let mut text = String::new();
+        let mut symbols: Vec<Symbol> = Vec::new();
         let mut last = None;
         let count = self.tokens.len();
+        let mut number = 0;
         for block in scores.chunks(rows_per_check(count) * count) {
             deadline.check_after(block.len())?;
             for frame in block.chunks_exact(count) {
                 let best = first_largest(frame);
-                if last.replace(best) != Some(best) && best != self.blank {
-                    text.push_str(&self.tokens[best]);
+                let is_new = last.replace(best) != Some(best);
+                if best != self.blank {
+                    if is_new {
+                        text.push_str(&self.tokens[best]);
+                    }
+                    match symbols.last_mut().filter(|_| !is_new) {
+                        Some(symbol) => symbol.end = number + 1,
+                        None if self.options.symbols => {
+                            symbols.push(Symbol { token: best, start: number, end: number + 1, score: frame[best] });
+                        }
+                        None => {}
+                    }
                 }
+                number += 1;
             }
         }
-        let text = text.trim();
-        Ok(if self.options.lowercase { text.to_lowercase() } else { text.to_owned() })
+        Ok((self.cased(text.trim()), symbols))
+    }
+
+    fn cased(&self, text: &str) -> String {
+        if self.options.lowercase { text.to_lowercase() } else { text.to_owned() }
+    }
+
+    /// The answer for one recording.
+    fn answer(&self, scores: &[f32], deadline: &Deadline) -> Result<Json, DeadlineExceeded> {
+        let (text, symbols) = self.text(scores, deadline)?;
+        if !self.options.symbols {
+            return Ok(text.into());
+        }
+        let time = |frame: usize| match self.options.seconds_per_frame {
+            Some(seconds) => json!(frame as f64 * seconds),
+            None => frame.into(),
+        };
+        let symbol = |symbol: Symbol| {
+            deadline.check_after(SYMBOL)?;
+            let Symbol { token, start, end, score } = symbol;
+            let token = self.cased(&self.tokens[token]);
+            Ok(json!({"symbol": token, "start": time(start), "end": time(end), "score": float32_to_json(score)}))
+        };
+        let symbols = symbols.into_iter().map(symbol).collect::<Result<Vec<Json>, DeadlineExceeded>>()?;
+        Ok(json!({"text": text, "symbols": symbols}))
     }
 }
+
+/// A token of the text, in the frames from `start` to before `end`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Symbol {
+    token: usize,
+    start: usize,
+    end: usize,
+    /// its number in the first of these frames
+    score: f32,
+}
+
+/// Bytes of a symbol in the answer, beside its text.
+const SYMBOL: usize = 512;
 
 /// As `numpy.argmax`: the first of equals, NaN before all.
 fn first_largest(frame: &[f32]) -> usize {
@@ -164,24 +246,57 @@ fn first_largest(frame: &[f32]) -> usize {
     best
 }
 
+/// A vocabulary, and what stands beside it.
+#[derive(Debug, Default)]
+struct VocabularyFile {
+    tokens: Vec<String>,
+    pad_token: Option<String>,
+    word_delimiter: Option<String>,
+}
+
 /// The tokens of a file, in their order.
-fn read(path: &str, site: &OptionOrigin<'_>) -> Result<Vec<String>, BuildError> {
+fn read(path: &str, site: &OptionOrigin<'_>) -> Result<VocabularyFile, BuildError> {
     let refuse = |why: String| BuildError::option("vocabulary", why);
     let bytes = site.read(Path::new(path), MAX_VOCABULARY_FILE).map_err(|error| refuse(error.to_string()))?;
     let text = String::from_utf8(bytes).map_err(|_| refuse(format!("`{path}` is not UTF-8 text")))?;
     let text = text.trim_start_matches('\u{feff}');
     if !text.trim_start().starts_with('{') {
-        return Ok(text.trim_end_matches(['\r', '\n']).lines().map(str::to_owned).collect());
+        let tokens = text.trim_end_matches(['\r', '\n']).lines().map(str::to_owned).collect();
+        return Ok(VocabularyFile { tokens, ..VocabularyFile::default() });
     }
-    let numbers: std::collections::BTreeMap<String, usize> =
+    let mut numbers: BTreeMap<String, usize> =
         serde_json::from_str(text).map_err(|error| refuse(format!("`{path}` is not a vocabulary: {error}")))?;
+    let beside = |name: &str| match site.read(&Path::new(path).with_file_name(name), MAX_VOCABULARY_FILE) {
+        Ok(bytes) => {
+            let json = serde_json::from_slice(&bytes);
+            json.map_err(|error| refuse(format!("`{name}` beside `{path}` is not JSON: {error}")))
+        }
+        Err(FileError::NotFound { .. } | FileError::NotAFile(_)) => Ok(Json::Null),
+        Err(error) => Err(refuse(error.to_string())),
+    };
+    // Tokens that were added to the model after its vocabulary: `{"<s>": 32}`, or `{"32": {"content": "<s>"}}`.
+    let added = beside("added_tokens.json")?;
+    let added = added.as_object().into_iter().flatten().map(|(token, number)| (Some(token.as_str()), number.as_u64()));
+    let config = beside("tokenizer_config.json")?;
+    let declared = config["added_tokens_decoder"].as_object().into_iter().flatten();
+    let declared = declared.map(|(number, token)| (token["content"].as_str(), number.parse().ok()));
+    for (token, number) in added.chain(declared) {
+        if let (Some(token), Some(number)) = (token, number.and_then(|number| usize::try_from(number).ok())) {
+            numbers.entry(token.to_owned()).or_insert(number);
+        }
+    }
+    let named = |name: &str| config[name].as_str().or_else(|| config[name]["content"].as_str()).map(str::to_owned);
     let mut tokens = vec![None; numbers.len()];
     for (token, number) in numbers {
         let place = tokens.get_mut(number).filter(|place| place.is_none());
         let place = place.ok_or_else(|| refuse(format!("`{path}`: the numbers of the tokens are not 0, 1, 2 …")))?;
         *place = Some(token);
     }
-    Ok(tokens.into_iter().flatten().collect())
+    Ok(VocabularyFile {
+        tokens: tokens.into_iter().flatten().collect(),
+        pad_token: named("pad_token"),
+        word_delimiter: named("word_delimiter_token"),
+    })
 }
 
 impl Operation for Decode {
@@ -190,6 +305,7 @@ impl Operation for Decode {
         let sizes: Vec<_> = shape.iter().map(ports::fixed).collect();
         self.check(&sizes)?;
         outputs[0] = match shape.as_slice() {
+            _ if self.options.symbols => Kind::Json,
             [_, _] | [Dim::Fixed(1), ..] => Kind::Text,
             [Dim::Fixed(_), ..] => Kind::Json,
             _ => Kind::Any,
@@ -204,7 +320,8 @@ impl Operation for Decode {
         let text = frames.saturating_mul(4 * self.longest);
         // A recording without frames is a text, too.
         let recordings = if tensor.rank() == 3 { tensor.shape()[0] } else { 1 };
-        let texts = recordings.saturating_mul(4 * size_of::<serde_json::Value>());
+        let texts = recordings.saturating_mul(4 * size_of::<Json>());
+        let text = text.saturating_add(if self.options.symbols { frames.saturating_mul(SYMBOL) } else { 0 });
         tensor.len().saturating_mul(size_of::<f32>()).saturating_add(text).saturating_add(texts)
     }
 
@@ -216,17 +333,22 @@ impl Operation for Decode {
         }
         let sizes: Vec<_> = tensor.shape().iter().copied().map(Some).collect();
         self.check(&sizes).map_err(invalid)?;
-        if (tensor.len() / self.tokens.len()).saturating_mul(self.longest) > MAX_TEXT {
+        let symbol = if self.options.symbols { SYMBOL / 8 } else { 0 };
+        if (tensor.len() / self.tokens.len()).saturating_mul(self.longest + symbol) > MAX_TEXT {
             return Err(invalid("the text could take more than 64 MiB".into()));
         }
         let batch = if tensor.rank() == 3 { tensor.shape()[0] } else { 1 };
         let size = tensor.len() / batch.max(1);
         let tensor = tensor.cast_cancellable(ElementType::Float32, deadline)?;
         let scores = tensor.as_slice::<f32>().unwrap_or_default();
-        let text = |number| self.text(&scores[number * size..][..size], deadline);
+        let text = |number| self.answer(&scores[number * size..][..size], deadline);
         let mut texts = (0..batch).map(text).collect::<Result<Vec<_>, _>>()?;
         let only = texts.pop_if(|_| batch == 1);
-        Ok(vec![only.map_or_else(|| json!(texts).into(), Value::from)])
+        Ok(vec![match only {
+            Some(Json::String(text)) => text.into(),
+            Some(answer) => answer.into(),
+            None => Json::Array(texts).into(),
+        }])
     }
 }
 
@@ -271,7 +393,7 @@ mod tests {
             Decode::new(ports::options(json!({ "vocabulary": TOKENS })).unwrap(), &OptionOrigin::Component).unwrap();
         let scores = vec![0.0; 2 << 20];
         assert_eq!(decode.operation.text(&scores, &Deadline::exceeded_after(1)), Err(DeadlineExceeded));
-        assert_eq!(decode.operation.text(&scores, &Deadline::exceeded_after(9)).unwrap(), "");
+        assert_eq!(decode.operation.text(&scores, &Deadline::exceeded_after(9)).unwrap().0, "");
     }
 
     #[test]
@@ -295,7 +417,7 @@ mod tests {
         let files = ProjectFiles::new(folder.path(), false);
         let tokens = |text: &str| {
             std::fs::write(folder.path().join("vocab"), text).unwrap();
-            read("vocab", &OptionOrigin::Pipeline(&files))
+            read("vocab", &OptionOrigin::Pipeline(&files)).map(|found| found.tokens)
         };
         assert_eq!(tokens("{\"b\": 1, \"<pad>\": 0}").unwrap(), ["<pad>", "b"]);
         assert_eq!(tokens("<blk>\r\n \r\na\n").unwrap(), ["<blk>", " ", "a"]);
@@ -304,6 +426,68 @@ mod tests {
         assert!(tokens("{\"b\": -1}").is_err());
         assert!(tokens("{").is_err());
         assert!(read("none", &OptionOrigin::Pipeline(&files)).is_err());
+    }
+
+    /// As the vocabularies of fine-tuned XLSR models are.
+    #[test]
+    fn reads_the_files_beside_a_vocabulary() {
+        let folder = tempfile::tempdir().unwrap();
+        let files = ProjectFiles::new(folder.path(), false);
+        let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();
+        let build = || {
+            let options = ports::options(json!({"vocabulary": "./vocab.json"})).unwrap();
+            Decode::new(options, &OptionOrigin::Pipeline(&files)).map(|step| step.operation)
+        };
+        write("vocab.json", r#"{"a": 0, "b": 1, "|": 2, "[UNK]": 3, "[PAD]": 4}"#);
+        write("added_tokens.json", r#"{"<s>": 5, "</s>": 6}"#);
+        let step = build().unwrap();
+        assert_eq!((step.tokens.len(), step.blank, step.tokens[2].as_str()), (7, 4, " "));
+        write(
+            "tokenizer_config.json",
+            r#"{"pad_token": "<s>", "word_delimiter_token": {"content": "b"}, "added_tokens_decoder":
+               {"4": {"content": "[PAD]"}, "7": {"content": "<x>"}}}"#,
+        );
+        let step = build().unwrap();
+        assert_eq!((step.tokens.len(), step.blank, &step.tokens[1..3]), (8, 5, &[" ".to_owned(), "|".to_owned()][..]));
+        write("added_tokens.json", "[");
+        assert!(build().err().unwrap().message.contains("`added_tokens.json` beside `./vocab.json` is not JSON"));
+    }
+
+    #[test]
+    fn a_bar_among_characters_is_no_delimiter() {
+        let delimiter = |tokens: &[&str], options: serde_json::Value| {
+            let mut all = options;
+            all["vocabulary"] = json!(tokens);
+            let step = Decode::new(ports::options(all).unwrap(), &OptionOrigin::Component)?;
+            Ok::<_, BuildError>(step.operation.tokens.iter().position(|token| token == " "))
+        };
+        assert_eq!(delimiter(&["-", "|", "a"], json!({})).unwrap(), Some(1));
+        assert_eq!(delimiter(&["-", "|", "a"], json!({"word_delimiter": ""})).unwrap(), None);
+        assert_eq!(delimiter(&["-", "|", "a", " "], json!({})).unwrap(), Some(3));
+        let uncertain = delimiter(&["-", "{", "|", "}"], json!({})).unwrap_err();
+        assert!(uncertain.hint.unwrap().contains("word_delimiter: \"\""));
+        assert_eq!(delimiter(&["-", "{", "|", "}"], json!({"word_delimiter": "|"})).unwrap(), Some(2));
+    }
+
+    #[test]
+    fn gives_symbols_with_frames_and_scores() {
+        let decode = |options: serde_json::Value| {
+            let mut all = options;
+            all["vocabulary"] = json!(TOKENS);
+            all["symbols"] = true.into();
+            let step = step(all).unwrap();
+            step.run(vec![Some(scores(&[0, 2, 2, 0, 2, 1, 3]).into())], &mut Context::default()).unwrap().remove(0)
+        };
+        let symbol =
+            |symbol: &str, start: f64, end: f64| json!({"symbol": symbol, "start": start, "end": end, "score": 1.0});
+        // As `output_char_offsets` of transformers.
+        let expected = json!({"text": "aa b", "symbols": [
+            {"symbol": "a", "start": 1, "end": 3, "score": 1.0}, {"symbol": "a", "start": 4, "end": 5, "score": 1.0},
+            {"symbol": " ", "start": 5, "end": 6, "score": 1.0}, {"symbol": "b", "start": 6, "end": 7, "score": 1.0},
+        ]});
+        assert_eq!(decode(json!({})), expected.into());
+        let Value::Json(timed) = decode(json!({"seconds_per_frame": 0.5})) else { panic!("no JSON") };
+        assert_eq!(timed["symbols"][3], symbol("b", 3.0, 3.5));
     }
 
     #[test]

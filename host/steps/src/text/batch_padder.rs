@@ -1,5 +1,6 @@
 //! Tokens of several texts → padded tensors of batch × length.
 
+use super::tokenizer_file::TokenizerFile;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tokenizers::{Encoding, PaddingDirection, Tokenizer};
@@ -75,7 +76,13 @@ pub(super) struct PaddingOptions<'o> {
 }
 
 impl BatchPadder {
-    pub(super) fn new(options: &PaddingOptions<'_>, tokenizer: &Tokenizer, path: String) -> Result<Self, BuildError> {
+    /// From the options, else what the files beside the tokenizer's declare, else what its own says.
+    pub(super) fn new(
+        options: &PaddingOptions<'_>,
+        tokenizer: &Tokenizer,
+        source: &TokenizerFile,
+    ) -> Result<Self, BuildError> {
+        let declared = source.padding.token.as_ref().and_then(|token| tokenizer.token_to_id(token));
         let file = tokenizer.get_padding();
         let id = match options.token {
             Some(token) => {
@@ -83,8 +90,8 @@ impl BatchPadder {
                 let unknown = || BuildError::option("pad_token", format!("the tokenizer has no token `{token}`"));
                 Some(id.ok_or_else(unknown)?)
             }
-            None => file
-                .map(|file| file.pad_id)
+            None => declared
+                .or_else(|| file.map(|file| file.pad_id))
                 .or_else(|| PAD_TOKENS.iter().find_map(|token| tokenizer.token_to_id(token))),
         };
         if id.is_none() && options.padding == Padding::MaxLength {
@@ -92,6 +99,7 @@ impl BatchPadder {
             return Err(error.with_hint("set `pad_token`"));
         }
         let file_left = file.is_some_and(|file| matches!(file.direction, PaddingDirection::Left));
+        let file_left = source.padding.left.unwrap_or(file_left);
         Ok(Self {
             padding: options.padding,
             max_length: options.max_length.filter(|_| options.padding == Padding::MaxLength).unwrap_or(0),
@@ -99,7 +107,7 @@ impl BatchPadder {
             id,
             type_id: file.map_or(0, |file| file.pad_type_id),
             left: options.side.map_or(file_left, |side| side == TextSide::Left),
-            file: path,
+            file: source.path.display().to_string(),
         })
     }
 
@@ -312,8 +320,8 @@ mod tests {
         {
             let options =
                 PaddingOptions { padding: Padding::Longest, max_length: None, multiple: None, token: None, side: None };
-            let fill =
-                BatchPadder { id: Some(9), left, ..BatchPadder::new(&options, &tokenizer, String::new()).unwrap() };
+            let file = TokenizerFile { path: "t.json".into(), bytes: Vec::new(), padding: Default::default() };
+            let fill = BatchPadder { id: Some(9), left, ..BatchPadder::new(&options, &tokenizer, &file).unwrap() };
             let extras = ExtraOutputs { offsets: true, ..ExtraOutputs::default() };
             let values = fill.tensors(&[&short, &long], extras, &Deadline::default()).unwrap();
             assert_eq!(values[0].as_tensor().unwrap().as_slice::<i64>().unwrap(), ids);

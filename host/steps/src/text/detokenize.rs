@@ -199,7 +199,7 @@ mod tests {
     use gpux_core::{Context, Dim, Step};
 
     fn file(bytes: Vec<u8>) -> TokenizerFile {
-        TokenizerFile { path: "t.json".into(), bytes }
+        TokenizerFile { path: "t.json".into(), bytes, padding: Default::default() }
     }
 
     fn build(name: &str) -> BuiltinStep<Detokenize> {

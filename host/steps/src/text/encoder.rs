@@ -376,7 +376,8 @@ mod tests {
             "model": { "type": "WordLevel", "vocab": { "a": 0 }, "unk_token": "a" },
         });
         file.as_object_mut().unwrap().extend(parts.as_object().unwrap().clone());
-        let file = TokenizerFile { path: "t.json".into(), bytes: file.to_string().into_bytes() };
+        let file =
+            TokenizerFile { path: "t.json".into(), bytes: file.to_string().into_bytes(), padding: Default::default() };
         Encoder::new(read(&file).unwrap(), &file, true, None, false).unwrap()
     }
 

@@ -46,8 +46,8 @@ struct Options {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 1_048_576))]
     pad_to_multiple_of: Option<usize>,
-    /// The token that fills up, such as `[PAD]`. Default: what the tokenizer's file says, else its
-    /// token named `[PAD]`, `<pad>`, `<|padding|>` or `<|endoftext|>`.
+    /// The token that fills up, such as `[PAD]`. Default: what `tokenizer_config.json` or `special_tokens_map.json`
+    /// beside the tokenizer's file says, else that file, else its token named `[PAD]`, `<pad>`, `<|padding|>` or `<|endoftext|>`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pad_token: Option<String>,
     /// Whether the tokens that mark start, end and separation are added. Default: true.
@@ -177,7 +177,7 @@ impl Tokenize {
     fn new(options: Options, file: &TokenizerFile) -> Result<BuiltinStep<Self>, BuildError> {
         options.check()?;
         let tokenizer = encoder::read(file)?;
-        let padder = BatchPadder::new(&options.padding_options(), &tokenizer, file.path.display().to_string())?;
+        let padder = BatchPadder::new(&options.padding_options(), &tokenizer, file)?;
         let cut = options.strategy().zip(options.max_length).map(|(strategy, max_length)| TruncationRule {
             max_length,
             side: options.truncation_side.map(TextSide::direction),
@@ -232,12 +232,13 @@ impl Operation for Tokenize {
 mod tests {
     use serde_json::json;
 
+    use super::super::tokenizer_file::DeclaredPadding;
     use super::*;
     use crate::reference;
     use gpux_core::{Context, Dim, ElementType, Step, Tensor, TensorKind};
 
     fn file(bytes: &[u8]) -> TokenizerFile {
-        TokenizerFile { path: "t.json".into(), bytes: bytes.to_vec() }
+        TokenizerFile { path: "t.json".into(), bytes: bytes.to_vec(), padding: Default::default() }
     }
 
     fn build(name: &str, mut options: serde_json::Value) -> Result<BuiltinStep<Tokenize>, BuildError> {
@@ -309,6 +310,23 @@ mod tests {
         assert_eq!(infer(json!({}), strings(Dim::Fixed(3))).unwrap(), "tensor int64[3, ?]");
         assert!(infer(json!({}), Kind::Bytes).is_err());
         assert!(infer(json!({}), Kind::Tensor(TensorKind::of_elements(ElementType::Int64))).is_err());
+    }
+
+    #[test]
+    fn pads_as_the_files_beside_the_tokenizer_declare() {
+        let bytes = reference::read("tokenize/wordpiece.json");
+        let ids = |token: Option<&str>, left: Option<bool>| {
+            let padding = DeclaredPadding { token: token.map(str::to_owned), left };
+            let file = TokenizerFile { padding, ..file(&bytes) };
+            let step = Tokenize::new(ports::options(json!({"tokenizer": "t.json"})).unwrap(), &file).unwrap();
+            run(&step, vec![json!(["the", "the the"]).into()]).unwrap().remove(0)
+        };
+        let usual = ids(None, None);
+        let [cls, the, sep, pad, ..] = usual[..] else { panic!("{usual:?}") };
+        assert_eq!(usual, [cls, the, sep, pad, cls, the, the, sep]);
+        assert_eq!(ids(Some("[SEP]"), Some(true)), [sep, cls, the, sep, cls, the, the, sep]);
+        // A token that the tokenizer does not have.
+        assert_eq!(ids(Some("<none>"), Some(false)), usual);
     }
 
     #[test]

@@ -13,6 +13,46 @@ const MAX_FILE: u64 = 64 << 20;
 pub(crate) struct TokenizerFile {
     pub(crate) path: PathBuf,
     pub(crate) bytes: Vec<u8>,
+    pub(crate) padding: DeclaredPadding,
+}
+
+/// What the files beside a `tokenizer.json` say about padding; transformers prefers it to what the tokenizer says.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct DeclaredPadding {
+    /// the token that fills up
+    pub(crate) token: Option<String>,
+    /// whether it stands before the text
+    pub(crate) left: Option<bool>,
+}
+
+/// Largest file beside a `tokenizer.json` that is read, in bytes: some list many thousands of tokens.
+const MAX_FILE_BESIDE: u64 = 16 << 20;
+
+/// Their names, the one that counts first.
+const BESIDE: [&str; 2] = ["tokenizer_config.json", "special_tokens_map.json"];
+
+impl TokenizerFile {
+    /// With the files beside it, which `read` gives.
+    fn with_padding(
+        path: PathBuf,
+        bytes: Vec<u8>,
+        read: impl Fn(&Path) -> Result<Vec<u8>, FileError>,
+    ) -> Result<Self, BuildError> {
+        let mut padding = DeclaredPadding::default();
+        for name in BESIDE {
+            let beside = path.with_file_name(name);
+            let Some(bytes) = if_there(read(&beside))? else { continue };
+            let json: serde_json::Value = serde_json::from_slice(&bytes).map_err(|error| {
+                BuildError::option("tokenizer", format!("`{}` is not JSON: {error}", beside.display()))
+            })?;
+            // A text, or what says how the token is cut out of the text.
+            let token = &json["pad_token"];
+            let token = token.as_str().or_else(|| token["content"].as_str()).map(str::to_owned);
+            padding.token = padding.token.or(token);
+            padding.left = padding.left.or_else(|| json["padding_side"].as_str().map(|side| side == "left"));
+        }
+        Ok(Self { path, bytes, padding })
+    }
 }
 
 /// Finds the file that `name` means: a path; else `./NAME/tokenizer.json`, or a snapshot of that name in the local
@@ -31,7 +71,9 @@ fn find_in(name: &str, files: &ProjectFiles, hubs: &[PathBuf]) -> Result<Tokeniz
     let is_path = name.starts_with('.') || is_json || path.is_absolute();
     let local = |path: PathBuf, looked: &mut Vec<PathBuf>| {
         looked.push(path.clone());
-        if_there(files.read(&path, MAX_FILE)).map(|found| found.map(|bytes| TokenizerFile { path, bytes }))
+        let beside = |path: &Path| files.read(path, MAX_FILE_BESIDE);
+        let found = if_there(files.read(&path, MAX_FILE))?;
+        found.map(|bytes| TokenizerFile::with_padding(path, bytes, beside)).transpose()
     };
     let mut looked = Vec::new();
     for path in [path.to_owned(), path.join("tokenizer.json")] {
@@ -92,7 +134,11 @@ pub fn cached_tokenizers(name: &str) -> Vec<PathBuf> {
     let models = hubs.into_iter().map(|hub| hub.join(&folder)).filter(|model| model.is_dir());
     models
         .flat_map(|model| {
-            let tokenizers = snapshots(&model).into_iter().filter(|path| path.is_file());
+            let with_beside = |path: PathBuf| {
+                let beside = BESIDE.map(|name| path.with_file_name(name));
+                std::iter::once(path).chain(beside)
+            };
+            let tokenizers = snapshots(&model).into_iter().flat_map(with_beside).filter(|path| path.is_file());
             [model.join("snapshots"), model.join("refs")].into_iter().chain(tokenizers).collect::<Vec<_>>()
         })
         .collect()
@@ -106,7 +152,7 @@ fn find_in_hubs(name: &str, hubs: &[PathBuf], looked: &mut Vec<PathBuf>) -> Resu
         let model = hub.join(&folder);
         for path in snapshots(&model) {
             if let Some(bytes) = if_there(read(&path))? {
-                return Ok(Some(TokenizerFile { path, bytes }));
+                return TokenizerFile::with_padding(path, bytes, read).map(Some);
             }
         }
         looked.push(model.join("snapshots/*/tokenizer.json"));
@@ -193,6 +239,24 @@ mod tests {
         write(&project.join("some/other.json"), "path");
         assert_eq!(found("some/other.json").unwrap(), "path");
         assert!(files.warnings().is_empty());
+    }
+
+    #[test]
+    fn padding_is_declared_beside_the_tokenizer() {
+        let folder = tempfile::tempdir().unwrap();
+        let files = ProjectFiles::new(folder.path(), false);
+        let padding = || find_in("./t/tokenizer.json", &files, &[]).map(|found| found.padding);
+        write(&folder.path().join("t/tokenizer.json"), "{}");
+        assert_eq!(padding().unwrap(), DeclaredPadding::default());
+        write(
+            &folder.path().join("t/special_tokens_map.json"),
+            r#"{"pad_token": {"content": "<pad>", "lstrip": false}}"#,
+        );
+        assert_eq!(padding().unwrap(), DeclaredPadding { token: Some("<pad>".into()), left: None });
+        write(&folder.path().join("t/tokenizer_config.json"), r#"{"pad_token": "[P]", "padding_side": "left"}"#);
+        assert_eq!(padding().unwrap(), DeclaredPadding { token: Some("[P]".into()), left: Some(true) });
+        write(&folder.path().join("t/tokenizer_config.json"), "{");
+        assert!(padding().err().unwrap().message.contains("tokenizer_config.json` is not JSON"));
     }
 
     #[test]

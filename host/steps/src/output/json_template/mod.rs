@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value as Json, json};
 
-use self::template::{ELEMENTS_PER_VALUE, FillError, Template};
+use self::template::{ELEMENTS_PER_VALUE, FillError, FillRule, Template};
 use super::ranking::MAX_ANSWER;
 use crate::deadline::{Deadline, DeadlineExceeded};
 use crate::ports;
@@ -32,6 +32,19 @@ struct Options {
     /// Default: error.
     #[serde(default)]
     missing: Missing,
+    /// What becomes of a list or an object within a text: `error` refuses the request, `json` inserts its JSON.
+    /// Default: error.
+    #[serde(default)]
+    lists: Lists,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+#[schemars(inline)]
+enum Lists {
+    #[default]
+    Error,
+    Json,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
@@ -212,16 +225,23 @@ impl Step for JsonTemplate {
         if self.weight(&values, deadline)? > MAX_ANSWER {
             return Err(invalid("the answer would take more than 512 MiB".into()));
         }
-        let filled = self.template.fill(&values, self.options.missing == Missing::Error, deadline);
+        let rule = FillRule {
+            missing_is_error: self.options.missing == Missing::Error,
+            inserts_lists: self.options.lists == Lists::Json,
+        };
+        let filled = self.template.fill(&values, rule, deadline);
         let filled = filled.map_err(|why| match why {
             FillError::Missing(part) => invalid(format!("there is no `{part}`")),
+            FillError::Structured(why) => {
+                invalid(format!("a text takes no list or object; {why}, or let `lists: json` insert all of it"))
+            }
             FillError::DeadlineExceeded(late) => late.into(),
         })?;
         Ok(vec![filled.into()])
     }
 
     fn details(&self) -> Json {
-        json!({"template": self.options.template, "missing": self.options.missing})
+        json!({"template": self.options.template, "missing": self.options.missing, "lists": self.options.lists})
     }
 }
 
@@ -269,7 +289,12 @@ mod tests {
         assert!(run(json!({ "template": template }), large()).unwrap_err().to_string().contains("512 MiB"));
         assert!(run(json!({"template": "{{text}}"}), large()).is_ok());
         let controls = || vec![json!(["\u{1}".repeat(60 << 20)]).into()];
-        assert!(run(json!({"template": "{{list}} {{list}}"}), controls()).unwrap_err().to_string().contains("512 MiB"));
+        assert!(
+            run(json!({"template": "{{list}} {{list}}", "lists": "json"}), controls())
+                .unwrap_err()
+                .to_string()
+                .contains("512 MiB")
+        );
         let wide = Tensor::zeros(gpux_core::ElementType::Uint8, [16 << 20]).unwrap();
         assert!(run(json!({"template": "{{x}}"}), vec![wide.into()]).unwrap_err().to_string().contains("too large"));
     }

@@ -46,11 +46,22 @@ enum Key {
     Index(usize),
 }
 
+/// What becomes of values that do not fit.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct FillRule {
+    /// whether a missing part is an error, not `null`
+    pub(super) missing_is_error: bool,
+    /// whether a list or an object within a text becomes its JSON, and is no error
+    pub(super) inserts_lists: bool,
+}
+
 /// Why a template cannot be filled.
 #[derive(Debug)]
 pub(super) enum FillError {
     /// this part is not there
     Missing(String),
+    /// a list or an object stands within a text: what to write
+    Structured(String),
     DeadlineExceeded(DeadlineExceeded),
 }
 
@@ -71,6 +82,18 @@ impl Placeholder {
 
     pub(super) fn missing(&self) -> FillError {
         FillError::Missing(self.written.clone())
+    }
+
+    fn structured(&self, found: &Json) -> FillError {
+        let name = &self.written;
+        FillError::Structured(match found {
+            Json::Array(items) => format!("`{name}` is a list of {}: write `{name}[0]` for its first", items.len()),
+            Json::Object(fields) => {
+                let first = fields.keys().next().map_or("field", String::as_str);
+                format!("`{name}` is an object: write `{name}.{first}` for a part of it")
+            }
+            other => format!("`{name}` is {other}"),
+        })
     }
 }
 
@@ -199,9 +222,9 @@ impl Template {
     }
 
     /// Renders the template with values from `inputs`; a missing one is `null`, or an error if `strict`.
-    pub(super) fn fill(&self, inputs: &[Arc<Json>], strict: bool, deadline: &Deadline) -> Result<Json, FillError> {
+    pub(super) fn fill(&self, inputs: &[Arc<Json>], rule: FillRule, deadline: &Deadline) -> Result<Json, FillError> {
         let found = |place: &Placeholder| match place.find(inputs) {
-            None if strict => Err(place.missing()),
+            None if rule.missing_is_error => Err(place.missing()),
             found => Ok(found.unwrap_or(&Json::Null)),
         };
         Ok(match self {
@@ -214,6 +237,9 @@ impl Template {
                         Part::Text(plain) => text.extend_from_slice(plain.as_bytes()),
                         Part::Placeholder(place) => match found(place)? {
                             Json::String(inserted) => text.extend_from_slice(inserted.as_bytes()),
+                            other @ (Json::Array(_) | Json::Object(_)) if !rule.inserts_lists => {
+                                return Err(place.structured(other));
+                            }
                             // Only the clock makes writing to memory fail.
                             other => {
                                 serde_json::to_writer(Writer { text: &mut text, deadline }, other)
@@ -226,12 +252,12 @@ impl Template {
                 Json::String(String::from_utf8(text).unwrap_or_default())
             }
             Self::List(items) => {
-                items.iter().map(|item| item.fill(inputs, strict, deadline)).collect::<Result<_, _>>()?
+                items.iter().map(|item| item.fill(inputs, rule, deadline)).collect::<Result<_, _>>()?
             }
             Self::Object(fields) => {
                 let filled = fields
                     .iter()
-                    .map(|(name, value)| value.fill(inputs, strict, deadline).map(|value| (name.clone(), value)));
+                    .map(|(name, value)| value.fill(inputs, rule, deadline).map(|value| (name.clone(), value)));
                 Json::Object(filled.collect::<Result<Map<_, _>, _>>()?)
             }
         })
@@ -312,16 +338,19 @@ mod tests {
             let mut names = vec!["a".to_owned(), "c".to_owned()];
             let template = read(template, &mut names).unwrap();
             let claimed = template.depth(&inputs.each_ref().map(depth));
-            let filled = depth(&template.fill(&inputs.clone().map(Arc::new), false, &Deadline::default()).unwrap());
+            let filled = depth(&template.fill(&inputs.clone().map(Arc::new), TOLERANT, &Deadline::default()).unwrap());
             assert!(filled <= claimed, "{template:?} {inputs:?}: {filled} levels, not {claimed}");
             tight += usize::from(filled == claimed);
         }
         assert!(tight > 1000, "{tight}: what is claimed has little to do with what is filled in");
     }
 
+    const TOLERANT: FillRule = FillRule { missing_is_error: false, inserts_lists: true };
+    const STRICT: FillRule = FillRule { missing_is_error: true, inserts_lists: false };
+
     fn fill(template: Json, inputs: &[Json]) -> Json {
         let inputs: Vec<_> = inputs.iter().cloned().map(Arc::new).collect();
-        read(template, &mut Vec::new()).unwrap().fill(&inputs, false, &Deadline::default()).unwrap()
+        read(template, &mut Vec::new()).unwrap().fill(&inputs, TOLERANT, &Deadline::default()).unwrap()
     }
 
     #[test]
@@ -341,9 +370,24 @@ mod tests {
     }
 
     #[test]
+    fn rejects_lists_within_texts() {
+        let inputs = [Arc::new(json!({"at": [0.5], "best": {"label": "cat"}}))];
+        let why = |template: &str| match read(json!(template), &mut Vec::new()).unwrap().fill(
+            &inputs,
+            STRICT,
+            &Deadline::default(),
+        ) {
+            Err(FillError::Structured(why)) => why,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(why("at {{a.at}}"), "`a.at` is a list of 1: write `a.at[0]` for its first");
+        assert_eq!(why("a {{a.best}}"), "`a.best` is an object: write `a.best.label` for a part of it");
+    }
+
+    #[test]
     fn names_missing_parts() {
         let template = read(json!("{{a.b[0]}}"), &mut Vec::new()).unwrap();
-        let missing = template.fill(&[Arc::new(json!({"b": []}))], true, &Deadline::default()).unwrap_err();
+        let missing = template.fill(&[Arc::new(json!({"b": []}))], STRICT, &Deadline::default()).unwrap_err();
         assert!(matches!(missing, FillError::Missing(part) if part == "a.b[0]"));
     }
 
@@ -383,7 +427,7 @@ mod tests {
             let text: String = (0..random(12)).map(|_| pieces[random(pieces.len())]).collect();
             if let Ok(template) = read(json!(text), &mut Vec::new()) {
                 let inputs = [json!({"a": [1]}), json!("x")].map(Arc::new);
-                template.fill(&inputs, false, &Deadline::default()).unwrap();
+                template.fill(&inputs, TOLERANT, &Deadline::default()).unwrap();
             }
         }
     }

@@ -38,7 +38,7 @@ impl ChunkText {
             token: options.pad_token.as_deref(),
             side: options.padding_side,
         };
-        let padder = BatchPadder::new(&padding, &tokenizer, file.path.display().to_string())?;
+        let padder = BatchPadder::new(&padding, &tokenizer, file)?;
         let strategy = match options.cut {
             Some(CutText::Text) => TruncationStrategy::OnlyFirst,
             Some(CutText::Pair) | None => TruncationStrategy::OnlySecond,
@@ -127,7 +127,8 @@ mod tests {
     fn ignores_truncation_of_the_file() {
         let mut file = reference::read_json("tokenize/wordpiece.json");
         file["truncation"] = json!({"direction": "Right", "max_length": 8, "strategy": "LongestFirst", "stride": 2});
-        let file = TokenizerFile { path: "t.json".into(), bytes: file.to_string().into_bytes() };
+        let file =
+            TokenizerFile { path: "t.json".into(), bytes: file.to_string().into_bytes(), padding: Default::default() };
         let options = json!({"tokenizer": "t", "max_length": 12, "stride": 4});
         let limited = ChunkText::new(crate::ports::options(options.clone()).unwrap(), &file).unwrap();
         let text = json!([LONG.repeat(3), "a fox"]);

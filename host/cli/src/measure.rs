@@ -253,7 +253,7 @@ fn measure(arguments: &Arguments, printer: Printer) -> Result<Measurement, Measu
     let wrong = |error: UsageError| usage(error.to_string());
     let outputs = arguments.output.as_slice();
     let requests: Vec<(String, Result<Request, String>)> = if arguments.input.is_given() {
-        let requests = arguments.input.requests(pipeline.plan()).map_err(wrong)?;
+        let requests = arguments.input.requests(pipeline.plan(), printer).map_err(wrong)?;
         reject_overwrites(&pipeline, requests.source_paths(), outputs).map_err(wrong)?;
         let item = |item: RequestItem| (item.source, item.request.map_err(|error| error.to_string()));
         requests.take(arguments.samples.max(1)).map(item).collect()

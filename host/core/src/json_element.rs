@@ -27,8 +27,13 @@ pub(super) trait JsonElement: TensorElement {
         let _ = text;
         None
     }
+    /// A missing value.
+    fn from_null() -> Option<Self> {
+        None
+    }
     fn from_json(json: &Json) -> Option<Self> {
         match json {
+            Json::Null => Self::from_null(),
             Json::Bool(value) => Self::from_bool(*value),
             Json::String(text) => Self::from_text(text),
             Json::Number(number) => match (number.as_u64(), number.as_i64()) {
@@ -36,7 +41,7 @@ pub(super) trait JsonElement: TensorElement {
                 (None, Some(number)) => Self::from_integer(number.into()),
                 (None, None) => Self::from_float(number.as_f64()?),
             },
-            Json::Null | Json::Array(_) | Json::Object(_) => None,
+            Json::Array(_) | Json::Object(_) => None,
         }
     }
     fn to_json(&self) -> Json;
@@ -81,6 +86,10 @@ macro_rules! floats {
             }
             fn from_text(text: &str) -> Option<Self> {
                 special_float(text).map($narrow)
+            }
+            /// As pandas and NumPy have it.
+            fn from_null() -> Option<Self> {
+                Some(($narrow)(f64::NAN))
             }
             fn to_json(&self) -> Json {
                 ($to_json)(*self)

@@ -108,7 +108,7 @@ impl<'de, T: JsonElement> Visitor<'de> for Nested<'_, T> {
     }
 
     fn visit_unit<E: Error>(self) -> Result<(), E> {
-        self.leaf(None, || "null".to_owned())
+        self.leaf(T::from_null(), || "null".to_owned())
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<(), A::Error> {

@@ -191,8 +191,11 @@ mod tests {
     fn plan() -> crate::Plan {
         let numbers = Kind::Tensor(TensorKind::shaped(ElementType::Int32, [Dim::Fixed(2)]));
         let inputs = [("x", numbers), ("note", Kind::Text), ("more", Kind::Json)];
-        let port =
-            |(name, kind)| PlanInput { port: Port { optional: name != "x", ..Port::new(name, kind) }, default: None };
+        let port = |(name, kind)| PlanInput {
+            port: Port { optional: name != "x", ..Port::new(name, kind) },
+            default: None,
+            columns: None,
+        };
         PlanBuilder::new(Some(inputs.into_iter().map(port).collect())).finish(None).unwrap()
     }
 

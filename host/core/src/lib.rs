@@ -43,6 +43,7 @@ mod signature;
 mod spelling;
 mod step;
 mod strided_view;
+mod table;
 mod tensor;
 pub mod threads;
 mod trace;
@@ -78,6 +79,7 @@ pub use run::{Observer, Observers, Outputs, RunError, RunOptions, StepError, Val
 pub use signature::{Dim, Kind, Mismatch, Port, Signature, TensorKind};
 pub use spelling::{closest, list};
 pub use step::{Context, DeviceStep, InputConversions, LimitExceeded, Step, StepFailure, WaitObserver};
+pub use table::{Table, TableColumns, TableOptions, table_header};
 pub use tensor::{
     Color, Elements, ElementsOwner, Geometry, Layout, MAX_AXES, Metadata, Tensor, TensorData, TensorElement,
     TensorError, bf16_from_f64, check_axis_count, element_count, f16_from_f64,

@@ -8,6 +8,7 @@ use super::failure_counts::FailureCounts;
 use super::json_conversion::{JsonError, from_json, tensor_to_exact_json, to_json};
 use super::signature::{Kind, Port};
 use super::step::{InputConversions, Step};
+use super::table::TableColumns;
 use super::value::Value;
 
 /// Where a value of the frame lies while a plan runs.
@@ -29,6 +30,8 @@ pub struct PlanInput {
     pub port: Port,
     /// what stands for it when a request leaves it out
     pub default: Option<Value>,
+    /// which columns of a table are its elements, where gpux.yml says so
+    pub columns: Option<TableColumns>,
 }
 
 /// [`PlanInput`] with its default as JSON.
@@ -36,6 +39,8 @@ pub struct PlanInput {
 struct SerializedInput {
     port: Port,
     default: Option<serde_json::Value>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    columns: Option<TableColumns>,
 }
 
 impl From<PlanInput> for SerializedInput {
@@ -44,7 +49,7 @@ impl From<PlanInput> for SerializedInput {
             Value::Tensor(tensor) => tensor_to_exact_json(tensor),
             other => to_json(other),
         });
-        Self { port: input.port, default }
+        Self { port: input.port, default, columns: input.columns }
     }
 }
 
@@ -53,7 +58,7 @@ impl TryFrom<SerializedInput> for PlanInput {
 
     fn try_from(input: SerializedInput) -> Result<Self, JsonError> {
         let default = input.default.map(|json| from_json(json, &input.port.kind)).transpose()?;
-        Ok(Self { port: input.port, default })
+        Ok(Self { port: input.port, default, columns: input.columns })
     }
 }
 

@@ -234,7 +234,11 @@ impl PlanBuilder {
         // Inputs have the first slots, so they can only be added before the first step.
         if self.open && self.steps.is_empty() {
             let slot = self.inputs.len();
-            self.inputs.push(PlanInput { port: Port { name: name.to_owned(), ..port.clone() }, default: None });
+            self.inputs.push(PlanInput {
+                port: Port { name: name.to_owned(), ..port.clone() },
+                default: None,
+                columns: None,
+            });
             self.kinds.push(port.kind.clone());
             self.depths.push(json_depth(&port.kind, || json_conversion::REQUEST_DEPTH));
             self.names.push((name.to_owned(), slot));

@@ -142,7 +142,8 @@ impl<'a> Reader<'a> {
         Ok(vec![(port.name.clone(), port.npy(bytes)?)])
     }
 
-    fn knows(self, port: &Port) -> bool {
+    /// Whether an input is known already.
+    pub(super) fn knows(self, port: &Port) -> bool {
         self.known.iter().any(|(name, _)| *name == port.name)
     }
 

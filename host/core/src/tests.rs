@@ -98,7 +98,7 @@ fn reports_why_wiring_fails() {
     let faults = builder.finish(Some(&["none".into()])).err().unwrap();
     assert_eq!(faults[0].1.message, "no step gives `none`");
 
-    let input = PlanInput { port: Port::new("t", Kind::Text), default: None };
+    let input = PlanInput { port: Port::new("t", Kind::Text), default: None, columns: None };
     let mut builder = PlanBuilder::new(Some(vec![input]));
     let error = builder.push("one", sum(&["z"], &["w"]), None, None).unwrap_err();
     assert_eq!(error.message, "takes tensor int32[?], but gets text");
@@ -106,7 +106,7 @@ fn reports_why_wiring_fails() {
 
 #[test]
 fn validates_requests_before_running_steps() {
-    let input = |name: &str, default| PlanInput { port: Port::new(name, numbers(Some(1))), default };
+    let input = |name: &str, default| PlanInput { port: Port::new(name, numbers(Some(1))), default, columns: None };
     let mut builder = PlanBuilder::new(Some(vec![input("a", None), input("b", Some(tensor(&[5])))]));
     builder.push("sum", sum(&["a", "b"], &["x"]), None, None).unwrap();
     let plan = builder.finish(None).unwrap();

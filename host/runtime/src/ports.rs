@@ -1,7 +1,7 @@
 //! Declared inputs and outputs, converted to the plan's types.
 
 use gpux_config::{Diagnostic, Dimension, InputSpec, PortType, Spec};
-use gpux_core::{Dim, ElementType, Kind, PlanInput, Port, Signature, TensorKind, from_json};
+use gpux_core::{Dim, ElementType, Kind, PlanInput, Port, Signature, TableColumns, TensorKind, from_json};
 
 /// The kind of value that a declared type and shape describe. Text without a shape is text, not a
 /// tensor of strings.
@@ -73,5 +73,30 @@ fn input(spec: &InputSpec) -> Result<PlanInput, Diagnostic> {
         optional: !spec.required,
         description: spec.description.clone().unwrap_or_default(),
     };
-    Ok(PlanInput { port, default })
+    let columns = columns(spec, &port.kind)?;
+    Ok(PlanInput { port, default, columns })
+}
+
+/// The columns of a table that the input's elements are; as many as its shape has elements for.
+fn columns(spec: &InputSpec, kind: &Kind) -> Result<Option<TableColumns>, Diagnostic> {
+    let Some(columns) = &spec.columns else {
+        let ignores_extra = spec.ignores_extra_columns;
+        return Ok(ignores_extra.then(|| TableColumns { names: Vec::new(), ignores_extra }));
+    };
+    let wrong = |message: String| Err(Diagnostic::new("columns", columns.span.clone(), message));
+    let (name, names) = (&spec.name.value, &columns.value);
+    let Kind::Tensor(kind) = kind else {
+        return wrong(format!("`columns` are the elements of a tensor, but `{name}` is {kind}"));
+    };
+    if let Some(twice) = names.iter().enumerate().find(|(number, column)| names[..*number].contains(column)) {
+        return wrong(format!("`columns` of `{name}` has `{}` twice", twice.1));
+    }
+    let sizes = kind.shape.iter().flatten().map(|dim| if let Dim::Fixed(size) = dim { Some(*size) } else { None });
+    let known: Option<usize> = sizes.clone().flatten().try_fold(1, usize::checked_mul);
+    let is_open = kind.shape.is_none() || sizes.clone().any(|size| size.is_none());
+    if !is_open && known != Some(names.len()) || kind.shape.is_some() && known.is_some_and(|size| size > names.len()) {
+        let elements = known.unwrap_or(usize::MAX);
+        return wrong(format!("`{name}` has {elements} elements, but `columns` names {}", names.len()));
+    }
+    Ok(Some(TableColumns { names: names.clone(), ignores_extra: spec.ignores_extra_columns }))
 }

@@ -8,9 +8,9 @@ use std::path::{Path, PathBuf};
 use serde_json::Value as Json;
 
 use super::sources::{UsageError, expand, extension, read_error, read_file, read_stdin};
-use super::table::Table;
+use crate::printer::Printer;
 use gpux_core::shorten;
-use gpux_core::{Kind, Plan, Port, Reader, Request, Tensor, ValidationError, Value, from_json};
+use gpux_core::{Kind, Plan, Port, Reader, Request, Table, TableOptions, Tensor, ValidationError, Value, from_json};
 use gpux_inference::{TensorFileError, from_pb};
 
 /// Longest line of a stream, in bytes.
@@ -36,6 +36,8 @@ pub(crate) struct Requests<'a> {
     named: Vec<PathBuf>,
     ready: VecDeque<RequestItem>,
     stream: Option<Stream>,
+    table: TableOptions,
+    printer: Printer,
     /// whether there may be several: a list, a stream, a pattern, several files
     batch: bool,
     /// how many there will be, where that is known before reading
@@ -45,7 +47,8 @@ pub(crate) struct Requests<'a> {
 /// A file with a request in each line or row.
 enum Stream {
     Lines(Lines),
-    Table(Table),
+    /// with its file, and the number of the next row
+    Table(Box<Table>, String, usize),
 }
 
 /// A stream of JSON requests, one a line.
@@ -56,7 +59,13 @@ struct Lines {
 }
 
 impl<'a> Requests<'a> {
-    pub(crate) fn new(plan: &'a Plan, inputs: &[String], files: &[String]) -> Result<Self, UsageError> {
+    pub(super) fn new(
+        plan: &'a Plan,
+        inputs: &[String],
+        files: &[String],
+        table: TableOptions,
+        printer: Printer,
+    ) -> Result<Self, UsageError> {
         let (files, pattern) = expand(files)?;
         let mut requests = Self {
             plan,
@@ -66,6 +75,8 @@ impl<'a> Requests<'a> {
             named: inputs.iter().filter_map(|input| input.split_once('@')).map(|(_, path)| path.into()).collect(),
             ready: VecDeque::new(),
             stream: None,
+            table,
+            printer,
             batch: false,
         };
         let mut batch = Vec::new();
@@ -156,6 +167,11 @@ impl<'a> Requests<'a> {
         Ok(Ok(()))
     }
 
+    /// Whether an empty list is a batch without requests: it is no value of the one input.
+    fn is_empty_batch(&self) -> bool {
+        self.reader().single().is_none_or(|port| matches!(port.kind, Kind::Text | Kind::Bytes))
+    }
+
     fn reader(&self) -> Reader<'_> {
         self.plan.signature().reader(&self.shared)
     }
@@ -196,10 +212,20 @@ impl<'a> Requests<'a> {
             },
             // Bytes are the file itself.
             ending @ ("csv" | "tsv") if !self.takes(|kind| *kind == Kind::Bytes) => match File::open(path) {
-                Ok(file) => match Table::open(source.clone(), file, ending == "tsv", self.reader()) {
-                    Ok(table) => self.stream = Some(Stream::Table(table)),
-                    Err(error) => self.ready.push_back(RequestItem { source, request: Err(error) }),
-                },
+                Ok(file) => {
+                    let delimiter = (ending == "tsv").then_some(b'\t');
+                    match Table::open(file, TableOptions { delimiter, ..self.table }, self.reader()) {
+                        Ok(table) => {
+                            self.note_unchecked(&table, &source);
+                            self.stream = Some(Stream::Table(Box::new(table), source, 0));
+                        }
+                        Err(error) => {
+                            let message = format!("`{source}`: {}", error.message);
+                            let request = Err(ValidationError { message, ..error });
+                            self.ready.push_back(RequestItem { source, request });
+                        }
+                    }
+                }
                 Err(error) => self.ready.push_back(fail(read_error(path, error).to_string())),
             },
             _ => match read_file(path) {
@@ -216,6 +242,18 @@ impl<'a> Requests<'a> {
                 Err(error) => self.ready.push_back(fail(error.to_string())),
             },
         }
+    }
+
+    /// Says that names in a header were not read.
+    fn note_unchecked(&self, table: &Table, source: &str) {
+        let (Some(header), Some(port)) = (table.unchecked_header(), self.reader().single()) else { return };
+        self.printer.warning(&format!(
+            "the columns of `{source}` are taken in their order as the elements of `{}`, whatever their names; to have \
+             them checked, write into gpux.yml, in the model's order: inputs: {{ {}: {{ columns: [{}] }} }}",
+            port.name,
+            port.name,
+            header.join(", ")
+        ));
     }
 
     /// Whether there is one input to give, of such a kind.
@@ -256,6 +294,7 @@ impl<'a> Requests<'a> {
             Ok(Json::Array(items)) if !items.is_empty() && self.reader().is_batch(&items) => {
                 self.queue_batch(source, items);
             }
+            Ok(Json::Array(items)) if items.is_empty() && self.is_empty_batch() => self.batch = true,
             Ok(json) if self.reader().may_be_request(&json) => {
                 let request = self.reader().json(json).map(|request| self.with_shared(request));
                 self.ready.push_back(RequestItem { source: source.to_owned(), request });
@@ -278,14 +317,16 @@ impl<'a> Requests<'a> {
     }
 
     fn next_of_stream(&mut self) -> Option<RequestItem> {
-        let table = match self.stream.as_mut()? {
+        let (table, file, number) = match self.stream.as_mut()? {
             Stream::Lines(_) => return self.next_line(),
-            Stream::Table(table) => table,
+            Stream::Table(table, file, number) => (table, file, number),
         };
-        let Some((source, request)) = table.next(self.plan.signature().reader(&self.shared)) else {
+        let Some(request) = table.next(self.plan.signature().reader(&self.shared)) else {
             self.stream = None;
             return None;
         };
+        let source = format!("{file}[{number}]");
+        *number += 1;
         Some(RequestItem { source, request: request.map(|request| self.with_shared(request)) })
     }
 

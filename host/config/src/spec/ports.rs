@@ -204,6 +204,10 @@ pub struct InputSpec {
     pub description: Option<String>,
     /// what it is when a request leaves it out
     pub default: Option<Spanned<serde_json::Value>>,
+    /// the columns of a table that are its elements, in their order
+    pub columns: Option<Spanned<Vec<String>>>,
+    /// whether a table may have columns that no input takes
+    pub ignores_extra_columns: bool,
 }
 
 /// An output of the pipeline.
@@ -240,6 +244,31 @@ pub(super) struct RawInput {
     /// Its value when a request leaves it out
     #[serde(default)]
     default: Option<Spanned<serde_json::Value>>,
+    /// The columns of a table (CSV) that are its elements, in their order
+    #[serde(default)]
+    #[schemars(schema_with = "columns_schema")]
+    columns: Option<Spanned<Vec<String>>>,
+    /// What becomes of a table's columns that no input takes: `error`, or `ignore`
+    #[serde(default)]
+    extra: Option<ExtraColumns>,
+}
+
+/// Columns of a table that no input takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+#[schemars(inline)]
+enum ExtraColumns {
+    Error,
+    Ignore,
+}
+
+fn columns_schema(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "type": ["array", "null"],
+        "items": { "type": ["string", "number", "boolean"] },
+        "minItems": 1,
+        "maxItems": 10_000,
+    })
 }
 
 /// An output as written, without its name.
@@ -322,11 +351,21 @@ fn type_only(node: &Node) -> Option<Result<Spanned<PortType>, de::value::Error>>
 impl InputSpec {
     pub(super) fn read(name: Spanned<String>, node: &Node) -> Result<Self, de::value::Error> {
         if let Some(kind) = type_only(node) {
-            return Ok(Self { name, kind: kind?, shape: None, required: true, description: None, default: None });
+            return Ok(Self {
+                name,
+                kind: kind?,
+                shape: None,
+                required: true,
+                description: None,
+                default: None,
+                columns: None,
+                ignores_extra_columns: false,
+            });
         }
-        let RawInput { kind, shape, required, description, default } = read(node)?;
+        let RawInput { kind, shape, required, description, default, columns, extra } = read(node)?;
         let required = required.unwrap_or(true) && default.is_none();
-        Ok(Self { name, kind, shape, required, description, default })
+        let ignores_extra_columns = extra == Some(ExtraColumns::Ignore);
+        Ok(Self { name, kind, shape, required, description, default, columns, ignores_extra_columns })
     }
 
     pub(super) fn to_json(&self) -> serde_json::Value {
@@ -334,6 +373,8 @@ impl InputSpec {
         super::fields::put(&mut json, "shape", self.shape.as_ref());
         super::fields::put(&mut json, "description", self.description.as_ref());
         super::fields::put(&mut json, "default", self.default.as_ref());
+        super::fields::put(&mut json, "columns", self.columns.as_ref());
+        super::fields::put(&mut json, "extra", self.ignores_extra_columns.then_some("ignore").as_ref());
         json
     }
 }

@@ -47,7 +47,11 @@ fn infers_adaptations_per_use() {
     let image = |shape: &[usize], layout| {
         let shape = Some(shape.iter().copied().map(Dim::Fixed).collect());
         let kind = Kind::Tensor(TensorKind { shape, layout, ..TensorKind::of_elements(ElementType::Float32) });
-        PlanInput { port: Port::new(if layout.is_some() { "photo" } else { "raw" }, kind), default: None }
+        PlanInput {
+            port: Port::new(if layout.is_some() { "photo" } else { "raw" }, kind),
+            default: None,
+            columns: None,
+        }
     };
     let inputs = vec![image(&[2, 1, 8, 8], None), image(&[8, 8, 1], Some(Layout::Hwc))];
     let mut plan = PlanBuilder::new(Some(inputs));

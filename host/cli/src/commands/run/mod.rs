@@ -99,7 +99,7 @@ fn run(arguments: &Arguments, printer: Printer) -> Result<Exit, Failure> {
         printer.note(&format!("no input is given; timed on: {source}"));
         return time(arguments, printer, &pipeline, timeout, &request);
     }
-    let mut requests = arguments.input.requests(pipeline.plan())?;
+    let mut requests = arguments.input.requests(pipeline.plan(), printer)?;
     check_outputs(arguments, &pipeline, &mut requests)?;
     if arguments.format.is_none()
         && let Some(path) = &arguments.output

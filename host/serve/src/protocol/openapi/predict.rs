@@ -136,6 +136,11 @@ fn request_budget(document: &mut Document<'_>, loaded: &LoadedPipeline, object: 
     if signature.reader(&[]).single().is_some_and(|port| matches!(port.kind, Kind::Tensor(_))) {
         content.insert("application/x-npy".to_owned(), json!({ "schema": { "type": "string", "format": "binary" } }));
     }
+    if signature.inputs().iter().any(|input| matches!(input.port.kind, Kind::Tensor(_))) {
+        let description = "a request for each row; columns are found by their names, or by `columns` of the input";
+        let table = json!({ "schema": { "type": "string", "description": description } });
+        content.insert("text/csv".to_owned(), table);
+    }
     Json::Object(content)
 }
 

@@ -14,7 +14,7 @@ use serde_json::error::Category;
 use crate::ServeError;
 use crate::engine::body_budget::RequestBudget;
 use crate::protocol::http::json_text;
-use gpux_core::{BoundedJsonTree, PlanSignature, Request, ValidationError};
+use gpux_core::{BoundedJsonTree, Kind, PlanSignature, Request, Table, TableOptions, ValidationError};
 
 /// The media type of a request's body.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,6 +31,8 @@ pub(crate) enum MediaType {
     File,
     /// a text
     Text,
+    /// a table: a request for each row
+    Table(TableOptions),
 }
 
 /// The most requests of one list: each may be a few bytes with a much larger response.
@@ -59,12 +61,14 @@ impl MediaType {
             }
             "application/x-npy" => Self::Npy,
             "text/plain" => Self::Text,
+            "text/csv" => Self::Table(table_options(value, None)?),
+            "text/tab-separated-values" => Self::Table(table_options(value, Some(b'\t'))?),
             "application/octet-stream" => Self::File,
             name if ["image/", "audio/"].iter().any(|kind| name.starts_with(kind)) => Self::File,
             other => {
                 let message = format!(
                     "a body of type `{other}` is not read; send application/json, multipart/form-data, image/*, \
-                     audio/*, text/plain, application/octet-stream or application/x-npy"
+                     audio/*, text/plain, text/csv, application/octet-stream or application/x-npy"
                 );
                 return Err(ServeError::MediaType(message));
             }
@@ -108,6 +112,11 @@ impl Requests {
             MediaType::Npy => Ok(Self::One(reader.npy(body)?)),
             MediaType::File => Ok(Self::One(reader.payload(body.to_vec())?)),
             MediaType::Text => Ok(Self::One(reader.payload(json_text::utf8(body)?.to_vec())?)),
+            // Bytes are the file itself.
+            MediaType::Table(_) if reader.single().is_some_and(|port| port.kind == Kind::Bytes) => {
+                Ok(Self::One(reader.payload(body.to_vec())?))
+            }
+            MediaType::Table(options) => Self::of_table(signature, *options, body.clone()).map(Self::List),
             MediaType::Unstated => reader.payload(body.to_vec()).map(Self::One).map_err(|error| {
                 if let Err(error) = json_text::utf8(body) {
                     return error;
@@ -142,6 +151,29 @@ impl Requests {
                 None => Self::of_json(signature, json(text)?),
             },
         }
+    }
+
+    fn of_table(
+        signature: &PlanSignature,
+        options: TableOptions,
+        body: Bytes,
+    ) -> Result<Vec<Result<Request, ValidationError>>, ServeError> {
+        let reader = signature.reader(&[]);
+        let mut table = Table::open(std::io::Cursor::new(body), options, reader)?;
+        if table.unchecked_header().is_some() {
+            return Err(ServeError::invalid(
+                "the pipeline does not name the columns of its input, so that the header cannot be checked: add \
+                 `columns:` to the input in gpux.yml, or send the rows alone as `text/csv; header=absent`",
+            ));
+        }
+        let mut requests = Vec::new();
+        while let Some(request) = table.next(reader) {
+            if requests.len() == MAX_REQUESTS {
+                return Err(ServeError::invalid(format!("a table has at most {MAX_REQUESTS} rows; send it in parts")));
+            }
+            requests.push(request);
+        }
+        Ok(requests)
     }
 
     fn of_json(signature: &PlanSignature, json: Json) -> Result<Self, ServeError> {
@@ -183,6 +215,31 @@ impl Requests {
 
 /// U+FEFF in UTF-8.
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
+
+/// The most memory that the requests of a table take: a number of a few bytes becomes an element, and each input of a
+/// row a tensor with its name.
+pub(super) fn table_bytes(body: &[u8], signature: &PlanSignature) -> usize {
+    const ELEMENT: usize = 24;
+    const TENSOR: usize = 512;
+    let count = |wanted: &[u8]| body.iter().filter(|byte| wanted.contains(byte)).count();
+    let rows = count(b"\n\r").saturating_add(1).min(MAX_REQUESTS);
+    let cells = count(b",;\t\n\r").saturating_add(1);
+    let tensors = rows.saturating_mul(signature.inputs().len()).saturating_mul(TENSOR);
+    cells.saturating_mul(ELEMENT).saturating_add(tensors).saturating_add(body.len())
+}
+
+/// From the parameter `header` of `text/csv`, RFC 4180.
+fn table_options(content_type: &str, delimiter: Option<u8>) -> Result<TableOptions, ServeError> {
+    let parameters = content_type.split(';').skip(1).filter_map(|parameter| parameter.split_once('='));
+    let mut headers = parameters.filter(|(name, _)| name.trim().eq_ignore_ascii_case("header"));
+    let has_header = match headers.next().map(|(_, value)| value.trim().trim_matches('"').to_ascii_lowercase()) {
+        None => None,
+        Some(value) if value == "present" => Some(true),
+        Some(value) if value == "absent" => Some(false),
+        Some(_) => return Err(ServeError::MediaType("`header` of text/csv is `present` or `absent`".to_owned())),
+    };
+    Ok(TableOptions { delimiter, has_header, ignores_extra: false })
+}
 
 /// The first bytes of a file in NumPy's format.
 const NPY: &[u8] = b"\x93NUMPY";

@@ -168,6 +168,7 @@ async fn predict(
             let media_type = media_type.or_guess(&body);
             let becomes = |budget: &RequestBudget| match media_type {
                 MediaType::Json => budget.reserve_requests(&body, signature),
+                MediaType::Table(_) => budget.reserve(input::table_bytes(&body, signature)),
                 // All others are copied.
                 MediaType::Form(_) | MediaType::Npy | MediaType::File | MediaType::Text | MediaType::Unstated => {
                     budget.reserve(body.len())

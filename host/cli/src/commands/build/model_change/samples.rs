@@ -3,7 +3,7 @@
 use super::ChangeArguments;
 use super::changed_model::ChangeError;
 use crate::exit::Exit;
-use crate::input::{RequestItem, Requests};
+use crate::input::{InputArguments, RequestItem};
 use crate::printer::{Printer, pluralize};
 use gpux::Pipeline;
 use gpux_author::{ModelComparison, ModelInputCapture, ModelSample};
@@ -53,7 +53,7 @@ pub(super) fn samples<'a>(
         }
         "golden case"
     } else {
-        let requests = Requests::new(pipeline.plan(), &[], &asked.sample);
+        let requests = InputArguments::of_files(&asked.sample).requests(pipeline.plan(), printer);
         for RequestItem { source, request } in requests.map_err(|error| printer.usage(&error))?.take(MAX_REQUESTS) {
             let failed = |error: String| printer.fail("SampleError", &format!("{source}: {error}"), Exit::Failed);
             let request = request.map_err(|error| failed(error.to_string()))?;

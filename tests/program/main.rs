@@ -36,5 +36,6 @@ mod server_resilience;
 mod step_builds;
 #[cfg(target_os = "linux")]
 mod supervisor;
+mod tables;
 mod test_server;
 mod webgpu;

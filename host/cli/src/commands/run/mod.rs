@@ -107,7 +107,10 @@ fn run(arguments: &Arguments, printer: Printer) -> Result<Exit, Failure> {
         result_writer::check_extension(path, pipeline.plan())?;
     }
     if arguments.benchmark {
-        let Some(RequestItem { request, .. }) = requests.next() else { return Ok(Exit::Done) };
+        let Some(RequestItem { request, .. }) = requests.next() else {
+            printer.note("the input has 0 rows: there is nothing to time");
+            return Ok(Exit::Done);
+        };
         return time(arguments, printer, &pipeline, timeout, &request.map_err(GpuxError::from)?);
     }
     run_all(arguments, printer, &pipeline, timeout, requests)
@@ -193,7 +196,13 @@ fn run_all(
         }
     }
     run.bar.finish_and_clear();
-    run.results.finish()?;
+    if run.results.is_empty() && exit == Exit::Done {
+        let output = arguments.output.as_ref().map(|path| format!(", and now `{}`", path.display()));
+        printer.note(&format!("the input has 0 rows{}", output.unwrap_or_default()));
+    }
+    if exit != Exit::Interrupted || !run.results.is_empty() {
+        run.results.finish()?;
+    }
     if batch {
         show_failures(pipeline, printer);
     }

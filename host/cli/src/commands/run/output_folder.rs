@@ -19,7 +19,13 @@ pub(super) fn write(folder: &Path, item: &ItemResult) -> Result<(), WriteError> 
         Ok(outputs) => outputs.iter().map(|(name, value)| file(folder, name, value)).collect(),
         Err(error) => vec![(folder.join("error.json"), json(&error.to_json()))],
     };
-    files.into_iter().try_for_each(|(path, bytes)| fs::write(&path, bytes).map_err(fail(&path)))
+    files.into_iter().try_for_each(|(path, bytes)| {
+        fs::write(&path, bytes).map_err(|error| {
+            // A part of a file would pass for a result.
+            let _ = fs::remove_file(&path);
+            fail(&path)(error)
+        })
+    })
 }
 
 /// The existing files that outputs of these names would overwrite; for a batch, those of all its items.

@@ -56,6 +56,8 @@ pub(super) struct ResultWriter {
     /// whether a single output of bytes is written raw: no other format was requested
     raw: bool,
     columns: Option<Vec<String>>,
+    /// the names of the outputs
+    outputs: Vec<String>,
     waiting: Vec<(String, Vec<(String, String)>)>,
     written: usize,
 }
@@ -92,8 +94,8 @@ impl ResultWriter {
         };
         let raw = format.is_none() && by_ending().is_none();
         let format = format.or_else(by_ending).unwrap_or(usual);
-        let names = pipeline.plan().outputs().iter().map(|output| output.name.clone());
-        let probabilities = names.filter(|name| pipeline.is_probability(name)).collect();
+        let outputs: Vec<_> = pipeline.plan().outputs().iter().map(|output| output.name.clone()).collect();
+        let probabilities = outputs.iter().filter(|name| pipeline.is_probability(name)).cloned().collect();
         let engine = pipeline.engine().to_owned();
         Ok(Self {
             printer,
@@ -104,6 +106,7 @@ impl ResultWriter {
             probabilities,
             raw,
             columns: None,
+            outputs,
             waiting: Vec::new(),
             written: 0,
         })
@@ -142,14 +145,40 @@ impl ResultWriter {
         }
     }
 
-    /// Ends the document.
+    /// Whether there was no result.
+    pub(super) const fn is_empty(&self) -> bool {
+        self.written == 0
+    }
+
+    /// Ends the document. Without a result, it is an empty one of its format, in the place of an earlier file.
     pub(super) fn finish(&mut self) -> Result<(), WriteError> {
+        if let Sink::Folder(folder) = &self.sink {
+            return if self.batch { self.finish_folder(folder) } else { Ok(()) };
+        }
+        if self.written == 0 && self.batch && self.format != Format::Json {
+            let empty = if self.format == Format::Csv {
+                format!("{}\n", self.csv_heading(self.outputs.clone()).join("\n"))
+            } else {
+                String::new()
+            };
+            return self.raw(empty.as_bytes());
+        }
         if self.format == Format::Json && self.batch {
             self.line(if self.written == 0 { "[]" } else { "\n]" })?;
         }
         if !self.waiting.is_empty() {
             let lines = self.csv_heading(Vec::new());
             self.line(&lines.join("\n"))?;
+        }
+        Ok(())
+    }
+
+    /// Says which items of an earlier, longer batch are still there.
+    fn finish_folder(&self, folder: &Path) -> Result<(), WriteError> {
+        std::fs::create_dir_all(folder).map_err(|source| WriteError::File { path: folder.to_owned(), source })?;
+        let next = folder.join(format!("{:06}", self.written));
+        if next.exists() {
+            self.printer.note(&format!("`{}` and those after it are of an earlier run", next.display()));
         }
         Ok(())
     }
@@ -173,7 +202,12 @@ impl ResultWriter {
                     Some(file) => file,
                     None => file.insert(BufWriter::new(File::create(&path).map_err(fail)?)),
                 };
-                file.write_all(bytes).and_then(|()| file.flush()).map_err(fail)
+                let written = file.write_all(bytes).and_then(|()| file.flush());
+                if written.is_err() && file.get_ref().metadata().is_ok_and(|file| file.is_file() && file.len() == 0) {
+                    // An empty file would pass for a result.
+                    let _ = std::fs::remove_file(&path);
+                }
+                written.map_err(fail)
             }
         }
     }

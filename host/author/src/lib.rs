@@ -46,7 +46,7 @@ pub use language::Language;
 pub use model_comparison::{Accuracy, ComparisonError, ModelComparison, compare_models};
 pub use model_input_capture::{ModelInputCapture, ModelSample, case_requests};
 pub use model_pipeline::{
-    ModelPipelineError, ModelPipelineReport, ModelPipelineRequest, Task, TestFailure, pipeline_for_model,
+    ColumnsError, ModelPipelineError, ModelPipelineReport, ModelPipelineRequest, Task, TestFailure, pipeline_for_model,
 };
 pub use observed_shapes::observed_shapes;
 pub use recorder::{RecordError, Recorder};

@@ -2,6 +2,7 @@
 //! the sample.
 
 mod class_names;
+mod columns;
 mod sample;
 mod steps;
 mod task;
@@ -9,6 +10,7 @@ mod task;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+pub use self::columns::ColumnsError;
 use self::steps::{OpenSizes, Postprocessing};
 pub use self::task::Task;
 use super::case::CASES_FOLDER;
@@ -38,6 +40,8 @@ pub struct ModelPipelineRequest<'a> {
     pub task: Option<Task>,
     /// the names of its classes, one a line
     pub labels: Option<&'a Path>,
+    /// a table whose header names the elements of its input, if it takes one row of numbers
+    pub columns: Option<&'a Path>,
     /// its `tokenizer.json`, if that does not lie beside it
     pub tokenizer: Option<&'a Path>,
     /// how the model is run on the sample
@@ -104,6 +108,9 @@ pub enum ModelPipelineError {
         "the model keeps weights in `{0}`, which is the name of another file of a pipeline: give them another name"
     )]
     WeightsName(String),
+    /// columns that do not fit
+    #[error(transparent)]
+    Columns(#[from] ColumnsError),
     /// a file that cannot be copied
     #[error("cannot copy `{}`: {source}", path.display())]
     Copy {
@@ -133,6 +140,9 @@ pub fn pipeline_for_model(request: &ModelPipelineRequest<'_>) -> Result<ModelPip
             let draft = draft.file_name().unwrap_or_default().to_string_lossy();
             TestFailure { message: failure.message.replace(&*draft, name), ..failure }
         });
+        if task == Task::Table {
+            columns::add(&draft.join(PIPELINE), MODEL, info, request.columns)?;
+        }
         Ok::<_, ModelPipelineError>((files(draft)?, failure))
     })?;
     Ok(ModelPipelineReport { made, task, failure })

@@ -58,6 +58,11 @@ struct ModelArguments {
     #[arg(long, value_name = "FILE", requires = "model")]
     labels: Option<PathBuf>,
 
+    /// A table (.csv) whose header names the columns that the model takes, in its order [default: `feature_names_in_`
+    /// of the model's metadata]
+    #[arg(long, value_name = "FILE", requires = "model")]
+    columns: Option<PathBuf>,
+
     /// The tokenizer.json of a model of text [default: that beside the model]
     #[arg(long, value_name = "FILE", requires = "model")]
     tokenizer: Option<PathBuf>,
@@ -115,6 +120,7 @@ fn around_model(place: &FolderArguments, model: &Path, arguments: &ModelArgument
         model,
         task: arguments.task,
         labels: arguments.labels.as_deref(),
+        columns: arguments.columns.as_deref(),
         tokenizer: arguments.tokenizer.as_deref(),
         load_options: &load_options,
     };

@@ -56,7 +56,7 @@ fn relocate(message: &[u8], holder: Holder, locations: &BTreeMap<PathBuf, String
                 if let Some(location) = Some(&entry).filter(|entry| entry.key == "location") {
                     let parts = Path::new(&location.value).components();
                     let place: PathBuf = parts.filter(|part| *part != Component::CurDir).collect();
-                    entry.value = locations.get(&place)?.clone();
+                    entry.value.clone_from(locations.get(&place)?);
                 }
                 entry.encode_to_vec()
             }

@@ -37,7 +37,7 @@ impl<'a> JpegTiff<'a> {
             Some(2 | 6) => 3,
             _ => return false,
         };
-        let has_8_bits = directory.field(BITS).is_some_and(|bits| bits.numbers().all(|bits| bits == 8.0));
+        let has_8_bits = directory.field(BITS).is_some_and(|bits| bits.numbers().all(|bits| bits as u16 == 8));
         let is_chunky = channels == 1 || directory.number(PLANAR).unwrap_or(1) == 1;
         let is_jpeg = directory.number(COMPRESSION) == Some(JPEG);
         is_jpeg && has_8_bits && is_chunky && directory.number(CHANNELS).unwrap_or(1) == channels

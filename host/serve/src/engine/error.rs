@@ -7,7 +7,7 @@ use serde_json::{Value as Json, json};
 use super::scheduler::Rejection;
 use gpux::{ErrorCategory, GpuxError};
 use gpux_core::sanitize::redact_paths;
-use gpux_core::{RunError, ValidationError};
+use gpux_core::{RunError, StepFailure, ValidationError};
 
 /// An error of a request; each protocol encodes it in its own form.
 #[derive(Debug, thiserror::Error)]
@@ -149,6 +149,15 @@ impl ServeError {
             Self::Gpux(error) => error,
             Self::NotLoaded(error) => error.into_cause(),
             other => gpux_worker::environment_error(other.to_string()),
+        }
+    }
+
+    /// Whether there was no result by the deadline.
+    pub(crate) fn is_timeout(&self) -> bool {
+        match self {
+            Self::Gpux(GpuxError::Step(error)) => error.failure == StepFailure::Timeout,
+            Self::Overload(Rejection::Expired) => true,
+            _ => false,
         }
     }
 

@@ -15,7 +15,7 @@ use super::loaded_pipeline::LoadedPipeline;
 use super::metrics::{StageTimings, StepTimer};
 use super::request_context::RequestContext;
 use super::request_options::RequestOptions;
-use super::scheduler::{Client, Lane, QueuePosition, Rejection};
+use super::scheduler::{Client, JobOutcome, Lane, QueuePosition, Rejection};
 use super::tenant::ConcurrencySlots;
 use gpux::GpuxError;
 use gpux_core::MemoryPermit;
@@ -43,6 +43,8 @@ pub struct Execution {
     context: Option<Arc<RequestContext>>,
     /// start and end of the steps
     ran: Cell<Option<(Instant, Instant)>>,
+    /// whether a run had no result in time
+    timed_out: Cell<bool>,
     /// the memory permit of the response
     answer: Cell<Option<MemoryPermit>>,
 }
@@ -92,6 +94,7 @@ impl Execution {
             // Validation failed before the first step.
             return result;
         }
+        self.timed_out.set(result.as_ref().is_err_and(ServeError::is_timeout));
         let end = Instant::now();
         self.loaded.metrics().record_run_time(end - start);
         self.ran.set(Some((start, end)));
@@ -303,6 +306,7 @@ async fn submit<T: Send + 'static>(
         queued: Duration::ZERO,
         context,
         ran: Cell::new(None),
+        timed_out: Cell::new(false),
         answer: Cell::new(None),
     };
     if loaded.may_run_inline(options.body_bytes) {
@@ -322,17 +326,19 @@ async fn submit<T: Send + 'static>(
             Err(rejection) => {
                 drop((execution, work));
                 let _ = answer.send(Err(rejection.into()));
-                return;
+                return JobOutcome::TimedOut;
             }
         };
         begins.store(true, Ordering::Relaxed);
         let execution = Execution { waits: Some(slot), queued: arrived.elapsed(), ..execution };
         execution.note_queued();
         let done = run_guarded(|| work(&execution));
+        let outcome = if execution.timed_out.get() { JobOutcome::TimedOut } else { JobOutcome::Answered };
         // Dropped before the response is sent: the client may send its next request at once.
         drop(execution);
         // The receiver is gone if the client has disconnected.
         let _ = answer.send(done);
+        outcome
     };
     let place = loaded.lane().submit(deadline, priority, client, cancelled.clone(), Box::new(job))?;
     let _taken_back = CancelOnDrop { lane: loaded.lane(), place, begun: &begun, cancelled };

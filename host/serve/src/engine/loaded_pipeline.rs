@@ -148,7 +148,8 @@ const MAX_CONCURRENCY: usize = 512;
 /// meanwhile.
 fn lane_options(settings: &Settings, info: &PipelineInfo) -> LaneOptions {
     let concurrency = settings.workers.saturating_add(info.concurrency.saturating_mul(2));
-    LaneOptions { concurrency: concurrency.min(MAX_CONCURRENCY.max(settings.workers)), queue: settings.max_queue }
+    let concurrency = concurrency.min(MAX_CONCURRENCY.max(settings.workers));
+    LaneOptions { workers: settings.workers, concurrency, queue: settings.max_queue }
 }
 
 /// The protocol's versions are whole numbers: the first number of a pipeline's version, else 1.

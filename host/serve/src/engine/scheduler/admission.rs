@@ -6,11 +6,22 @@ use std::time::Duration;
 use gpux_core::WaitObserver;
 
 /// The job of a request: runs it, or reports its rejection.
-pub(crate) type Job = Box<dyn FnOnce(Result<Arc<dyn WaitObserver>, Rejection>) + Send>;
+pub(crate) type Job = Box<dyn FnOnce(Result<Arc<dyn WaitObserver>, Rejection>) -> JobOutcome + Send>;
+
+/// What became of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum JobOutcome {
+    /// it has its answer, be it an error
+    Answered,
+    /// its deadline passed, or would have
+    TimedOut,
+}
 
 /// Limits of a lane.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LaneOptions {
+    /// the threads that run plans
+    pub workers: usize,
     /// the most requests that run concurrently
     pub concurrency: usize,
     /// the most requests that wait
@@ -34,7 +45,7 @@ pub enum Rejection {
         /// the estimated wait
         wait: Duration,
     },
-    /// its timeout passed while it was queued
+    /// its timeout passed while it was queued, or left no time to run it
     #[error("the request's timeout passed before it could run")]
     Expired,
     /// the memory budget of bodies is used up

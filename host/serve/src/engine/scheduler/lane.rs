@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use super::admission::{LaneOptions, Load, Rejection};
 use super::client::Client;
 use super::queue::{Queue, QueuePosition, Waiting};
-use super::throughput::Throughput;
+use super::throughput::{Completion, Throughput};
 
 /// A request that was started.
 pub(super) struct Started {
@@ -13,16 +13,15 @@ pub(super) struct Started {
     pub(super) request: Waiting,
     /// the amount that its client is charged until it completes
     pub(super) cost: Duration,
+    /// the time that it must have left to be run, since others wait that have more
+    pub(super) time_needed: Duration,
 }
 
-/// Durations of one request.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Time {
-    /// from its start to its end
-    pub(super) whole: Duration,
-    /// the time of work on it, without waits for others
-    pub(super) work_time: Duration,
-}
+/// The longest wait that a rejection tells.
+const LONGEST_WAIT: Duration = Duration::from_hours(1);
+
+/// The charge for a request before the first has completed.
+const UNKNOWN_COST: Duration = Duration::from_millis(1);
 
 pub(super) struct LaneState {
     options: LaneOptions,
@@ -60,12 +59,15 @@ impl LaneState {
         if is_full && victim.is_none() {
             return Err(self.full());
         }
-        // A request with nobody ahead is admitted: the estimate may be out of date.
         let ahead = self.waiting.ahead(priority, client);
+        // Those that started, too: most of them may wait for a batch.
+        let until_done = self.throughput.until_done(ahead + self.begun);
+        // One that has a thread to itself is admitted: the estimate may be out of date.
+        let is_first = ahead == 0 && self.begun < self.options.workers;
         let left = deadline.map(|deadline| deadline.saturating_duration_since(now));
         match left {
-            Some(left) if ahead > 0 && self.throughput.until_done(ahead) > left.mul_f32(MARGIN) => {
-                Err(Rejection::Late { wait: self.throughput.wait(ahead) })
+            Some(left) if !is_first && until_done > left.mul_f32(MARGIN) => {
+                Err(Rejection::Late { wait: until_done.min(LONGEST_WAIT) })
             }
             _ => Ok(victim),
         }
@@ -74,10 +76,11 @@ impl LaneState {
     /// The rejection of a request when the queue is full.
     pub(super) fn full(&self) -> Rejection {
         let waiting = self.waiting.len();
-        Rejection::Full { waiting, retry_after: self.throughput.wait(waiting) }
+        Rejection::Full { waiting, retry_after: self.throughput.until_done(waiting + self.begun) }
     }
 
-    pub(super) fn push(&mut self, request: Waiting, position: QueuePosition) {
+    pub(super) fn push(&mut self, request: Waiting, position: QueuePosition, now: Instant) {
+        self.throughput.begin(now);
         self.waiting.push(position, request);
     }
 
@@ -87,11 +90,12 @@ impl LaneState {
     }
 
     pub(super) fn pop(&mut self) -> Option<Started> {
-        let cost = self.throughput.each();
+        let cost = self.throughput.work().unwrap_or(UNKNOWN_COST);
         let (position, request) = self.waiting.pop(cost)?;
         self.begun += 1;
         self.at_work += 1;
-        Some(Started { position, request, cost })
+        let time_needed = if self.has_waiting() { self.throughput.longest_work() } else { Duration::ZERO };
+        Some(Started { position, request, cost, time_needed })
     }
 
     pub(super) fn has_waiting(&self) -> bool {
@@ -123,15 +127,20 @@ impl LaneState {
         self.at_work += 1;
     }
 
-    /// Records the end of a request whose client was charged `cost`; `time` if it ran.
-    pub(super) fn done(&mut self, position: QueuePosition, cost: Duration, time: Option<Time>, now: Instant) {
+    /// Records the end of a request whose client was charged `cost`; `completion` if it ran.
+    pub(super) fn done(
+        &mut self,
+        position: QueuePosition,
+        cost: Duration,
+        completion: Option<Completion>,
+        now: Instant,
+    ) {
         self.begun -= 1;
         self.at_work -= 1;
-        self.waiting.settle(position, cost, time.map_or(Duration::ZERO, |time| time.work_time));
-        if let Some(time) = time {
-            self.used += time.work_time;
-            self.throughput.done(time.whole, now, self.has_work());
-        }
+        let work_time = completion.map_or(Duration::ZERO, |completion| completion.work_time);
+        self.waiting.settle(position, cost, work_time);
+        self.used += work_time;
+        self.throughput.end(completion, now, self.has_work());
     }
 }
 

@@ -3,7 +3,7 @@
 //! Each pipeline has a lane. The lane that has used the least worker time runs next. A lane that runs nothing may
 //! always run one request, even when all workers are busy: neither a flood nor a slow pipeline starves another. Within
 //! a lane the highest priority comes first, and its clients have equal shares ([`queue`]). A request that is unlikely
-//! to meet its deadline is rejected at admission. If the queue is full, a new request may evict another.
+//! to meet its deadline is rejected at admission, by the lane's recent throughput ([`throughput`]). If the queue is full, a new request may evict another.
 
 mod admission;
 mod client;
@@ -17,13 +17,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-pub(crate) use admission::Job;
-pub(crate) use admission::LaneOptions;
+pub(crate) use admission::{Job, JobOutcome, LaneOptions};
 pub use admission::{Load, Rejection};
 pub(crate) use client::{Client, network};
-use lane::{LaneState, Started, Time};
+use lane::{LaneState, Started};
 pub(crate) use queue::QueuePosition;
 use queue::Waiting;
+use throughput::Completion;
 
 use gpux_core::WaitObserver;
 use gpux_core::threads;
@@ -100,8 +100,8 @@ impl Scheduler {
 }
 
 impl Lane {
-    /// Queues a request, or rejects it at once. `job` is dropped without running if `cancelled` is set or the deadline
-    /// passes before its execution. If another request evicts it, `job` is called with the rejection. Within a lane,
+    /// Queues a request, or rejects it at once. `job` is dropped without running if `cancelled` is set, or if the time
+    /// until the deadline is too short for its execution. If another request evicts it, `job` is called with the rejection. Within a lane,
     /// the greatest `priority` runs first, then the client with the least used time, then the oldest request.
     pub(crate) fn submit(
         &self,
@@ -114,7 +114,8 @@ impl Lane {
         let mut state = self.shared.lock();
         let State { lanes, next_job, clock, .. } = &mut *state;
         let Some(lane) = lanes.get_mut(&self.id) else { return Err(Rejection::Closing) };
-        let victim = lane.admit(priority, client, deadline, Instant::now())?;
+        let now = Instant::now();
+        let victim = lane.admit(priority, client, deadline, now)?;
         let rejection = lane.full();
         let evicted = victim.and_then(|victim| lane.remove(victim));
         // A new lane, or one that was empty, has no claim on time that it did not use.
@@ -123,10 +124,10 @@ impl Lane {
         }
         *next_job += 1;
         let position = QueuePosition { priority, client, number: *next_job };
-        lane.push(Waiting { job, deadline, cancelled }, position);
+        lane.push(Waiting { job, deadline, cancelled }, position, now);
         self.shared.wake(state);
         if let Some(evicted) = evicted {
-            (evicted.job)(Err(rejection));
+            let _ = (evicted.job)(Err(rejection));
         }
         Ok(position)
     }
@@ -192,7 +193,7 @@ impl Shared {
     fn work(self: Arc<Self>) {
         let mut state = self.lock();
         loop {
-            let Some((lane, Started { position, request, cost })) = state.next() else {
+            let Some((lane, Started { position, request, cost, time_needed })) = state.next() else {
                 state.idle += 1;
                 let (woken, timeout) = self.work.wait_timeout(state, IDLE).unwrap_or_else(PoisonError::into_inner);
                 state = woken;
@@ -206,19 +207,21 @@ impl Shared {
             // Another thread may start the request after this one.
             self.wake(state);
             let now = Instant::now();
-            let late = request.deadline.is_some_and(|deadline| deadline <= now);
+            let left = request.deadline.map(|deadline| deadline.saturating_duration_since(now));
+            let is_late = left.is_some_and(|left| left.is_zero() || left < time_needed);
             let slot = Arc::new(WorkerSlot { shared: self.clone(), lane, paused: Mutex::default() });
-            let ran = !late && !request.cancelled.load(Ordering::Relaxed);
-            let time = if ran {
-                (request.job)(Ok(slot.clone()));
-                let whole = now.elapsed();
-                Some(Time { whole, work_time: slot.work_time(whole) })
-            } else {
+            let completion = if is_late || request.cancelled.load(Ordering::Relaxed) {
                 drop(request);
                 None
+            } else {
+                let deadline = request.deadline;
+                let outcome = (request.job)(Ok(slot.clone()));
+                let ended = Instant::now();
+                let is_in_time = outcome == JobOutcome::Answered && deadline.is_none_or(|deadline| ended <= deadline);
+                Some(Completion { work_time: slot.work_time(ended - now), is_in_time })
             };
             state = self.lock();
-            state.done(lane, position, cost, time);
+            state.done(lane, position, cost, completion);
         }
     }
 }
@@ -243,10 +246,10 @@ impl State {
         Some((id, started))
     }
 
-    fn done(&mut self, lane: u64, position: QueuePosition, cost: Duration, time: Option<Time>) {
+    fn done(&mut self, lane: u64, position: QueuePosition, cost: Duration, completion: Option<Completion>) {
         self.running -= 1;
         if let Some(lane) = self.lanes.get_mut(&lane) {
-            lane.done(position, cost, time, Instant::now());
+            lane.done(position, cost, completion, Instant::now());
         }
     }
 }

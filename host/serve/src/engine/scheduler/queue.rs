@@ -141,12 +141,13 @@ mod tests {
     use std::collections::HashMap;
     use std::sync::Arc;
 
+    use super::super::admission::JobOutcome;
     use super::*;
 
     const MILLISECOND: Duration = Duration::from_millis(1);
 
     fn request() -> Waiting {
-        Waiting { job: Box::new(|_| {}), deadline: None, cancelled: Arc::default() }
+        Waiting { job: Box::new(|_| JobOutcome::Answered), deadline: None, cancelled: Arc::default() }
     }
 
     /// A queue of these requests (priority, client), in this order.

@@ -7,12 +7,20 @@ use std::time::{Duration, Instant};
 
 use super::*;
 
-const ROOM: LaneOptions = LaneOptions { concurrency: 16, queue: 16 };
+const ROOM: LaneOptions = LaneOptions { workers: 1, concurrency: 16, queue: 16 };
+
+/// A job that answers its request.
+fn answering(run: impl FnOnce(Result<Arc<dyn WaitObserver>, Rejection>) + Send + 'static) -> Job {
+    Box::new(move |slot| {
+        run(slot);
+        JobOutcome::Answered
+    })
+}
 
 /// A job that sends its name and then waits for the gate.
 fn job(name: &'static str, said: &Sender<&'static str>, gate: &Arc<Barrier>) -> Job {
     let (said, gate) = (said.clone(), gate.clone());
-    Box::new(move |_| {
+    answering(move |_| {
         said.send(name).unwrap();
         gate.wait();
     })
@@ -20,7 +28,7 @@ fn job(name: &'static str, said: &Sender<&'static str>, gate: &Arc<Barrier>) -> 
 
 fn quick(name: &'static str, said: &Sender<&'static str>) -> Job {
     let said = said.clone();
-    Box::new(move |_| said.send(name).unwrap())
+    answering(move |_| said.send(name).unwrap())
 }
 
 fn submit(lane: &Lane, job: Job) -> Result<QueuePosition, Rejection> {
@@ -49,7 +57,7 @@ fn priority_precedes_age() {
 fn full_queue_rejects_at_once() {
     let (said, heard) = channel();
     let gate = Arc::new(Barrier::new(2));
-    let lane = Scheduler::new(1).lane(LaneOptions { concurrency: 1, queue: 1 });
+    let lane = Scheduler::new(1).lane(LaneOptions { workers: 1, concurrency: 1, queue: 1 });
     submit(&lane, job("runs", &said, &gate)).unwrap();
     assert_eq!(next(&heard), "runs");
     submit(&lane, quick("waits", &said)).unwrap();
@@ -63,7 +71,7 @@ fn full_queue_rejects_at_once() {
 fn cancelled_request_frees_its_place() {
     let (said, heard) = channel();
     let gate = Arc::new(Barrier::new(2));
-    let lane = Scheduler::new(1).lane(LaneOptions { concurrency: 1, queue: 1 });
+    let lane = Scheduler::new(1).lane(LaneOptions { workers: 1, concurrency: 1, queue: 1 });
     let first = submit(&lane, job("first", &said, &gate)).unwrap();
     assert_eq!(next(&heard), "first");
     let position = submit(&lane, quick("taken back", &said)).unwrap();
@@ -101,7 +109,7 @@ fn waiting_request_frees_its_worker() {
     let gate = Arc::new(Barrier::new(2));
     let opens = gate.clone();
     let lane = Scheduler::new(1).lane(ROOM);
-    let waiting: Job = Box::new(move |slot| {
+    let waiting = answering(move |slot| {
         let slot = slot.unwrap();
         slot.begin();
         gate.wait();
@@ -109,7 +117,7 @@ fn waiting_request_frees_its_worker() {
         waits.send("waited").unwrap();
     });
     submit(&lane, waiting).unwrap();
-    let running: Job = Box::new(move |_| {
+    let running = answering(move |_| {
         runs.send("ran").unwrap();
         opens.wait();
     });
@@ -135,35 +143,80 @@ fn skips_cancelled_and_late_requests() {
     assert!(heard.recv_timeout(Duration::from_secs(20)).is_err(), "all others were dropped");
 }
 
+const EACH: Duration = Duration::from_millis(100);
+
+/// A lane that has completed ten requests, one after the other, and the time then; one request waits.
+fn lane_with_history() -> (LaneState, Instant) {
+    let mut lane = LaneState::new(ROOM);
+    let mut now = Instant::now();
+    (0..11).for_each(|number| push(&mut lane, number, now));
+    for _ in 0..10 {
+        let Started { position, cost, .. } = lane.pop().unwrap();
+        now += EACH;
+        lane.done(position, cost, Some(Completion { work_time: EACH, is_in_time: true }), now);
+    }
+    (lane, now)
+}
+
+fn push(lane: &mut LaneState, number: u64, now: Instant) {
+    let request = Waiting { job: answering(drop), deadline: None, cancelled: Arc::default() };
+    lane.push(request, QueuePosition { priority: 0, client: Client::Unknown, number }, now);
+}
+
 #[test]
 fn rejects_requests_that_would_miss_their_deadline() {
-    let mut lane = LaneState::new(ROOM);
-    let start = Instant::now();
-    let waiting = || Waiting { job: Box::new(|_| {}), deadline: None, cancelled: Arc::default() };
-    // Ten sequential requests, 100 ms each.
-    for number in 0..11 {
-        lane.push(waiting(), QueuePosition { priority: 0, client: Client::Unknown, number });
-    }
-    for number in 1..=10 {
-        let Started { position, cost, .. } = lane.pop().unwrap();
-        let each = Duration::from_millis(100);
-        lane.done(
-            position,
-            cost,
-            Some(Time { whole: each, work_time: each }),
-            start + Duration::from_millis(100) * number,
-        );
-    }
-    let now = start + Duration::from_secs(1);
-    let within = |milliseconds| Some(now + Duration::from_millis(milliseconds));
+    let (mut lane, now) = lane_with_history();
     let admit = |lane: &LaneState, priority, milliseconds| {
-        lane.admit(priority, Client::Unknown, within(milliseconds), now).map(drop)
+        let deadline = Some(now + Duration::from_millis(milliseconds));
+        lane.admit(priority, Client::Unknown, deadline, now).map(drop)
     };
+    // One waits before it: two times 100 ms.
     assert!(matches!(admit(&lane, 0, 200), Err(Rejection::Late { .. })));
-    assert_eq!(admit(&lane, 0, 500), Ok(()));
+    assert_eq!(admit(&lane, 0, 250), Ok(()));
     assert_eq!(admit(&lane, 1, 1), Ok(()), "those that wait are less urgent");
+    // It counts once it has started, too: it may wait within for a batch.
     lane.pop().unwrap();
-    assert_eq!(admit(&lane, 0, 1), Ok(()), "nobody waits: it may try");
+    assert!(matches!(admit(&lane, 0, 200), Err(Rejection::Late { .. })));
+    assert_eq!(admit(&lane, 0, 250), Ok(()));
+    (12..15).for_each(|number| push(&mut lane, number, now));
+    lane.pop().unwrap();
+    assert!(matches!(admit(&lane, 0, 500), Err(Rejection::Late { .. })), "two have started, two wait");
+    assert_eq!(admit(&lane, 0, 600), Ok(()));
+}
+
+#[test]
+fn late_answers_are_no_capacity() {
+    let (said, heard) = channel();
+    for (outcome, is_admitted) in [(JobOutcome::Answered, true), (JobOutcome::TimedOut, false)] {
+        let lane = Scheduler::new(1).lane(ROOM);
+        submit(&lane, Box::new(move |_| outcome)).unwrap();
+        while lane.load().running + lane.load().waiting > 0 {
+            std::thread::yield_now();
+        }
+        let gate = Arc::new(Barrier::new(2));
+        submit(&lane, job("runs", &said, &gate)).unwrap();
+        assert_eq!(next(&heard), "runs");
+        let deadline = Instant::now() + Duration::from_hours(1);
+        assert_eq!(lane.check(Some(deadline), 0, Client::Unknown).is_ok(), is_admitted, "{outcome:?}");
+        gate.wait();
+    }
+}
+
+#[test]
+fn admits_a_request_when_nothing_runs() {
+    let (mut lane, now) = lane_with_history();
+    let Started { position, cost, .. } = lane.pop().unwrap();
+    lane.done(position, cost, None, now);
+    assert_eq!(lane.admit(0, Client::Unknown, Some(now + Duration::from_millis(1)), now), Ok(None));
+}
+
+#[test]
+fn requests_need_time_only_if_others_wait() {
+    let (mut lane, now) = lane_with_history();
+    push(&mut lane, 12, now);
+    let time_needed = lane.pop().unwrap().time_needed;
+    assert!((EACH..EACH * 3 / 2).contains(&time_needed), "{time_needed:?}");
+    assert_eq!(lane.pop().unwrap().time_needed, Duration::ZERO, "it may try");
 }
 
 #[test]
@@ -176,7 +229,7 @@ fn dropping_a_lane_rejects_its_requests() {
     assert_eq!(next(&heard), "first");
     let dropped = Arc::new(AtomicUsize::new(0));
     let holds = dropped.clone();
-    submit(&lane, Box::new(move |_| drop(holds))).unwrap();
+    submit(&lane, answering(move |_| drop(holds))).unwrap();
     drop(lane);
     assert_eq!(Arc::strong_count(&dropped), 1);
     gate.wait();
@@ -195,7 +248,7 @@ fn lanes_share_worker_time() {
     assert_eq!(next(&heard), "first");
     for _ in 0..10 {
         let said = said.clone();
-        let busy: Job = Box::new(move |_| {
+        let busy = answering(move |_| {
             let start = Instant::now();
             while start.elapsed() < Duration::from_millis(2) {}
             said.send("flood").unwrap();
@@ -214,7 +267,7 @@ fn waiting_does_not_count_as_work() {
     let (said, heard) = channel();
     let lane = Scheduler::new(1).lane(ROOM);
     let start = Instant::now();
-    let waiting: Job = Box::new(move |slot| {
+    let waiting = answering(move |slot| {
         let slot = slot.unwrap();
         slot.begin();
         let begun = Instant::now();
@@ -263,7 +316,7 @@ fn batched_work_is_charged_to_the_lane() {
             slot.begin();
             slot.end(MODEL);
         };
-        submit(&lane, Box::new(in_a_batch)).unwrap();
+        submit(&lane, answering(in_a_batch)).unwrap();
     }
     while lane.load().running + lane.load().waiting > 0 {
         std::thread::yield_now();
@@ -278,7 +331,7 @@ fn used(lane: &Lane) -> Duration {
 /// A job that sends its name and whether it ran or was evicted.
 fn public_message(name: &'static str, said: &Sender<(&'static str, bool)>) -> Job {
     let said = said.clone();
-    Box::new(move |slot| said.send((name, slot.is_ok())).unwrap())
+    answering(move |slot| said.send((name, slot.is_ok())).unwrap())
 }
 
 #[test]
@@ -286,7 +339,7 @@ fn full_queue_evicts_lower_priorities() {
     let (said, heard) = channel();
     let (first, began) = channel();
     let gate = Arc::new(Barrier::new(2));
-    let lane = Scheduler::new(1).lane(LaneOptions { concurrency: 1, queue: 3 });
+    let lane = Scheduler::new(1).lane(LaneOptions { workers: 1, concurrency: 1, queue: 3 });
     submit(&lane, job("first", &first, &gate)).unwrap();
     assert_eq!(next(&began), "first");
     let submit =

@@ -1,104 +1,100 @@
-"""Overload: a pipeline that does some dozens of requests a second is offered ten times as many.
+"""Overload: a pipeline is offered more than it can do, with and without batching.
 
-    python benches/serve/overload.py [SECONDS] [--isolation none|pipeline]
+    python benches/serve/overload.py [--seconds 6] [--timeouts 1 2 5] [--factors 1.2 2 3 10] [--isolation none]
+                                     [--busy 0] [--gpux target/release/gpux]
 
-The server has one core and one worker, the generator (oha, open loop) the other core. First the capacity is
-measured with as many clients as keep it busy, then ten times that is offered. Printed: what was answered
-with 200 beside the capacity, latencies of the accepted and of the refused, the server's memory before and after.
-Needs `taskset`, psutil, oha and the models of the peers ($PEERS_HOME, see race.py).
+The model takes about 10 ms a row. The server has one core and one worker, the generator (open loop) the other; `--busy`
+adds loops that take the cores from both, of which this starts so many. The capacity without batching is measured with
+closed loops of 1 and 4 clients, with batching of 4, 16 and 64; the best load of a server is its greatest rate in any
+loop. Offered are multiples of the capacity without batching. Printed for each: what was answered with 200, as a part
+of the best load, which part of the computed rows was not delivered, and the latencies. Needs `taskset`, onnx and NumPy.
 """
 
 import argparse
-import collections
-import csv
-import io
 import json
 import os
 import subprocess
 import sys
+import tempfile
 import time
-import urllib.request
+from pathlib import Path
 
-import psutil
-import race
+import bench_models
+import generator
 
-TIMEOUT = 1.0
-PIPELINE = f"""\
-inputs:
-  x: {{ type: float32, shape: [1, 1, 1, 1] }}
-pipeline:
-  - expand: {{ broadcast: [1, 3, 224, 224] }}
-  - model
-  - softmax
-  - top-k: {{ k: 5 }}
-serving:
-  timeout: {TIMEOUT}
-"""
-BODY = json.dumps({"x": [[[[0.5]]]]})
-
-
-def start(*pipelines, pin=(), options=()):
-    command = [*pin, race.ROOT / "target/release/gpux", "serve", *pipelines, "--port", "0", "--host", "127.0.0.1",
-               "--engine-library", race.library(), *options]
-    server = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
-    for line in server.stderr:
-        if "ready on http://" in line:
-            return server, "http://" + line.rsplit("http://", 1)[1].strip()
-    sys.exit("the server did not start")
-
-
-def oha(url, *arguments):
-    command = ["taskset", "-c", "1", race.HOME / "bin" / "oha", "--no-tui", "--output-format", "csv", "-m", "POST", "-T",
-               "application/json", "-d", BODY, *map(str, arguments), f"{url}/predict"]
-    output = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-    times = collections.defaultdict(list)
-    for row in csv.DictReader(io.StringIO(output)):
-        times[int(row["status"])].append(float(row["request-duration"]))
-    return times
-
-
-def find_processes(server):
-    """The process that serves, the child of the supervisor, and its workers."""
-    serving = psutil.Process(server.pid).children()[0]
-    return [serving, *serving.children(recursive=True)]
-
-
-def memory(server):
-    """MiB of all processes; what several share is counted once."""
-    return sum(process.memory_full_info().pss for process in find_processes(server)) / 2**20
+PATH = "/v2/models/overload/infer"
+BODY = json.dumps({"inputs": [{"name": "x", "datatype": "FP32", "shape": [1, 4], "data": [1, 2, 3, 4]}]}).encode()
+BATCHING = {"alone": "", "batched": ", batching: { max_size: 16, max_delay: 3ms }"}
+CLIENTS = {"alone": (1, 4), "batched": (4, 16, 64)}
 
 
 def percentile(times, part):
     return sorted(times)[min(int(len(times) * part), len(times) - 1)] * 1e3 if times else float("nan")
 
 
+def computed(server, batching):
+    """Rows of the model's runs so far."""
+    time.sleep(1.5)  # an isolated pipeline reports its numbers every second
+    name = "gpux_batch_size_sum" if batching == "batched" else "gpux_run_duration_seconds_count"
+    return server.metric(name)
+
+
+def measure(batching, timeout, chosen, folder, rates):
+    model = f"model: {{ source: ./dense.onnx{BATCHING[batching]} }}"
+    (folder / "gpux.yml").write_text(f"name: overload\nversion: 1.0.0\n{model}\nserving: {{ timeout: {timeout}s }}\n")
+    pin = ("taskset", "-c", "0")
+    options = ("--workers", "1", "--isolation", chosen.isolation)
+    rows = []
+    with generator.Server(chosen.gpux, folder, *options, pin=pin) as server:
+        generator.closed_loop(server, PATH, BODY, 4, 2)
+        loads = [generator.closed_loop(server, PATH, BODY, clients, 3) for clients in CLIENTS[batching]]
+        for factor in chosen.factors:
+            before = computed(server, batching)
+            rate = factor * (rates or max(loads))
+            times = generator.open_loop(server, PATH, BODY, rate, chosen.seconds)
+            ran = computed(server, batching) - before
+            accepted = times.pop(200, [])
+            # What ends after the loop was computed within its time for about as long as it waits.
+            delivered = len(accepted) / chosen.seconds
+            refused = [took for status in (429, 503) for took in times.pop(status, [])]
+            others = {status: len(some) for status, some in times.items()}
+            rows.append((factor, rate, delivered, 1 - len(accepted) / max(ran, 1), accepted, refused, others))
+    best = max(loads + [row[2] for row in rows])
+    for factor, rate, delivered, lost, accepted, refused, others in rows:
+        print(
+            f"| {chosen.isolation} | {timeout} s | {batching} | {factor} | {rate:.0f} | {delivered:.1f} | {delivered / best:.2f} "
+            f"| {lost:.1%} | {percentile(accepted, 0.5):.0f}, {percentile(accepted, 0.99):.0f} "
+            f"| {len(refused)}: {percentile(refused, 0.5):.1f} | {others or ''} |",
+            flush=True,
+        )
+    return max(loads), best
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("seconds", nargs="?", type=float, default=60)
+    parser.add_argument("--seconds", type=float, default=6)
+    parser.add_argument("--timeouts", type=float, nargs="+", default=[1, 2, 5])
+    parser.add_argument("--factors", type=float, nargs="+", default=[1.2, 2, 3, 10])
     parser.add_argument("--isolation", choices=("none", "pipeline"), default="none")
+    parser.add_argument("--busy", type=int, default=0)
+    parser.add_argument("--gpux", type=Path, default=generator.ROOT / "target" / "release" / "gpux")
     chosen = parser.parse_args()
-    seconds = chosen.seconds
-    race.write("overload", "resnet18.onnx", race.SESSIONS, PIPELINE)
-    pin, options = ("taskset", "-c", "0"), ("--workers", "1", "--isolation", chosen.isolation)
-    server, url = start(race.RACE / "overload", pin=pin, options=options)
+    os.sched_setaffinity(0, {1})
+    busy = [subprocess.Popen(["taskset", "-c", "0,1", sys.executable, "-c", "while True: pass"]) for _ in range(chosen.busy)]
+    print("| isolation | timeout | model | offered × | a second | answered | of the best | computed in vain | accepted p50, p99 ms | refused: p50 ms | others |")
+    print("| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |")
     try:
-        oha(url, "-z", "3s", "-c", 4)
-        window = 10
-        capacity = len(oha(url, "-z", f"{window}s", "-c", 4)[200]) / window
-        before = memory(server)
-        began = time.monotonic()
-        times = oha(url, "-z", f"{seconds}s", "-c", 256, "-q", int(capacity * 10))
-        took = time.monotonic() - began
-        accepted, refused = times.pop(200, []), [value for status in (429, 503) for value in times.pop(status, [])]
-        print(f"capacity {capacity:.1f}/s; offered {int(capacity * 10)}/s for {seconds:.0f} s")
-        print(f"answered {len(accepted) / took:.1f}/s: {len(accepted) / took / capacity:.0%} of the capacity")
-        print(f"accepted: p50 {percentile(accepted, 0.5):.0f} ms, p99 {percentile(accepted, 0.99):.0f} ms (timeout {TIMEOUT * 1e3:.0f} ms)")
-        print(f"refused {len(refused)}: p50 {percentile(refused, 0.5):.2f} ms, p99 {percentile(refused, 0.99):.2f} ms")
-        print(f"others: { {status: len(rest) for status, rest in times.items()} }")
-        print(f"memory {before:.0f} MiB before, {memory(server):.0f} MiB after")
+        with tempfile.TemporaryDirectory() as place:
+            folder = Path(place)
+            bench_models.make_dense(folder / "dense.onnx")
+            for timeout in chosen.timeouts:
+                capacity, alone = measure("alone", timeout, chosen, folder, None)
+                _, batched = measure("batched", timeout, chosen, folder, capacity)
+                print(f"timeout {timeout} s: best load with batching {batched:.1f}/s, without {alone:.1f}/s: {batched / alone:.2f}", flush=True)
     finally:
-        server.terminate()
-        server.wait()
+        for loop in busy:
+            loop.kill()
+            loop.wait()
 
 
 if __name__ == "__main__":

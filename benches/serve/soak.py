@@ -15,7 +15,7 @@ import subprocess
 import sys
 import time
 
-import overload
+import psutil
 import race
 
 PARTS = 20
@@ -31,8 +31,29 @@ def send(url, path, count, *arguments):
     return answers
 
 
+def start(*arguments):
+    command = [race.ROOT / "target/release/gpux", "serve", *arguments, "--port", "0", "--host", "127.0.0.1",
+               "--engine-library", race.library()]
+    server = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    for line in server.stderr:
+        if "ready on http://" in line:
+            return server, "http://" + line.rsplit("http://", 1)[1].strip()
+    sys.exit("the server did not start")
+
+
+def find_processes(server):
+    """The process that serves, the child of the supervisor, and its workers."""
+    serving = psutil.Process(server.pid).children()[0]
+    return [serving, *serving.children(recursive=True)]
+
+
+def memory(server):
+    """MiB of all processes; what several share is counted once."""
+    return sum(process.memory_full_info().pss for process in find_processes(server)) / 2**20
+
+
 def files(server):
-    return sum(process.num_fds() for process in overload.find_processes(server))
+    return sum(process.num_fds() for process in find_processes(server))
 
 
 def main():
@@ -44,8 +65,7 @@ def main():
     for name in ("e1", "e3"):
         race.write(name, *race.PIPELINES[name])
     payloads, seven = race.HOME / "payloads", race.ROOT / "models" / "samples" / "seven.png"
-    server, url = overload.start(race.ROOT, race.RACE / "e1", race.RACE / "e3",
-                                 options=("--isolation", chosen.isolation))
+    server, url = start(race.ROOT, race.RACE / "e1", race.RACE / "e3", "--isolation", chosen.isolation)
     typed = ["-T", "application/json"]
     part = count // PARTS
     # Path, how many of a thousand requests, the status that is right, the request.
@@ -66,7 +86,7 @@ def main():
                 del answers[status]
                 wrong.update({f"{path}: {other}": many for other, many in answers.items() if many})
             rate = sent / (time.monotonic() - began)
-            print(f"{sent:>9} requests, {rate:.0f}/s: {overload.memory(server):.0f} MiB, {files(server)} files", flush=True)
+            print(f"{sent:>9} requests, {rate:.0f}/s: {memory(server):.0f} MiB, {files(server)} files", flush=True)
     finally:
         server.terminate()
         code = server.wait()

@@ -217,7 +217,7 @@ fn batched(folder: &Path, model: &str, batching: &str) -> (String, String) {
     std::fs::write(folder.join("gpux.yml"), text).unwrap();
     let mut command = program();
     command.args(["inspect", ".", "--engine", "onnxruntime"]).current_dir(folder);
-    let shown = command.env("GPUX_CACHE_DIR", folder.join("cache")).run();
+    let shown = command.run();
     assert!(shown.status.success(), "{shown:?}");
     (stdout(&shown), String::from_utf8_lossy(&shown.stderr).into_owned())
 }
@@ -228,7 +228,7 @@ fn tells_which_requests_share_runs() {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
-    // The second is remembered.
+    // The second trial is remembered.
     for _ in 0..2 {
         let (_, warning) = batched(folder.path(), "log.onnx", "{ max_size: 8 }");
         let one_line = warning.lines().find(|line| line.contains("run one at a time")).unwrap_or_default();

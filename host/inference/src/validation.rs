@@ -30,6 +30,8 @@ use gpux_core::{CacheFolder, Context, ElementType, Step as _, StepFailure, Tenso
 
 /// Loading and one run of a large model on a slow disk fit; a model that takes longer is refused.
 const TIMEOUT: Duration = Duration::from_mins(2);
+/// So do some dozens of runs that try whether requests may share them.
+const SHARING_TIMEOUT: Duration = Duration::from_mins(10);
 /// TensorRT builds its engines within this, once.
 const BUILD_TIMEOUT: Duration = Duration::from_mins(30);
 /// How long runs are timed.
@@ -365,7 +367,11 @@ fn ask_child(
     let Trial { file, engine, library, plugins, .. } = *trial;
     let candidate_providers = candidate_providers(&options.providers, engine.providers());
     // Where TensorRT may be tried, it builds an engine.
-    let timeout = if candidate_providers.contains(&ExecutionProvider::TensorRt) { BUILD_TIMEOUT } else { TIMEOUT };
+    let timeout = match candidate_providers.contains(&ExecutionProvider::TensorRt) {
+        true => BUILD_TIMEOUT,
+        false if measured.is_none() && !options.batch.is_off() => SHARING_TIMEOUT,
+        false => TIMEOUT,
+    };
     let request = ValidationRequest {
         plugins: plugins.to_vec(),
         model: absolute(file.path()),

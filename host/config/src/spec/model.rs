@@ -51,18 +51,9 @@ pub struct BatchingSpec {
     pub sizes: Vec<Spanned<NonZeroU32>>,
     /// By how much a result may change with what runs beside it, as a part of an output's largest number; 0 is the
     /// same bits as alone
-    #[serde(default, deserialize_with = "tolerance")]
+    #[serde(default)]
     #[schemars(range(min = 0, max = 1))]
     pub tolerance: f64,
-}
-
-/// A part of a number: 0 to 1.
-fn tolerance<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
-    let tolerance = f64::deserialize(deserializer)?;
-    if (0.0..=1.0).contains(&tolerance) {
-        return Ok(tolerance);
-    }
-    Err(serde::de::Error::custom(format!("a tolerance is 0 to 1, not {tolerance}")))
 }
 
 const fn default_true() -> bool {

@@ -32,6 +32,8 @@ const MOST_ELEMENTS: usize = 1 << 22;
 /// How far padding may change a text's results where the attention mask is heeded: kernels for other sizes round
 /// otherwise.
 const HEEDED: f64 = 1e-3;
+/// A model of which the first trial takes longer is tried with two requests at a time.
+const SLOW: Duration = Duration::from_secs(2);
 /// Beyond the least trials, other sizes are tried for this long, and others of the same size for as long as that.
 const MORE_TIME: Duration = Duration::from_secs(2);
 const AGAIN_TIME: Duration = Duration::from_millis(300);
@@ -176,9 +178,12 @@ pub(crate) fn examine(
         threads: TensorDifference::NONE,
         different: requests,
         number: 0,
+        is_slow: false,
     };
 
+    let start = Instant::now();
     let size = examination.usable_size()?;
+    examination.is_slow = start.elapsed() > SLOW;
     let row = examination.samples.make(ValueRange::ALL[0], size, 1, 0);
     let row: usize = row.iter().flatten().map(|(_, tensor)| tensor.len()).sum();
     let largest = options.max_size.min(MOST_ELEMENTS / row.max(1)).clamp(2, MOST_ROWS);
@@ -222,6 +227,7 @@ struct Examination<'a> {
     different: Vec<ModelInputs>,
     /// of trials so far: the seed
     number: usize,
+    is_slow: bool,
 }
 
 impl Examination<'_> {
@@ -243,7 +249,11 @@ impl Examination<'_> {
     fn try_all(&mut self, largest: usize, more: usize, sizes: &dyn Fn(usize, usize) -> usize) {
         let start = Instant::now();
         for (number, range) in ValueRange::ALL.into_iter().enumerate() {
-            self.round(range, ROWS[number % ROWS.len()], &|request| sizes(number, request));
+            let rows = if self.is_slow { ROWS[0] } else { ROWS[number % ROWS.len()] };
+            self.round(range, rows, &|request| sizes(number, request));
+        }
+        if self.is_slow {
+            return;
         }
         self.round(ValueRange::ALL[0], &vec![1; largest], &|request| sizes(0, request));
         for number in ROWS.len()..ROWS.len() + more {

@@ -73,7 +73,7 @@ pub(super) fn all_close(expected: &Tensor, actual: &Tensor, tolerance: f64) -> b
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used, reason = "tests")]
+#[allow(clippy::unwrap_used, clippy::float_cmp, reason = "tests")]
 mod tests {
     use super::*;
 

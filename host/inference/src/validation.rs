@@ -367,10 +367,12 @@ fn ask_child(
     let Trial { file, engine, library, plugins, .. } = *trial;
     let candidate_providers = candidate_providers(&options.providers, engine.providers());
     // Where TensorRT may be tried, it builds an engine.
-    let timeout = match candidate_providers.contains(&ExecutionProvider::TensorRt) {
-        true => BUILD_TIMEOUT,
-        false if measured.is_none() && !options.batch.is_off() => SHARING_TIMEOUT,
-        false => TIMEOUT,
+    let timeout = if candidate_providers.contains(&ExecutionProvider::TensorRt) {
+        BUILD_TIMEOUT
+    } else if measured.is_none() && !options.batch.is_off() {
+        SHARING_TIMEOUT
+    } else {
+        TIMEOUT
     };
     let request = ValidationRequest {
         plugins: plugins.to_vec(),

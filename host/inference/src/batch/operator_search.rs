@@ -43,7 +43,8 @@ fn differs(alone: &[&Tensor], together: &Tensor, rows: &[usize]) -> bool {
     let total: usize = rows.iter().sum();
     let mut start = 0;
     for (alone, rows) in alone.iter().zip(rows) {
-        let Some(first) = alone.shape().first().filter(|first| compared && *first % rows == 0) else { return false };
+        let is_rows = |first: &&usize| compared && *rows > 0 && first.is_multiple_of(*rows);
+        let Some(first) = alone.shape().first().filter(is_rows) else { return false };
         let each = first / rows;
         let fits = alone.rank() == together.rank()
             && together.shape()[0] == each * total

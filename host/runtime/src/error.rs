@@ -140,7 +140,10 @@ impl GpuxError {
             Self::Configuration(LoadError::Invalid(error)) => error.render().trim_end().to_owned(),
             other => other.to_string(),
         };
-        text.strip_prefix("error: ").map(str::to_owned).unwrap_or(text)
+        match text.strip_prefix("error: ") {
+            Some(message) => message.to_owned(),
+            None => text,
+        }
     }
 
     /// The error as the HTTP API and `--json` show it: `{error, message, details}`.

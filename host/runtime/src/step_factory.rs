@@ -113,8 +113,8 @@ impl<'a> StepFactory<'a> {
 
     /// The folder of the step whose build makes this component, as a command takes it.
     fn step_folder(&self, component: &str) -> Option<String> {
-        let folders = Path::new(component).ancestors().skip(1).map(|folder| self.files.root().join(folder));
-        let folder = folders.into_iter().find(|folder| folder.join("step.yml").is_file())?;
+        let mut folders = Path::new(component).ancestors().skip(1).map(|folder| self.files.root().join(folder));
+        let folder = folders.find(|folder| folder.join("step.yml").is_file())?;
         let shown: PathBuf = folder.components().filter(|part| *part != Component::CurDir).collect();
         Some(if shown.as_os_str().is_empty() { ".".to_owned() } else { shown.display().to_string() })
     }
@@ -291,6 +291,24 @@ mod tests {
         assert_eq!(written, 3 + 5 * (2 * 50 + "{\"json\":}".len()));
         // A placeholder that reads a part does not nest deeper.
         assert!(open(250, 0, "json.json").is_ok());
+    }
+
+    #[test]
+    fn says_which_build_makes_a_missing_component() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(folder.path().join("tidy")).unwrap();
+        let path = folder.path().join("gpux.yml");
+        let hint = |component: &str| {
+            std::fs::write(&path, format!("name: t\nversion: 1\npipeline:\n  - wasm: {component}\n")).unwrap();
+            let error = crate::Pipeline::open(path.to_str().unwrap(), &LoadOptions::default()).err().unwrap();
+            error.to_json()["details"]["diagnostics"]["errors"][0]["hint"].clone()
+        };
+        assert_eq!(hint("./tidy/tidy.wasm"), Json::Null);
+        std::fs::write(folder.path().join("tidy/step.yml"), "name: tidy\nlanguage: python\n").unwrap();
+        let command = format!("`gpux build {}` makes it", folder.path().join("tidy").display());
+        for component in ["./tidy/tidy.wasm", "./tidy/out/tidy.wasm"] {
+            assert!(hint(component).as_str().unwrap().ends_with(&command), "{}", hint(component));
+        }
     }
 
     #[test]

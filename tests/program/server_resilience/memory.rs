@@ -157,7 +157,7 @@ fn bounds_memory_of_http1_connections() {
         connection
     };
     let attacks: Vec<_> = (0..MANY).map(attack).collect();
-    until("all are taken", || server.metric("gpux_connections ") >= MANY as f64);
+    until("all are taken", || server.metric("gpux_connections_accepted_total ") >= MANY as f64);
     server.assert_alive();
     // What each may hold; a twenty-fourth for long heads; bodies; what the requests above take for a moment.
     let (after, most) = (peak(&server), MANY * 16 / 1024 + 64 / 24 + 1 + 16);

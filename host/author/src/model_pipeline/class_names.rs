@@ -11,8 +11,8 @@ const KEYS: [&str; 5] = ["names", "labels", "id2label", "classes", "character"];
 /// The names of exactly `count` classes, if the metadata has them.
 pub(super) fn class_names(info: &ModelInfo, count: usize) -> Option<Vec<String>> {
     let is_line = |name: &String| !name.trim().is_empty() && !name.contains(char::is_control);
-    let names = KEYS.iter().filter_map(|key| info.metadata.get(*key)).map(|text| parse(text.trim()));
-    names.into_iter().find(|names| names.len() == count && names.iter().all(is_line))
+    let mut names = KEYS.iter().filter_map(|key| info.metadata.get(*key)).map(|text| parse(text.trim()));
+    names.find(|names| names.len() == count && names.iter().all(is_line))
 }
 
 /// A list in JSON, an object with numbers as keys in JSON or as Python writes it, or names by lines or commas.

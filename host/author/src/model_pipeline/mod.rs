@@ -207,7 +207,9 @@ impl Draft<'_> {
                 Err(error) if error.category() != ErrorCategory::Run && error.category() != ErrorCategory::Request => {
                     return Ok(Some(error.into()));
                 }
-                Err(error) => drop(failure.get_or_insert_with(|| TestFailure::from(error))),
+                Err(error) => {
+                    failure.get_or_insert_with(|| TestFailure::from(error));
+                }
             }
         }
         if let Some(sizes) = self.task.open_sizes(self.info).first() {

@@ -352,7 +352,6 @@ fn is_probability(tensor: &Tensor) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use gpux_core::Dim;
 
     #[test]
     fn models_of_mel_bands_get_a_spectrogram() {

@@ -53,7 +53,7 @@ fn loads_nothing_from_a_cache_where_others_may_write() {
     let engines = cache.folder(CacheFolder::Engines).unwrap();
     let installed = place(&engines, "onnxruntime-1.31.1-cpu/libonnxruntime.so.1.31.1");
     let search = LibrarySearch { cache: Some(cache.clone()), ..LibrarySearch::default() };
-    let mode = |path: &Path, mode| std::fs::set_permissions(path, PermissionsExt::from_mode(mode)).unwrap();
+    let mode = |path: &Path, mode| std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
     for shared in [cache.root(), &engines] {
         mode(shared, 0o777);
         let choice = search.choose().unwrap();

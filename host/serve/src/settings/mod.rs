@@ -301,7 +301,8 @@ mod tests {
             assert!(settings.max_body <= settings.body_memory, "{settings:?}");
             assert_eq!(settings.warnings(), Vec::<String>::new(), "{memory}");
         }
-        assert!(Settings::within(1 << 30).max_connections >= 10_000);
+        let memory = 1_usize << 30;
+        assert!(memory / CONNECTIONS / IDLE_COST >= 10_000);
         assert_eq!(Settings::within(16 << 30).body_memory, 1 << 30);
         assert_eq!(Settings::within(16 << 30).max_body, 128 << 20);
     }

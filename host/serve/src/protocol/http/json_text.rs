@@ -24,14 +24,23 @@ pub(crate) const fn budget(json: &[u8]) -> usize {
     json.len() + json.len() / 2
 }
 
+/// Where literals are looked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Scope {
+    /// the items of lists
+    Lists,
+    /// the items of lists, and the values of fields
+    ListsAndFields,
+}
+
 /// Whether the text has such literals.
-pub(crate) fn are_in(json: &[u8]) -> bool {
-    Literals::new(json).next().is_some()
+pub(crate) fn are_in(json: &[u8], scope: Scope) -> bool {
+    Literals::new(json, scope).next().is_some()
 }
 
 /// The text with these literals as JSON strings; `None` if there are none.
-pub(crate) fn quoted(json: &[u8]) -> Option<Vec<u8>> {
-    let mut literals = Literals::new(json).peekable();
+pub(crate) fn quoted(json: &[u8], scope: Scope) -> Option<Vec<u8>> {
+    let mut literals = Literals::new(json, scope).peekable();
     literals.peek()?;
     // Never reallocates.
     let mut out = Vec::with_capacity(budget(json));
@@ -47,17 +56,28 @@ pub(crate) fn quoted(json: &[u8]) -> Option<Vec<u8>> {
     Some(out)
 }
 
-/// Iterates over the literals in a text: items of lists, and values of fields.
+/// Iterates over the literals in a text.
 struct Literals<'a> {
     json: &'a [u8],
+    scope: Scope,
     place: usize,
     /// the previous byte that is not white space
     before: u8,
 }
 
 impl<'a> Literals<'a> {
-    const fn new(json: &'a [u8]) -> Self {
-        Self { json, place: 0, before: b' ' }
+    const fn new(json: &'a [u8], scope: Scope) -> Self {
+        Self { json, scope, place: 0, before: b' ' }
+    }
+
+    /// Whether a value may stand here that ends before `rest`.
+    fn is_value(&self, rest: &[u8]) -> bool {
+        let next = rest.trim_ascii_start().first();
+        match self.before {
+            b'[' | b',' => matches!(next, Some(b',' | b']')),
+            b':' => self.scope == Scope::ListsAndFields && matches!(next, Some(b',' | b'}')),
+            _ => false,
+        }
     }
 }
 
@@ -69,7 +89,7 @@ impl Iterator for Literals<'_> {
             let rest = self.json.get(self.place..)?;
             let literal = LITERALS.into_iter().find(|literal| rest.starts_with(literal));
             match (literal, rest) {
-                (Some(literal), _) if matches!(self.before, b'[' | b',' | b':') && ends(&rest[literal.len()..]) => {
+                (Some(literal), _) if self.is_value(&rest[literal.len()..]) => {
                     let start = self.place;
                     self.place += literal.len();
                     self.before = b'"';
@@ -91,11 +111,6 @@ impl Iterator for Literals<'_> {
     }
 }
 
-/// Whether an item of a list, or the value of a field, ends here.
-fn ends(rest: &[u8]) -> bool {
-    matches!(rest.trim_ascii_start().first(), Some(b',' | b']' | b'}'))
-}
-
 /// The length of the rest of a string, including its closing quote.
 fn string(text: &[u8]) -> usize {
     let mut escaped = false;
@@ -114,7 +129,7 @@ mod tests {
     use super::*;
 
     fn text(json: &str) -> Option<String> {
-        quoted(json.as_bytes()).map(|text| String::from_utf8_lossy(&text).into_owned())
+        quoted(json.as_bytes(), Scope::ListsAndFields).map(|text| String::from_utf8_lossy(&text).into_owned())
     }
 
     #[test]
@@ -136,6 +151,11 @@ mod tests {
     }
 
     #[test]
+    fn leaves_fields_to_callers() {
+        assert!(!are_in(br#"{"id":NaN}"#, Scope::Lists) && are_in(br#"{"x":[NaN]}"#, Scope::Lists));
+    }
+
+    #[test]
     fn removes_byte_order_marks_and_names_utf16() {
         let utf16 = |text: &str, order: fn(u16) -> [u8; 2]| text.encode_utf16().flat_map(order).collect::<Vec<_>>();
         assert_eq!(utf8("\u{feff}{}".as_bytes()).ok(), Some(&b"{}"[..]));
@@ -154,12 +174,12 @@ mod tests {
     proptest! {
         #[test]
         fn leaves_valid_json_unchanged(texts in prop::collection::vec(any::<String>(), 0..4)) {
-            prop_assert_eq!(quoted(serde_json::json!([texts, "NaN", 1]).to_string().as_bytes()), None);
+            prop_assert_eq!(quoted(serde_json::json!([texts, "NaN", 1]).to_string().as_bytes(), Scope::ListsAndFields), None);
         }
 
         #[test]
         fn never_panics_on_any_text(text in "[\\[\\],\"\\\\ NaInfity-]{0,60}") {
-            quoted(text.as_bytes());
+            quoted(text.as_bytes(), Scope::ListsAndFields);
         }
     }
 }

@@ -13,7 +13,7 @@ use serde_json::error::Category;
 
 use crate::ServeError;
 use crate::engine::body_budget::RequestBudget;
-use crate::protocol::http::json_text;
+use crate::protocol::http::json_text::{self, Scope};
 use gpux_core::{BoundedJsonTree, Kind, PlanSignature, Request, Table, TableOptions, ValidationError};
 
 /// The media type of a request's body.
@@ -130,27 +130,32 @@ impl Requests {
             }),
             MediaType::Json => {
                 let text = json_text::utf8(body)?;
-                match Self::of_text(signature, text) {
-                    Err(_) if !is_json(text) && json_text::are_in(text) => {
-                        let _permit = budget.map(|budget| budget.reserve(json_text::budget(text))).transpose()?;
-                        Self::of_text(signature, &json_text::quoted(text).unwrap_or_default())
+                let error = match Self::of_text(signature, text)? {
+                    Ok(read) => return Ok(read),
+                    Err(error) => error,
+                };
+                if json_text::are_in(text, Scope::ListsAndFields) {
+                    let _permit = budget.map(|budget| budget.reserve(json_text::budget(text))).transpose()?;
+                    let quoted = json_text::quoted(text, Scope::ListsAndFields).unwrap_or_default();
+                    if let Ok(read) = Self::of_text(signature, &quoted)? {
+                        return Ok(read);
                     }
-                    read => read,
                 }
+                Err(ServeError::invalid(format!("not JSON: {error}")))
             }
         }
     }
 
-    /// Parses JSON.
-    fn of_text(signature: &PlanSignature, text: &[u8]) -> Result<Self, ServeError> {
+    /// Parses JSON; the inner error is one of its syntax.
+    fn of_text(signature: &PlanSignature, text: &[u8]) -> Result<Result<Self, serde_json::Error>, ServeError> {
         let reader = signature.reader(&[]);
-        match reader.json_text(text) {
-            Some(request) => Ok(Self::One(request?)),
-            None => match reader.json_texts(text, MAX_REQUESTS) {
-                Some(requests) => Ok(Self::List(requests?)),
-                None => Self::of_json(signature, json(text)?),
-            },
+        if let Some(request) = reader.json_text(text) {
+            return Ok(Ok(Self::One(request?)));
         }
+        if let Some(requests) = reader.json_texts(text, MAX_REQUESTS) {
+            return Ok(Ok(Self::List(requests?)));
+        }
+        json(text)?.map(|json| Self::of_json(signature, json)).map_or_else(|error| Ok(Err(error)), |read| read.map(Ok))
     }
 
     fn of_table(
@@ -255,19 +260,15 @@ fn one_too_many(signature: &PlanSignature, name: &str) -> ValidationError {
     }
 }
 
-/// Whether the text is valid JSON, whatever it holds.
-fn is_json(text: &[u8]) -> bool {
-    serde_json::from_slice::<IgnoredAny>(text).is_ok()
-}
-
-fn json(body: &[u8]) -> Result<Json, ServeError> {
+/// The tree of a text; the inner error is one of its syntax.
+fn json(body: &[u8]) -> Result<Result<Json, serde_json::Error>, ServeError> {
     if body.trim_ascii().is_empty() {
         return Err(ServeError::invalid("the request has no body"));
     }
-    let tree = serde_json::from_slice::<BoundedJsonTree>(body);
-    tree.map(|tree| tree.0).map_err(|error| match error.classify() {
+    match serde_json::from_slice::<BoundedJsonTree>(body) {
+        Ok(tree) => Ok(Ok(tree.0)),
         // Valid JSON, but it exceeds a limit.
-        Category::Data => ServeError::invalid(error.to_string()),
-        _ => ServeError::invalid(format!("not JSON: {error}")),
-    })
+        Err(error) if error.classify() == Category::Data => Err(ServeError::invalid(error.to_string())),
+        Err(error) => Ok(Err(error)),
+    }
 }

@@ -11,7 +11,7 @@ use serde::Deserialize;
 use serde::de::{Deserializer as _, Error as _, IgnoredAny, MapAccess, Visitor};
 
 use super::bounded_fields::ParsedParameters;
-use crate::protocol::http::json_text;
+use crate::protocol::http::json_text::{self, Scope};
 use crate::protocol::oip::parameters;
 use crate::protocol::oip::parameters::Parameters;
 use crate::{RequestOptions, ServeError};
@@ -52,7 +52,7 @@ fn first(start: &[u8]) -> Option<Parameters> {
         (found, ended.is_err_and(|error| error.is_syntax()))
     };
     match read(start) {
-        (None, true) => json_text::quoted(start).and_then(|quoted| read(&quoted).0),
+        (None, true) => json_text::quoted(start, Scope::Lists).and_then(|quoted| read(&quoted).0),
         (found, _) => found,
     }
 }
@@ -87,7 +87,7 @@ fn last(end: &[u8]) -> Option<Parameters> {
     }
     let tail = [b"{", end.get(field(end)?..)?].concat();
     let read = |text: &[u8]| serde_json::from_slice::<Tail>(text).ok();
-    read(&tail).or_else(|| read(&json_text::quoted(&tail)?)).map(|tail| tail.parameters.0)
+    read(&tail).or_else(|| read(&json_text::quoted(&tail, Scope::Lists)?)).map(|tail| tail.parameters.0)
 }
 
 /// Finds the field in the end of an object's text. Scanning backwards, the nesting depth and the pairs of quotes are

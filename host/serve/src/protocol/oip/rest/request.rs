@@ -13,7 +13,7 @@ use super::framing::Framing;
 use super::object::Object;
 use crate::ServeError;
 use crate::engine::body_budget::RequestBudget;
-use crate::protocol::http::json_text;
+use crate::protocol::http::json_text::{self, Scope};
 use crate::protocol::oip::datatype;
 use crate::protocol::oip::infer::{InferRequest, RequestedOutput};
 use crate::protocol::oip::metadata::TensorMetadata;
@@ -104,11 +104,11 @@ fn of_text<T: DeserializeOwned>(json: &[u8], budget: &RequestBudget) -> Result<(
         Ok(read) => return Ok((read, false)),
         Err(error) => error,
     };
-    if !error.is_syntax() || !json_text::are_in(json) {
+    if !error.is_syntax() || !json_text::are_in(json, Scope::Lists) {
         return Err(wrong(error));
     }
     let _permit = budget.reserve(json_text::budget(json))?;
-    let quoted = json_text::quoted(json).unwrap_or_default();
+    let quoted = json_text::quoted(json, Scope::Lists).unwrap_or_default();
     serde_json::from_slice(&quoted).map(|read| (read, true)).map_err(wrong)
 }
 

@@ -80,7 +80,8 @@ mod tests {
     #[test]
     fn adds_each_value_once() {
         let model = std::fs::read(path("embedding.onnx")).unwrap();
-        let info = super::super::inspect(&path("embedding.onnx"), std::io::Cursor::new(model.as_slice())).unwrap();
+        let file = std::io::Cursor::new(model.as_slice());
+        let info = super::super::inspect(&path("embedding.onnx"), file, super::super::WeightLinks::Inside).unwrap();
         let known: Vec<_> = info.outputs.iter().map(|output| output.name.as_str()).collect();
         let (rewritten, nodes) = with_all_outputs(&model, &known).unwrap();
         let given: usize = nodes.iter().map(|node| node.outputs.len()).sum();

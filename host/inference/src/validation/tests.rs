@@ -33,10 +33,10 @@ fn converts_verdicts() {
     // Zeros are a fine index; a failing run would be no fault of the model.
     assert!(matches!(verdict(&request("gather")), Verdict::Sound { .. }));
     assert!(matches!(verdict(&request("det")), Verdict::NeedsOnnxRuntime { feature } if feature == "operator `Det`"));
-    assert!(matches!(verdict(&request("unpadded")), Verdict::Sound));
-    assert!(matches!(verdict(&request("channels")), Verdict::Sound));
+    assert!(matches!(verdict(&request("unpadded")), Verdict::Sound { .. }));
+    assert!(matches!(verdict(&request("channels")), Verdict::Sound { .. }));
     // Its branches agree for no shape, but that is not known without trying each.
-    assert!(matches!(verdict(&request("ranks")), Verdict::Sound));
+    assert!(matches!(verdict(&request("ranks")), Verdict::Sound { .. }));
     let counted = verdict(&request("counted"));
     let Verdict::BeyondEmbedded { reason } = &counted else { panic!("{counted:?}") };
     assert!(reason.contains("operator `Conv` of node `sum`: only a run tells the size of its input"), "{reason}");

@@ -50,6 +50,11 @@ write("unpadded", [helper.make_node("Conv", ["image", "w"], ["y"], kernel_shape=
       [value("image", TensorProto.FLOAT, ["N", 1, "height", "width"])],
       [value("y", TensorProto.FLOAT, ["N", 1, "rows", "columns"])], [("w", np.ones((1, 1, 3, 3), np.float32))])
 
+# One that needs more than the open axes of a trial have.
+write("wide", [helper.make_node("Conv", ["image", "w"], ["y"], kernel_shape=[9, 9])],
+      [value("image", TensorProto.FLOAT, ["N", 1, "height", "width"])],
+      [value("y", TensorProto.FLOAT, ["N", 1, "rows", "columns"])], [("w", np.ones((1, 1, 9, 9), np.float32))])
+
 # The mean of each colour of a picture: [N, 3, height, width] → [N, 3].
 write("colors",
       [helper.make_node("GlobalAveragePool", ["image"], ["g"]), helper.make_node("Flatten", ["g"], ["means"])],

@@ -193,7 +193,7 @@ fn a_pipeline_that_cannot_be_loaded_costs_nobody_else_anything() {
     assert_eq!(ask(&server, "fatal", GOOD), (200, json!({ "y": [2] })));
 
     write_fatal(folder.path(), FATAL);
-    let ended = serve(&[path, "gpux.yml", "--require-all"]).output().unwrap();
+    let ended = serve(&[path, "gpux.yml", "--require-all"]).run();
     let error = String::from_utf8(ended.stderr).unwrap();
     assert!(ended.status.code() == Some(1) && error.contains("signal 8"), "{error}");
 }

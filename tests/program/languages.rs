@@ -361,7 +361,11 @@ fn build_names_the_missing_tool() {
     let step = folder.path().join("my-step");
     for (language, install) in [("c", "ziglang==0.17.0"), ("js", "nodejs.org"), ("python", "componentize-py==0.25.1")] {
         stdout(&gpux(&["new", "step", "--lang", language, step.to_str().unwrap()]));
-        let built = program().args(["build", step.to_str().unwrap()]).env("PATH", Path::new("/nowhere")).run();
+        let built = program()
+            .args(["build", step.to_str().unwrap()])
+            .env("PATH", Path::new("/nowhere"))
+            .env("GPUX_CACHE_DIR", folder.path().join("cache"))
+            .run();
         let said = String::from_utf8_lossy(&built.stderr).into_owned();
         assert_eq!(built.status.code(), Some(3), "{said}");
         assert!(said.contains(install), "{said}");

@@ -153,8 +153,8 @@ fn caches_the_fastest_provider() {
 fn measures_providers_on_shapes_of_a_golden_case() {
     let Some(library) = library() else { return };
     let (cache, folder) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-    std::fs::copy(root().join("tests/models/unpadded.onnx"), folder.path().join("unpadded.onnx")).unwrap();
-    let text = "name: unpadded\nversion: 1.0.0\nmodel: { source: ./unpadded.onnx }\n";
+    std::fs::copy(root().join("tests/models/wide.onnx"), folder.path().join("wide.onnx")).unwrap();
+    let text = "name: wide\nversion: 1.0.0\nmodel: { source: ./wide.onnx }\n";
     std::fs::write(folder.path().join("gpux.yml"), text).unwrap();
     let failures = || {
         let built = gpux(cache.path(), &library, &["build", folder.path().to_str().unwrap(), "--measure", "--json"]);
@@ -162,10 +162,10 @@ fn measures_providers_on_shapes_of_a_golden_case() {
         let measured = json["models"][0]["measured"].as_array().unwrap().clone();
         measured.iter().filter(|measured| measured["milliseconds"].is_null()).count()
     };
-    assert_eq!(failures(), 2, "one pixel is too small for it");
+    assert_eq!(failures(), 2, "the open axes of a trial are too small for it");
     let case = folder.path().join("tests/picture");
     std::fs::create_dir_all(&case).unwrap();
-    let rows = json!([[vec![vec![1.0; 5]; 4]]]);
+    let rows = json!([[vec![vec![1.0; 10]; 9]]]);
     std::fs::write(case.join("case.yml"), format!("inputs:\n  image: {{ data: {rows} }}\n")).unwrap();
     assert_eq!(failures(), 0);
 }

@@ -5,6 +5,7 @@ use std::process::Output;
 
 use serde_json::{Value as Json, json};
 
+use crate::child::{self, StartWithLimit as _};
 use crate::digits::{gpux, stdout};
 use crate::test_server::Server;
 
@@ -117,8 +118,8 @@ fn a_failed_write_leaves_no_empty_file() {
     let run = |output: &Path| {
         let script = "trap '' XFSZ; ulimit -f 0; exec \"$0\" run \"$1\" --input '[1, 2, 3]' --output \"$2\"";
         let program = env!("CARGO_BIN_EXE_gpux");
-        let mut command = std::process::Command::new("sh");
-        command.args(["-c", script, program]).arg(folder.path("")).arg(output).output().unwrap()
+        let mut command = child::command("sh");
+        command.args(["-c", script, program]).arg(folder.path("")).arg(output).run()
     };
     let output = folder.path("result.json");
     let failed = run(&output);

@@ -11,6 +11,7 @@
     reason = "a benchmark prints, and stops at the first surprise"
 )]
 
+#[allow(dead_code, reason = "the test judges by processor time")]
 #[path = "../../../tests/hostile/attack.rs"]
 mod attack;
 #[path = "../../../tests/hostile/memory.rs"]

@@ -98,7 +98,7 @@ fn tells_how_many_texts_were_truncated() {
         }
         let traced = server.json("/predict?trace=true", &json!({ "text": long })).with_status(200);
         assert_eq!(traced["trace"]["steps"][0]["truncated"], 1, "{traced}");
-        assert_eq!(server.metric("gpux_truncated_texts_total{pipeline=\"text\"} "), 4.0);
+        assert_eq!(server.metric("gpux_truncated_texts_total{pipeline=\"text\"} ") as u64, 4);
     }
 }
 

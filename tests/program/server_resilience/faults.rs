@@ -228,8 +228,13 @@ fn endless_tokenizer_blocks_nothing() {
     let ask = |length: usize, timeout: &str| {
         server.post(&format!("/predict?timeout={timeout}"), "content-type: text/plain", &"a".repeat(length))
     };
-    for _ in 0..8 {
-        assert_eq!(ask(100_000, "0.1").status, 504);
+    let mut left_behind = 0;
+    while left_behind < 8 {
+        match ask(100_000, "0.1").status {
+            504 => left_behind += 1,
+            // The thread of the one before is still busy with leaving it behind.
+            status => assert_eq!(status, 503),
+        }
     }
     // Eight of them are left behind, no more; short texts find room beside them.
     let ninth = ask(100_000, "60");

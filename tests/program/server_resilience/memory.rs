@@ -144,7 +144,7 @@ fn bounds_memory_of_http1_connections() {
     let server = Server::start(&[&[SCORES][..], &limits, &waits].concat());
     server.assert_alive();
     let before = peak(&server);
-    let long = [b"GET / HTTP/1.1\r\nx: ".as_slice(), &[b'v'; 60 << 10]].concat();
+    let long = [b"GET / HTTP/1.1\r\nx: ".as_slice(), &b"v".repeat(60 << 10)].concat();
     let body =
         [b"POST /predict HTTP/1.1\r\nhost: a\r\ncontent-length: 9000\r\n\r\n".as_slice(), &[b' '; 7000]].concat();
     let attack = |number: u64| {

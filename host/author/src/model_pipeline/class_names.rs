@@ -67,7 +67,7 @@ mod tests {
     fn reads_names_as_exporters_write_them() {
         for text in [
             r#"{0: 'cat', 1: "dog's"}"#,
-            r#"{1: 'dog\'s', 0: 'cat',}"#,
+            r"{1: 'dog\'s', 0: 'cat',}",
             r#"{"0": "cat", "1": "dog's"}"#,
             r#"["cat", "dog's"]"#,
             "cat\ndog's",

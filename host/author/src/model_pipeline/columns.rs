@@ -37,19 +37,16 @@ pub enum ColumnsError {
 
 /// Adds `inputs:` with `columns:` to the gpux.yml, by the header of a table, else by the model's metadata.
 pub(super) fn add(pipeline: &Path, model: &str, info: &ModelInfo, table: Option<&Path>) -> Result<(), ColumnsError> {
-    let names = match table {
-        Some(path) => {
-            let failed = |reason: String| ColumnsError::Table { path: path.to_owned(), reason };
-            let file = File::open(path).map_err(|error| failed(error.to_string()))?;
-            table_header(file).map_err(|error| failed(error.to_string()))?
-        }
-        None => {
-            let mut written = METADATA.iter().filter_map(|key| info.metadata.get(*key));
-            let Some(names) = written.find_map(|text| serde_json::from_str::<Vec<String>>(text).ok()) else {
-                return Ok(());
-            };
-            names
-        }
+    let names = if let Some(path) = table {
+        let failed = |reason: String| ColumnsError::Table { path: path.to_owned(), reason };
+        let file = File::open(path).map_err(|error| failed(error.to_string()))?;
+        table_header(file).map_err(|error| failed(error.to_string()))?
+    } else {
+        let mut written = METADATA.iter().filter_map(|key| info.metadata.get(*key));
+        let Some(names) = written.find_map(|text| serde_json::from_str::<Vec<String>>(text).ok()) else {
+            return Ok(());
+        };
+        names
     };
     let takes =
         |input: &&InputSpec| matches!(input.shape.as_deref(), Some([.., Dim::Fixed(size)]) if *size == names.len());

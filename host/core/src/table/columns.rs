@@ -248,7 +248,7 @@ fn named(header: &[String], options: TableOptions, reader: Reader<'_>) -> Result
     let ignores_extra = options.ignores_extra
         || inputs.iter().any(|input| input.columns.as_ref().is_some_and(|list| list.ignores_extra));
     // An unnamed first column is the index that pandas writes.
-    let is_extra = |(number, name): &(usize, &String)| !is_used[*number] && !(*number == 0 && name.is_empty());
+    let is_extra = |(number, name): &(usize, &String)| !(is_used[*number] || *number == 0 && name.is_empty());
     let extra: Vec<&str> = header.iter().enumerate().filter(is_extra).map(|(_, name)| name.as_str()).collect();
     if !extra.is_empty() && !ignores_extra {
         return Err(ValidationError::request(format!(

@@ -77,7 +77,7 @@ impl Table {
         reader: Reader<'_>,
     ) -> Result<Self, ValidationError> {
         let unread = |error: std::io::Error| ValidationError::request(format!("cannot read on: {error}"));
-        let text::Text { delimiter, skipped_lines, text } =
+        let text::Text { delimiter, skipped_lines, reader: text } =
             text::open(Box::new(file), options.delimiter).map_err(unread)?;
         let room = Arc::new(AtomicU64::new(MAX_ROW));
         let mut builder = ReaderBuilder::new();
@@ -139,7 +139,7 @@ impl Table {
 /// The names in the first row of a table.
 pub fn table_header(file: impl Read + Send + 'static) -> Result<Vec<String>, ValidationError> {
     let unread = |error: std::io::Error| ValidationError::request(format!("cannot read on: {error}"));
-    let text::Text { delimiter, text, .. } = text::open(Box::new(file), None).map_err(unread)?;
+    let text::Text { delimiter, reader: text, .. } = text::open(Box::new(file), None).map_err(unread)?;
     let mut builder = ReaderBuilder::new();
     builder.delimiter(delimiter).has_headers(false).flexible(true);
     let mut first = StringRecord::new();

@@ -187,7 +187,7 @@ fn utf_16_pairs_are_not_torn() {
         let text = format!("{}\u{1f600}", " ".repeat(spaces));
         let bytes: Vec<u8> = [0xfeff].into_iter().chain(text.encode_utf16()).flat_map(u16::to_le_bytes).collect();
         let mut read = String::new();
-        text::open(Box::new(Cursor::new(bytes)), None).unwrap().text.read_to_string(&mut read).unwrap();
+        text::open(Box::new(Cursor::new(bytes)), None).unwrap().reader.read_to_string(&mut read).unwrap();
         assert_eq!(read, text, "{spaces}");
     }
 }

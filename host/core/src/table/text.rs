@@ -10,7 +10,7 @@ const LONGEST_LINE: usize = 1 << 16;
 pub(super) struct Text {
     pub(super) delimiter: u8,
     pub(super) skipped_lines: u64,
-    pub(super) text: Box<dyn Read + Send>,
+    pub(super) reader: Box<dyn Read + Send>,
 }
 
 /// Opens a table in UTF-8 or, with a byte order mark, UTF-16.
@@ -33,7 +33,7 @@ pub(super) fn open(mut file: Box<dyn Read + Send>, delimiter: Option<u8>) -> io:
         line.clear();
     }
     let delimiter = stated.or(delimiter).unwrap_or_else(|| likely_delimiter(&line));
-    Ok(Text { delimiter, skipped_lines: u64::from(stated.is_some()), text: Box::new(Cursor::new(line).chain(text)) })
+    Ok(Text { delimiter, skipped_lines: u64::from(stated.is_some()), reader: Box::new(Cursor::new(line).chain(text)) })
 }
 
 fn first_line(text: &mut impl Read) -> io::Result<Vec<u8>> {

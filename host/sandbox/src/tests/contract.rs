@@ -34,9 +34,13 @@ fn rejects_files_that_are_not_webassembly() {
 fn rejects_damaged_components() {
     let mut bytes = guest("rust/center-ink.wasm");
     bytes.truncate(bytes.len() / 2);
-    assert!(refuse(&bytes).starts_with("this component is damaged"), "{}", refuse(&bytes));
+    assert!(refuse(&bytes).starts_with("this component is cut off"), "{}", refuse(&bytes));
     let module = &HOSTILE[..HOSTILE.len() / 2];
-    assert!(refuse(module).starts_with("this component is damaged"), "{}", refuse(module));
+    assert!(refuse(module).starts_with("this component is cut off"), "{}", refuse(module));
+    let mut bytes = guest("rust/center-ink.wasm");
+    let middle = bytes.len() / 2;
+    bytes[middle..middle + 64].fill(0xff);
+    assert!(refuse(&bytes).starts_with("this component is damaged"), "{}", refuse(&bytes));
 }
 
 #[test]

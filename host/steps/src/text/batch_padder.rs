@@ -306,6 +306,7 @@ pub(super) fn with_batch(ports: &[Port], batch: &Dim) -> Vec<Kind> {
 #[allow(clippy::unwrap_used, reason = "tests")]
 mod tests {
     use super::*;
+    use crate::text::tokenizer_file::DeclaredPadding;
 
     #[test]
     fn pads_rows_on_either_side() {
@@ -320,7 +321,7 @@ mod tests {
         {
             let options =
                 PaddingOptions { padding: Padding::Longest, max_length: None, multiple: None, token: None, side: None };
-            let file = TokenizerFile { path: "t.json".into(), bytes: Vec::new(), padding: Default::default() };
+            let file = TokenizerFile { path: "t.json".into(), bytes: Vec::new(), padding: DeclaredPadding::default() };
             let fill = BatchPadder { id: Some(9), left, ..BatchPadder::new(&options, &tokenizer, &file).unwrap() };
             let extras = ExtraOutputs { offsets: true, ..ExtraOutputs::default() };
             let values = fill.tensors(&[&short, &long], extras, &Deadline::default()).unwrap();

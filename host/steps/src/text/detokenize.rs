@@ -196,10 +196,11 @@ fn ids(tensor: &Tensor, deadline: &Deadline) -> Result<Vec<u32>, StepFailure> {
 mod tests {
     use super::*;
     use crate::reference;
+    use crate::text::tokenizer_file::DeclaredPadding;
     use gpux_core::{Context, Dim, Step};
 
     fn file(bytes: Vec<u8>) -> TokenizerFile {
-        TokenizerFile { path: "t.json".into(), bytes, padding: Default::default() }
+        TokenizerFile { path: "t.json".into(), bytes, padding: DeclaredPadding::default() }
     }
 
     fn build(name: &str) -> BuiltinStep<Detokenize> {

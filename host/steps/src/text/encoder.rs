@@ -368,6 +368,7 @@ mod tests {
     use std::time::{Duration, Instant};
 
     use super::*;
+    use crate::text::tokenizer_file::DeclaredPadding;
 
     fn encoder(parts: &serde_json::Value) -> Encoder {
         let mut file = json!({
@@ -376,8 +377,11 @@ mod tests {
             "model": { "type": "WordLevel", "vocab": { "a": 0 }, "unk_token": "a" },
         });
         file.as_object_mut().unwrap().extend(parts.as_object().unwrap().clone());
-        let file =
-            TokenizerFile { path: "t.json".into(), bytes: file.to_string().into_bytes(), padding: Default::default() };
+        let file = TokenizerFile {
+            path: "t.json".into(),
+            bytes: file.to_string().into_bytes(),
+            padding: DeclaredPadding::default(),
+        };
         Encoder::new(read(&file).unwrap(), &file, true, None, false).unwrap()
     }
 

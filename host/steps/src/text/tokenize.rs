@@ -238,7 +238,7 @@ mod tests {
     use gpux_core::{Context, Dim, ElementType, Step, Tensor, TensorKind};
 
     fn file(bytes: &[u8]) -> TokenizerFile {
-        TokenizerFile { path: "t.json".into(), bytes: bytes.to_vec(), padding: Default::default() }
+        TokenizerFile { path: "t.json".into(), bytes: bytes.to_vec(), padding: DeclaredPadding::default() }
     }
 
     fn build(name: &str, mut options: serde_json::Value) -> Result<BuiltinStep<Tokenize>, BuildError> {

@@ -263,7 +263,9 @@ mod tests {
         let all = memory(4 * BUFFER_COST);
         let share = MemoryShare::new(all.clone());
         let mut permits: Vec<_> = (0..4).map(|_| TransportPermits::default()).collect();
-        permits.iter_mut().for_each(|permits| permits.try_buffer(&share));
+        for permits in &mut permits {
+            permits.try_buffer(&share);
+        }
         assert_eq!(permits.iter().filter(|permits| permits.allows_long_reads()).count(), 2);
         let heads: Vec<_> = (0..3).map(|_| share.wait(Need::Buffer).now_or_never()).collect();
         assert_eq!(heads.iter().filter(|head| head.is_some()).count(), 2);

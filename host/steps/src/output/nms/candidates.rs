@@ -73,7 +73,7 @@ impl AnchorTable<'_> {
 }
 
 fn implausible(scores: &[f32]) -> Option<f32> {
-    let is_outside = |score: &f32| (*score < -ROUNDING) | (*score > 1.0 + ROUNDING);
+    let is_outside = |score: &f32| *score < -ROUNDING || *score > 1.0 + ROUNDING;
     // Counting all is faster than looking for one that hardly ever is there.
     let outside = scores.iter().filter(|score| is_outside(score)).count();
     if outside == 0 { None } else { scores.iter().copied().find(is_outside) }

@@ -39,6 +39,7 @@ const CANDIDATE: usize = 4;
 /// Options of `nms`.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
+#[expect(clippy::struct_excessive_bools, reason = "each is an option of gpux.yml")]
 struct Options {
     /// What the model gives: `yolov8` (`[4 + classes, anchors]`; YOLOv8 to YOLO11, YOLOv12), `yolov5`
     /// (`[anchors, 5 + classes]`, the fifth number says whether there is an object; YOLOv5, YOLOv7, YOLOX),

@@ -84,7 +84,9 @@ fn auto_takes_layouts_that_are_certain() {
 fn auto_rejects_implausible_numbers() {
     let rejected = |options, shape: [usize; 2], numbers: &[(usize, f32)]| {
         let mut data = vec![0_f32; shape[0] * shape[1]];
-        numbers.iter().for_each(|(index, number)| data[*index] = *number);
+        for (index, number) in numbers {
+            data[*index] = *number;
+        }
         detect(options, vec![Tensor::new(shape, data).unwrap()]).unwrap_err().to_string()
     };
     // A pose: x of a keypoint, in pixels. A mask: negative coefficients.

@@ -100,6 +100,7 @@ mod tests {
     use super::*;
     use crate::reference;
     use crate::text::chunk::build;
+    use crate::text::tokenizer_file::DeclaredPadding;
     use gpux_core::{Context, OptionOrigin, Step};
 
     const LONG: &str = "The quick brown fox jumps over the lazy dog, and every request gets its own sandbox.";
@@ -127,8 +128,11 @@ mod tests {
     fn ignores_truncation_of_the_file() {
         let mut file = reference::read_json("tokenize/wordpiece.json");
         file["truncation"] = json!({"direction": "Right", "max_length": 8, "strategy": "LongestFirst", "stride": 2});
-        let file =
-            TokenizerFile { path: "t.json".into(), bytes: file.to_string().into_bytes(), padding: Default::default() };
+        let file = TokenizerFile {
+            path: "t.json".into(),
+            bytes: file.to_string().into_bytes(),
+            padding: DeclaredPadding::default(),
+        };
         let options = json!({"tokenizer": "t", "max_length": 12, "stride": 4});
         let limited = ChunkText::new(crate::ports::options(options.clone()).unwrap(), &file).unwrap();
         let text = json!([LONG.repeat(3), "a fox"]);

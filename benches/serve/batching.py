@@ -17,7 +17,7 @@ import bench_models
 import generator
 
 SESSIONS = ", threads: 1, instances: 2"
-BATCHING = {"alone": "", "batched": ", batching: { max_size: 8, max_delay: 2ms }"}
+BATCHING = {"alone": "", "batched": ", batching: { max_size: 8, max_delay: 2ms, tolerance: 1e-3 }"}
 
 
 def main():

@@ -24,7 +24,7 @@ import generator
 
 PATH = "/v2/models/overload/infer"
 BODY = json.dumps({"inputs": [{"name": "x", "datatype": "FP32", "shape": [1, 4], "data": [1, 2, 3, 4]}]}).encode()
-BATCHING = {"alone": "", "batched": ", batching: { max_size: 16, max_delay: 3ms }"}
+BATCHING = {"alone": "", "batched": ", batching: { max_size: 16, max_delay: 3ms, tolerance: 1e-3 }"}
 CLIENTS = {"alone": (1, 4), "batched": (4, 16, 64)}
 
 

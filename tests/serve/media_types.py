@@ -29,3 +29,5 @@ def before_call(context, case, kwargs):
 openapi.media_type("image/*", files(*FILES))
 openapi.media_type("audio/*", files(SOUND))
 openapi.media_type("application/x-npy", files(b"\x93NUMPY\x01\x00"))
+openapi.media_type("text/csv", files(b"1,2,3,4\n", b"a,b,c,d\n1,2,3,4\n", b"1;2;3;4\n"))
+openapi.media_type("text/tab-separated-values", files(b"1\t2\t3\t4\n"))

@@ -147,10 +147,13 @@ pub(super) fn element_schema(element: ElementType, direction: Direction) -> Json
     let float = |max: f64, step: f64| {
         let max = if step > 0.0 { (max + step / 2.0).next_down() } else { max };
         let mut number = json!({ "type": "number" });
+        let mut others = json!(["NaN", "Infinity", "-Infinity"]);
         if direction == Direction::Request {
             (number["minimum"], number["maximum"]) = (json!(-max), json!(max));
+            // A missing value is NaN.
+            others = json!(["NaN", "Infinity", "-Infinity", null]);
         }
-        json!({ "anyOf": [number, { "enum": ["NaN", "Infinity", "-Infinity"] }] })
+        json!({ "anyOf": [number, { "enum": others }] })
     };
     match element {
         ElementType::Bool => json!({ "type": "boolean" }),

@@ -55,7 +55,7 @@ PAGE = [
         [("texts-precision", [0, 2, 5, 7], None)],
     ),
     ("CUDA beside the CPU", None, [("gpu", None, None)]),
-    ("Ten times the capacity", None, [("overload", None, None)]),
+    ("Overload, with and without batching", None, [("overload", None, None)]),
     ("Around a model", None, [("overhead", [0, 1], lambda row: "Session" not in row[0])]),
     ("A sandbox", None, [("sandbox", [0, 1, 4], lambda row: row[0].startswith(("pass-through", "center-ink, 1920")))]),
     ("Steps in three languages", None, [("languages", [0, 1, 3, 4, 5], None)]),

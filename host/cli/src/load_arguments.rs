@@ -73,7 +73,7 @@ impl PipelineArguments {
         if let Some(folder) = self.step_folder() {
             return Err(step_folder_is_no_pipeline(&folder).into());
         }
-        let line = ProgressLine::start(printer, "loading; what is new is compiled and tried once");
+        let line = ProgressLine::on_terminal(printer, "loading; what is new is compiled and tried once");
         let pipeline = self.open_without_warnings(&load_options)?;
         drop(line);
         for warning in pipeline.warnings() {

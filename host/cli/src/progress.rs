@@ -28,7 +28,7 @@ pub(crate) struct ProgressLine {
 }
 
 impl ProgressLine {
-    /// Begins with `text`, such as `compiling slug.wasm, once`.
+    /// Begins with `text`, such as `building slug`; for what may take minutes.
     pub(crate) fn start(printer: Printer, text: impl Into<String>) -> Self {
         if printer.json || !LINES.is_hidden() {
             return Self::on_terminal(printer, text);
@@ -36,7 +36,7 @@ impl ProgressLine {
         Self::spawn(text, move |bar, end| announce(bar, end, PLAIN_DELAY, |text| printer.note(text)))
     }
 
-    /// The same, silent where standard error is no terminal: a log, for example.
+    /// The same, silent where standard error is no terminal: a log, or a script that reads what a run says.
     pub(crate) fn on_terminal(printer: Printer, text: impl Into<String>) -> Self {
         if printer.json || LINES.is_hidden() {
             return Self { bar: ProgressBar::hidden(), end: None };

@@ -138,7 +138,7 @@ fn scaffold_error(error: &ScaffoldError, printer: Printer) -> Exit {
 fn for_model(request: &ModelPipelineRequest<'_>, printer: Printer) -> Exit {
     // Ctrl-C removes what is half made.
     interrupt::install_handler();
-    let line = ProgressLine::start(printer, "running the model on a sample");
+    let line = ProgressLine::on_terminal(printer, "running the model on a sample");
     let made = gpux_author::pipeline_for_model(request);
     drop(line);
     match made {

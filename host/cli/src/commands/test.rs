@@ -130,7 +130,7 @@ fn run_cases(
         return Err(printer.fail("UsageError", &message, Exit::Usage));
     }
     let mut summary = Summary::default();
-    let line = ProgressLine::start(printer, "testing");
+    let line = ProgressLine::on_terminal(printer, "testing");
     runner = runner.on_phase(move |phase| line.set(phase));
     for case in cases {
         let report = runner.run(&case, arguments.bless).map_err(|error| printer.error(&error))?;

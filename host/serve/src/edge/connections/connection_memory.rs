@@ -99,18 +99,18 @@ pub(super) struct TransportPermits {
 
 /// What a connection needs to read on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Need {
+pub(super) enum MemoryDemand {
     Nothing,
     Http2,
     Buffer,
 }
 
 impl TransportPermits {
-    pub(super) const fn has(&self, need: Need) -> bool {
+    pub(super) const fn has(&self, need: MemoryDemand) -> bool {
         match need {
-            Need::Nothing => true,
-            Need::Http2 => self.http2.is_some(),
-            Need::Buffer => self.buffer.is_some(),
+            MemoryDemand::Nothing => true,
+            MemoryDemand::Http2 => self.http2.is_some(),
+            MemoryDemand::Buffer => self.buffer.is_some(),
         }
     }
 
@@ -124,16 +124,16 @@ impl TransportPermits {
         let pool = &share.all.extra;
         if pool.permits.available_permits() > pool.all / 2 {
             let permit = pool.permits.clone().try_acquire_many_owned(pool.many(BUFFER_COST >> 10));
-            self.put(Need::Buffer, permit.ok(), share);
+            self.put(MemoryDemand::Buffer, permit.ok(), share);
         }
     }
 
     /// Stores what [`MemoryShare::wait`] came to.
-    pub(super) fn put(&mut self, need: Need, permit: Option<OwnedSemaphorePermit>, share: &MemoryShare) {
+    pub(super) fn put(&mut self, need: MemoryDemand, permit: Option<OwnedSemaphorePermit>, share: &MemoryShare) {
         let (place, is_held) = match need {
-            Need::Nothing => return,
-            Need::Http2 => (&mut self.http2, &share.is_http2),
-            Need::Buffer => (&mut self.buffer, &share.has_buffer),
+            MemoryDemand::Nothing => return,
+            MemoryDemand::Http2 => (&mut self.http2, &share.is_http2),
+            MemoryDemand::Buffer => (&mut self.buffer, &share.has_buffer),
         };
         is_held.store(permit.is_some(), Ordering::Relaxed);
         *place = permit;
@@ -158,18 +158,18 @@ impl MemoryShare {
     /// The future that gets what is needed.
     pub(super) fn wait(
         &self,
-        need: Need,
+        need: MemoryDemand,
     ) -> impl Future<Output = Result<OwnedSemaphorePermit, AcquireError>> + Send + use<> {
         let (pool, permits) = match need {
-            Need::Buffer => (&self.all.extra, self.all.extra.many(BUFFER_COST >> 10)),
-            Need::Http2 | Need::Nothing => (&self.all.http2, 1),
+            MemoryDemand::Buffer => (&self.all.extra, self.all.extra.many(BUFFER_COST >> 10)),
+            MemoryDemand::Http2 | MemoryDemand::Nothing => (&self.all.http2, 1),
         };
         pool.permits.clone().acquire_many_owned(permits)
     }
 
     /// Notes that the connection waits for what it needs.
-    pub(super) fn note_waiting(&self, need: Need) {
-        if need == Need::Http2 && !self.is_waiting.swap(true, Ordering::Relaxed) {
+    pub(super) fn note_waiting(&self, need: MemoryDemand) {
+        if need == MemoryDemand::Http2 && !self.is_waiting.swap(true, Ordering::Relaxed) {
             self.changed.notify_one();
         }
     }
@@ -267,7 +267,7 @@ mod tests {
             permits.try_buffer(&share);
         }
         assert_eq!(permits.iter().filter(|permits| permits.allows_long_reads()).count(), 2);
-        let heads: Vec<_> = (0..3).map(|_| share.wait(Need::Buffer).now_or_never()).collect();
+        let heads: Vec<_> = (0..3).map(|_| share.wait(MemoryDemand::Buffer).now_or_never()).collect();
         assert_eq!(heads.iter().filter(|head| head.is_some()).count(), 2);
         assert!(share.is_crowded());
         drop(heads);

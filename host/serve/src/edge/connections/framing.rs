@@ -8,7 +8,7 @@
 
 use std::collections::VecDeque;
 
-use super::connection_memory::{Need, READ};
+use super::connection_memory::{MemoryDemand, READ};
 
 /// Follows the requests of a connection.
 #[derive(Debug, Default)]
@@ -62,11 +62,11 @@ impl Framing {
     }
 
     /// What the connection needs to read on: a head that is longer than one read takes a larger buffer.
-    pub(super) const fn need(&self) -> Need {
+    pub(super) const fn need(&self) -> MemoryDemand {
         match self.in_head {
-            _ if self.is_http2 => Need::Http2,
-            READ.. => Need::Buffer,
-            _ => Need::Nothing,
+            _ if self.is_http2 => MemoryDemand::Http2,
+            READ.. => MemoryDemand::Buffer,
+            _ => MemoryDemand::Nothing,
         }
     }
 
@@ -239,19 +239,19 @@ mod tests {
         framing.read(b"POST / HTTP/1.1\r\n");
         let line = [&[b'x'; 4094][..], b"\r\n"].concat();
         framing.read(&line);
-        assert_eq!(framing.need(), Need::Nothing);
+        assert_eq!(framing.need(), MemoryDemand::Nothing);
         framing.read(&line);
-        assert_eq!(framing.need(), Need::Buffer);
+        assert_eq!(framing.need(), MemoryDemand::Buffer);
         framing.read(b"content-length: 10000\r\n\r\n");
-        assert_eq!(framing.need(), Need::Nothing, "a body has a budget of its own");
+        assert_eq!(framing.need(), MemoryDemand::Nothing, "a body has a budget of its own");
         framing.read(&[b'x'; 10_000]);
-        assert_eq!((framing.state, framing.need()), (State::Begin, Need::Nothing));
+        assert_eq!((framing.state, framing.need()), (State::Begin, MemoryDemand::Nothing));
     }
 
     #[test]
     fn ignores_other_protocols() {
         let mut framing = Framing::default();
         framing.read(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\ntransfer-encoding: chunked\r\ncontent-length: 1\r\n\r\n");
-        assert_eq!((framing.state, framing.next_chunked(), framing.need()), (State::Other, false, Need::Http2));
+        assert_eq!((framing.state, framing.next_chunked(), framing.need()), (State::Other, false, MemoryDemand::Http2));
     }
 }

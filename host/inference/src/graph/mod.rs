@@ -27,7 +27,9 @@ pub use narrow_type::NarrowType;
 pub(super) use rewrite::{cast_model, empty_sequence_model, expand_optional_outputs};
 pub use tensor_file::{TensorFileError, from_pb};
 pub use types::OnnxType;
-pub(super) use types::{data_type, is_placeholder};
+pub(super) use types::data_type;
+#[cfg(feature = "embedded")]
+pub(super) use types::is_placeholder;
 pub(super) use weight_locations::relocate_weights;
 
 use super::error::ModelLoadError;

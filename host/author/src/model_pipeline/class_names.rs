@@ -8,11 +8,11 @@ use serde_json::Value as Json;
 /// Where exporters write them: Ultralytics, Hugging Face and others, PaddleOCR.
 const KEYS: [&str; 5] = ["names", "labels", "id2label", "classes", "character"];
 
-/// The names of exactly `count` classes, if the metadata has them.
-pub(super) fn class_names(info: &ModelInfo, count: usize) -> Option<Vec<String>> {
+/// The names of the classes, if the metadata has them: of exactly `count`, where that is known.
+pub(super) fn class_names(info: &ModelInfo, count: Option<usize>) -> Option<Vec<String>> {
     let is_line = |name: &String| !name.trim().is_empty() && !name.contains(char::is_control);
     let mut names = KEYS.iter().filter_map(|key| info.metadata.get(*key)).map(|text| parse(text.trim()));
-    names.find(|names| names.len() == count && names.iter().all(is_line))
+    names.find(|names| count.is_none_or(|count| names.len() == count) && !names.is_empty() && names.iter().all(is_line))
 }
 
 /// A list in JSON, an object with numbers as keys in JSON or as Python writes it, or names by lines or commas.

@@ -249,11 +249,14 @@ impl Draft<'_> {
                 return Err(ModelPipelineError::UnusedLabels { labels, outputs });
             }
             (Some(_), _) => true,
-            (None, Some(count)) => match class_names::class_names(self.info, count) {
-                Some(names) => fs::write(self.root.join(LABELS), names.join("\n") + "\n").map(|()| true)?,
-                None => false,
-            },
-            (None, None) => false,
+            // A table's numbers of classes are not looked up without labels of its own.
+            (None, count) if count.is_some() || matches!(after, Postprocessing::Boxes { .. }) => {
+                match class_names::class_names(self.info, count) {
+                    Some(names) => fs::write(self.root.join(LABELS), names.join("\n") + "\n").map(|()| true)?,
+                    None => false,
+                }
+            }
+            (None, _) => false,
         };
         self.write_pipeline(after.preprocessing(self.info).as_deref().unwrap_or(before), &after, has_labels)?;
         let ran =

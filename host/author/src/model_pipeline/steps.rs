@@ -194,8 +194,10 @@ pub(super) enum Postprocessing {
     Boxes {
         /// the output's name
         output: String,
-        /// how many classes they may be of
-        count: usize,
+        /// how many classes they may be of; none where it is not seen from the shape
+        count: Option<usize>,
+        /// other options of `nms`
+        options: String,
     },
     /// vectors of tokens
     Tokens {
@@ -220,17 +222,43 @@ impl Postprocessing {
             (Task::Tensor, _) => Self::Nothing,
             (Task::Table, _) => labels.map_or(Self::Nothing, |labels| Self::named_classes(outputs, labels)),
             (Task::Image, [1, rows, anchors])
-                if *rows > 4
-                    && anchors > rows
-                    && (*name == "output0" || Some(*anchors) == anchors_of(info))
-                    && info.metadata.get("task").is_none_or(|task| task == "detect") =>
+                if anchors > rows && (*name == "output0" || Some(*anchors) == anchors_of(info)) =>
             {
-                Self::Boxes { output, count: rows - 4 }
+                Self::boxes(output, *rows, info, outputs).unwrap_or(Self::Nothing)
+            }
+            (Task::Image, [1, _, 6]) if info.metadata.get("task").is_some_and(|task| task == "detect") => {
+                Self::Boxes { output, count: None, options: ", layout: end-to-end".to_owned() }
             }
             (Task::Text, [1, _, _]) if has(name, &["hidden", "embed"]) => Self::Tokens { output },
             (_, [1, _]) if has(name, &["embed", "hidden", "pool", "vector", "feature"]) => Self::Vector { output },
             _ => Self::scores(outputs, labels),
         }
+    }
+
+    /// Boxes of so many rows: four numbers, the scores of the classes, and what Ultralytics' `task` adds behind them.
+    /// `None` if the metadata contradict the rows.
+    /// <https://docs.ultralytics.com/tasks/>
+    fn boxes(output: String, rows: usize, info: &ModelInfo, outputs: &[(&str, &Tensor)]) -> Option<Self> {
+        let (behind, options) = match info.metadata.get("task").map(String::as_str) {
+            None | Some("detect") => (0, String::new()),
+            Some("pose") => {
+                let [points, numbers]: [usize; 2] = serde_json::from_str(info.metadata.get("kpt_shape")?).ok()?;
+                (
+                    points.checked_mul(numbers).filter(|_| matches!(numbers, 2 | 3))?,
+                    format!(", keypoints: [{points}, {numbers}]"),
+                )
+            }
+            Some("segment") => {
+                // The second output has the masks that the coefficients mix: [1, coefficients, height, width].
+                let (_, masks) = outputs.get(1)?;
+                let &[1, coefficients, _, _] = masks.shape() else { return None };
+                (coefficients, format!(", mask_coefficients: {coefficients}"))
+            }
+            Some("obb") => (1, ", angle: true".to_owned()),
+            Some(_) => return None,
+        };
+        let count = rows.checked_sub(4)?.checked_sub(behind).filter(|count| *count > 0)?;
+        Some(Self::Boxes { output, count: Some(count), options })
     }
 
     /// The classes of a table: one row of scores, else numbers.
@@ -266,14 +294,15 @@ impl Postprocessing {
     /// How many classes its entries are of.
     pub(super) const fn classes(&self) -> Option<usize> {
         match self {
-            Self::Classes { count, .. } | Self::Boxes { count, .. } => Some(*count),
+            Self::Classes { count, .. } => Some(*count),
+            Self::Boxes { count, .. } => *count,
             Self::ClassNumbers { .. } | Self::Tokens { .. } | Self::Vector { .. } | Self::Nothing => None,
         }
     }
 
     /// Whether its entries can be given names.
     pub(super) const fn takes_labels(&self) -> bool {
-        matches!(self, Self::ClassNumbers { .. }) || self.classes().is_some()
+        matches!(self, Self::Classes { .. } | Self::ClassNumbers { .. } | Self::Boxes { .. })
     }
 
     /// Lines of `pipeline:` after the model; `alone` says whether its output is the only one.
@@ -300,9 +329,9 @@ impl Postprocessing {
                 }
             }
             Self::ClassNumbers { output } => format!("  - labels{}\n", from(output, "labels: ./labels.txt")),
-            Self::Boxes { output, .. } => {
+            Self::Boxes { output, options, .. } => {
                 let labels = if has_labels { ", labels: ./labels.txt" } else { "" };
-                format!("  - nms: {{ in: [{output}, fitted]{labels} }}\n")
+                format!("  - nms: {{ in: [{output}, fitted]{options}{labels} }}\n")
             }
             Self::Tokens { output } => {
                 format!("  - mean-pool: {{ in: [{output}, attention_mask] }}\n  - l2-normalize\n")
@@ -350,8 +379,41 @@ fn is_probability(tensor: &Tensor) -> bool {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
 mod tests {
     use super::*;
+    use std::path::Path;
+
+    use gpux_inference::ModelFile;
+
+    #[test]
+    fn nms_gets_the_options_of_an_ultralytics_task() {
+        let model = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/models/ultralytics.onnx");
+        let mut info = ModelFile::open(Path::new(model)).unwrap().info().clone();
+        let zeros = |shape: &[usize]| Tensor::zeros(ElementType::Float32, shape.to_vec()).unwrap();
+        let masks = zeros(&[1, 32, 16, 24]);
+        let mut lines = |task: &str, shape: &[usize]| {
+            info.metadata.insert("task".to_owned(), task.to_owned());
+            info.metadata.insert("kpt_shape".to_owned(), "[17, 3]".to_owned());
+            let boxes = zeros(shape);
+            let after = Postprocessing::choose(Task::Image, &info, &[("output0", &boxes), ("output1", &masks)], None);
+            (after.lines(false, false), after.classes())
+        };
+        for (task, rows, options) in [
+            ("detect", 6, ""),
+            ("pose", 6 + 51, ", keypoints: [17, 3]"),
+            ("segment", 6 + 32, ", mask_coefficients: 32"),
+            ("obb", 6 + 1, ", angle: true"),
+        ] {
+            let wanted = format!("  - nms: {{ in: [output0, fitted]{options} }}\n");
+            assert_eq!(lines(task, &[1, rows, 126]), (wanted, Some(2)), "{task}");
+        }
+        let end_to_end = lines("detect", &[1, 300, 6]);
+        assert_eq!(end_to_end, ("  - nms: { in: [output0, fitted], layout: end-to-end }\n".to_owned(), None));
+        for (task, rows) in [("pose", 50), ("segment", 36), ("semantic", 6)] {
+            assert_eq!(lines(task, &[1, rows, 126]), (String::new(), None), "{task}");
+        }
+    }
 
     #[test]
     fn models_of_mel_bands_get_a_spectrogram() {

@@ -43,7 +43,7 @@ Section: science
 Priority: optional
 Homepage: https://github.com/gpux/gpux
 Installed-Size: $(du -sk "$root/usr" | cut -f1)
-Description: runs, serves and ships ONNX models
+Description: runs and serves ONNX models
  Runs ONNX models together with the code around them: a file lists built-in
  steps, WebAssembly components in sandboxes, and models on ONNX Runtime.
 CONTROL

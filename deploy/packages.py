@@ -25,7 +25,7 @@ PLATFORMS = {
     "aarch64-apple-darwin": ("darwin", "arm64", ("on_macos", "on_arm")),
     "x86_64-pc-windows-gnu": ("win32", "x64", None),
 }
-DESCRIPTION = "Runs, serves and ships ONNX models together with the code around them"
+DESCRIPTION = "Runs and serves ONNX models together with the code around them"
 HOME = "https://github.com/gpux/gpux"
 
 LAUNCHER = """#!/usr/bin/env node

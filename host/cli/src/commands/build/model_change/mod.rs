@@ -1,6 +1,7 @@
 //! `gpux build --precision … --shape …`: another model made of a pipeline's, beside it, if its
 //! results stay close enough.
 
+mod change_error;
 mod changed_model;
 mod report;
 mod samples;
@@ -14,7 +15,8 @@ use crate::exit::Exit;
 use crate::load_arguments::LoadArguments;
 use crate::printer::{Printer, TextOutput, pretty};
 use crate::shape_arguments::ShapeArguments;
-use changed_model::{ChangeError, ChangedModel};
+use change_error::ChangeError;
+use changed_model::ChangedModel;
 use gpux::{LoadOptions, Pipeline};
 use gpux_config::PrecisionChoice;
 use gpux_inference::{ModelStep, Precision};

@@ -42,7 +42,7 @@ pub mod sanitize;
 mod signature;
 mod spelling;
 mod step;
-mod strided_view;
+mod strided_copy;
 mod table;
 mod tensor;
 pub mod threads;

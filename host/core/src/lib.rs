@@ -84,7 +84,7 @@ pub use tensor::{
     Color, Elements, ElementsOwner, Geometry, Layout, MAX_AXES, Metadata, Tensor, TensorData, TensorElement,
     TensorError, bf16_from_f64, check_axis_count, element_count, f16_from_f64,
 };
-pub use trace::{StepTrace, Trace};
+pub use trace::{RunTrace, StepTrace};
 pub use units::{Size, TimeSpan, UnitError, shorten};
 pub use value::Value;
 

@@ -29,7 +29,7 @@ use gpux::Pipeline;
 use gpux_author::{RecordError, Recorder};
 use gpux_config::LoadError;
 use gpux_core::files::read_head;
-use gpux_core::{BenchmarkOptions, Observer, Observers, Request, RunOptions, Trace, deadline_after, foreign_file};
+use gpux_core::{BenchmarkOptions, Observer, Observers, Request, RunOptions, RunTrace, deadline_after, foreign_file};
 
 /// An error before the first item.
 enum Failure {
@@ -223,7 +223,7 @@ fn run_item(
     recorder: Option<&mut Recorder<'_>>,
     RequestItem { source, request }: RequestItem,
 ) -> ItemResult {
-    let mut trace = (arguments.trace || arguments.verbose).then(Trace::default);
+    let mut trace = (arguments.trace || arguments.verbose).then(RunTrace::default);
     let run = |request: Request| {
         let trace = trace.as_mut().map(|trace| trace as &mut dyn Observer);
         let recorder = recorder.map(|recorder| recorder as &mut dyn Observer);
@@ -288,7 +288,7 @@ fn show_failures(pipeline: &Pipeline, printer: Printer) {
 }
 
 /// The table for `--trace`; what components logged for `--verbose`.
-fn show_trace(arguments: &Arguments, printer: Printer, pipeline: &Pipeline, trace: Option<&Trace>) {
+fn show_trace(arguments: &Arguments, printer: Printer, pipeline: &Pipeline, trace: Option<&RunTrace>) {
     let Some(trace) = trace else { return };
     if arguments.trace {
         printer.note(&trace::to_table(trace, pipeline.engine()));

@@ -208,7 +208,7 @@ fn refused_head(error: &hyper::Error) -> Option<u16> {
 
 fn protocol(head: &Parts) -> ProtocolLabel {
     // A gRPC content type on an HTTP path gets that path's protocol.
-    if is_grpc(&head.headers) && route::template(head.uri.path()).is_none_or(route::is_call) {
+    if is_grpc(&head.headers) && route::find(head.uri.path()).is_none_or(|route| route.is_call) {
         ProtocolLabel::Grpc
     } else if oip::is_path(head.uri.path()) {
         ProtocolLabel::OipHttp

@@ -3,7 +3,7 @@
 pub(crate) mod info;
 mod input;
 pub(crate) mod output;
-pub(crate) use std::sync::Arc;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use axum::body::Body;

@@ -159,6 +159,7 @@ fn run_all(
         Err(error @ RecordError::Io { .. }) => return Ok(printer.output_error(&error)),
         Err(error) => return Ok(printer.usage(&error)),
     };
+
     let batch = requests.is_batch();
     let mut run = Run {
         arguments,
@@ -169,6 +170,7 @@ fn run_all(
         results: ResultWriter::new(printer, arguments.output.as_deref(), arguments.format, batch, pipeline)?,
         bar: if batch { printer.progress(requests.total, "items") } else { indicatif::ProgressBar::hidden() },
     };
+
     let mut exit = Exit::Done;
     let mut end = |ended: Exit| match ended {
         Exit::Done => ControlFlow::Continue(()),
@@ -181,6 +183,7 @@ fn run_all(
             ControlFlow::Break(())
         }
     };
+
     let at_once = if batch && run.recorder.is_none() { pipeline.concurrency() } else { 1 };
     if at_once > 1 {
         let work =
@@ -195,6 +198,7 @@ fn run_all(
             }
         }
     }
+
     run.bar.finish_and_clear();
     if run.results.is_empty() && exit == Exit::Done {
         let output = arguments.output.as_ref().map(|path| format!(", and now `{}`", path.display()));
@@ -203,6 +207,7 @@ fn run_all(
     if exit != Exit::Interrupted || !run.results.is_empty() {
         run.results.finish()?;
     }
+
     if batch {
         show_failures(pipeline, printer);
     }
@@ -212,6 +217,7 @@ fn run_all(
     if exit == Exit::Interrupted {
         printer.note("stopped; the results so far are complete");
     }
+
     Ok(exit)
 }
 

@@ -207,9 +207,9 @@ impl fmt::Debug for Tensor {
 }
 
 /// Elements that were brought over from the host: a slice of `T`.
-pub struct Elements<T>(Held<T>);
+pub struct Elements<T>(Storage<T>);
 
-enum Held<T> {
+enum Storage<T> {
     /// As they came, aligned for `T`.
     Bytes(Vec<u8>),
     Copied(Vec<T>),
@@ -217,14 +217,14 @@ enum Held<T> {
 
 impl<T: Element> Elements<T> {
     fn new(bytes: Vec<u8>) -> Self {
-        Self(if T::view(&bytes).is_some() { Held::Bytes(bytes) } else { Held::Copied(T::collect(&bytes)) })
+        Self(if T::view(&bytes).is_some() { Storage::Bytes(bytes) } else { Storage::Copied(T::collect(&bytes)) })
     }
 
     /// The elements. In a loop, take this slice once before it.
     pub fn as_slice(&self) -> &[T] {
         match &self.0 {
-            Held::Bytes(bytes) => T::view(bytes).unwrap_or_default(),
-            Held::Copied(elements) => elements,
+            Storage::Bytes(bytes) => T::view(bytes).unwrap_or_default(),
+            Storage::Copied(elements) => elements,
         }
     }
 }

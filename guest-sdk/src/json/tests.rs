@@ -13,12 +13,12 @@ struct Options {
     mean: Option<Vec<f32>>,
     #[serde(default)]
     names: BTreeMap<String, String>,
-    way: Way,
+    way: Variant,
 }
 
 #[derive(Debug, PartialEq, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
-enum Way {
+enum Variant {
     Whole,
     InPieces(u8),
     Mixed { share: f64, letters: Vec<char> },

@@ -6,10 +6,11 @@ use std::path::PathBuf;
 use super::atomic_write::write_file;
 use super::build_error::BuildError;
 use super::build_record::{BuildRecord, BuildRecords};
+use super::command_runner::Progress;
 use super::fingerprint::Fingerprint;
 use super::step_file::{Recipe, StepFile};
 use super::strip::strip;
-use super::workspace::{Progress, Workspace};
+use super::workspace::Workspace;
 use gpux_core::CacheDir;
 use gpux_core::files::digest;
 use gpux_sandbox::{ComponentInfo, Sandbox};
@@ -69,7 +70,7 @@ pub fn build(request: BuildRequest<'_>, progress: &mut dyn Progress) -> Result<B
         Recipe::Commands(commands) => workspace.shell(commands)?,
         Recipe::Language(language) => language.build(&mut workspace)?,
     };
-    let module_digest = Fingerprint::new(options).with("module", &module).finish();
+    let module_digest = Fingerprint::new(options.strip).with("module", &module).finish();
     if let Some(record) = record.filter(|record| record.module == module_digest) {
         let record = BuildRecord { sources, ..record };
         if let Some(records) = records {
@@ -97,7 +98,7 @@ fn prepare(
     let Recipe::Language(language) = &step.recipe else { return Ok(None) };
     let versions = workspace.require(language.tools())?;
     language.prepare(workspace)?;
-    let fingerprint = Fingerprint::new(options).with("language", language.name().as_bytes());
+    let fingerprint = Fingerprint::new(options.strip).with("language", language.name().as_bytes());
     let fingerprint = versions.iter().fold(fingerprint, |print, version| print.with("tool", version.as_bytes()));
     Ok(language.fingerprint(workspace, fingerprint, &step.output).map(Fingerprint::finish))
 }

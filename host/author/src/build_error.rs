@@ -1,8 +1,8 @@
-//! The errors of building a step.
+//! The errors of building a step, and of installing the tools for it.
 
+use std::io;
 use std::path::PathBuf;
 
-use super::tool_environment::InstallError;
 use gpux_sandbox::SandboxError;
 
 /// A step cannot be built.
@@ -34,7 +34,7 @@ pub enum BuildError {
         /// where files are to be written
         folder: PathBuf,
         /// the system's reason
-        source: std::io::Error,
+        source: io::Error,
     },
     /// the build succeeded, but there is nothing to take
     #[error("{0}")]
@@ -47,7 +47,7 @@ pub enum BuildError {
         /// the file
         path: PathBuf,
         /// the system's reason
-        source: std::io::Error,
+        source: io::Error,
     },
     /// the built file is no step
     #[error("what was built is no step: {0}")]
@@ -73,4 +73,31 @@ impl BuildError {
     pub const fn is_environment(&self) -> bool {
         matches!(self, Self::Tool { .. } | Self::Disk { .. } | Self::Sandbox(_))
     }
+}
+
+/// A tool cannot be installed.
+#[derive(Debug, thiserror::Error)]
+pub enum InstallError {
+    /// there is no cache to put it into
+    #[error("gpux installs it in its cache, and there is no cache")]
+    NoCache,
+    /// nothing here can install it
+    #[error("gpux installs it by itself where it finds uv, or Python 3.10 or newer as `python3`; neither is there")]
+    NoInstaller,
+    /// the cache cannot be written to
+    #[error("it cannot be installed in `{}`: {source}", folder.display())]
+    Io {
+        /// the folder
+        folder: PathBuf,
+        /// the system's reason
+        source: io::Error,
+    },
+    /// a command of the installation did not succeed
+    #[error("it could not be installed: {reason}\n{hint}")]
+    Failed {
+        /// the command, and what it said
+        reason: String,
+        /// what to do
+        hint: &'static str,
+    },
 }

@@ -7,7 +7,6 @@ use std::time::UNIX_EPOCH;
 
 use sha2::{Digest as _, Sha256};
 
-use super::build::BuildOptions;
 use super::case::CASES_FOLDER;
 use super::generated_files::is_generated;
 use gpux_core::files::{digest, hex, open_file};
@@ -28,8 +27,9 @@ pub(crate) struct Fingerprint {
 }
 
 impl Fingerprint {
-    pub(crate) fn new(options: BuildOptions) -> Self {
-        let text = format!("gpux {}, strip {}\n", env!("CARGO_PKG_VERSION"), options.strip);
+    /// Of a component that is stripped, or not.
+    pub(crate) fn new(strip: bool) -> Self {
+        let text = format!("gpux {}, strip {strip}\n", env!("CARGO_PKG_VERSION"));
         Self { text, files: 0, bytes_left: MAX_BYTES }
     }
 
@@ -125,8 +125,7 @@ mod tests {
             std::fs::create_dir_all(path.parent().unwrap()).unwrap();
             std::fs::write(path, text).unwrap();
         };
-        let options = BuildOptions { strip: true, force: false, describe: false };
-        let print = || Fingerprint::new(options).with_sources(folder.path(), Path::new("x.wasm")).unwrap().finish();
+        let print = || Fingerprint::new(true).with_sources(folder.path(), Path::new("x.wasm")).unwrap().finish();
         write("src/a.c", "1");
         let first = print();
         let generated = ["x.wasm", "tests/one/case.yml", ".hidden", "target/a.o", "node_modules/a.js"];
@@ -149,17 +148,15 @@ mod tests {
         assert_ne!(print(), second);
         std::fs::remove_file(folder.path().join("src/b.h")).unwrap();
         assert_eq!(print(), second);
-        let unstripped = BuildOptions { strip: false, ..options };
-        let unstripped = Fingerprint::new(unstripped).with_sources(folder.path(), Path::new("x.wasm")).unwrap();
+        let unstripped = Fingerprint::new(false).with_sources(folder.path(), Path::new("x.wasm")).unwrap();
         assert_ne!(unstripped.finish(), second);
     }
 
     #[test]
     fn files_named_like_build_folders_are_sources() {
-        let options = BuildOptions { strip: true, force: false, describe: false };
         for name in ["target", "tests", "node_modules"] {
             let folder = tempfile::tempdir().unwrap();
-            let print = || Fingerprint::new(options).with_sources(folder.path(), Path::new("x.wasm")).unwrap().finish();
+            let print = || Fingerprint::new(true).with_sources(folder.path(), Path::new("x.wasm")).unwrap().finish();
             let empty = print();
             std::fs::write(folder.path().join(name), "1").unwrap();
             assert_ne!(print(), empty, "{name}");
@@ -169,8 +166,7 @@ mod tests {
     #[test]
     fn gives_up_on_more_bytes_than_the_limit() {
         let folder = tempfile::tempdir().unwrap();
-        let options = BuildOptions { strip: true, force: false, describe: false };
-        let print = || Fingerprint::new(options).with_sources(folder.path(), Path::new("x.wasm"));
+        let print = || Fingerprint::new(true).with_sources(folder.path(), Path::new("x.wasm"));
         std::fs::write(folder.path().join("small"), vec![1; 100_000]).unwrap();
         assert_eq!(print().unwrap().bytes_left, MAX_BYTES - 100_000);
         // Of nothing but a hole.
@@ -183,7 +179,6 @@ mod tests {
     fn gives_up_on_links_that_lead_back() {
         let folder = tempfile::tempdir().unwrap();
         std::os::unix::fs::symlink(folder.path(), folder.path().join("again")).unwrap();
-        let options = BuildOptions { strip: true, force: false, describe: false };
-        assert!(Fingerprint::new(options).with_sources(folder.path(), Path::new("x.wasm")).is_none());
+        assert!(Fingerprint::new(true).with_sources(folder.path(), Path::new("x.wasm")).is_none());
     }
 }

@@ -233,6 +233,7 @@ fn draft(
         Err(failure @ (StepFailure::Timeout | StepFailure::Cancelled)) => Some(failure.to_string()),
         _ => None,
     };
+
     let recorded = RecordingInfo {
         step: index + 1,
         name: step.name.clone(),
@@ -243,8 +244,10 @@ fn draft(
         failure,
         log: context.log.clone(),
     };
+
     let mut draft = Draft::default();
     draft.text = format!("# Recorded by `gpux run --record`.\nrecorded: {}\n", flow(&recorded));
+
     let said = [
         ("options", wasm.options.to_json()),
         ("limits", serde_json::to_value(&wasm.limits).unwrap_or_default()),
@@ -255,10 +258,12 @@ fn draft(
             draft.text += &format!("{key}: {}\n", flow(&json));
         }
     }
+
     let signature = step.step.signature();
     let given = signature.inputs.iter().zip(inputs);
     let given = given.filter_map(|(port, value)| Some((port.name.as_str(), value.as_ref()?, &port.kind)));
     draft.section("inputs", "input", given, &|_| None);
+
     match result {
         Ok(outputs) => {
             let gave = signature.outputs.iter().zip(outputs);

@@ -3,11 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use super::language::Language;
+use super::project_name::{name_fault, suggested_name};
 use super::template::{Placeholders, TemplateFile, embedded};
 use gpux_core::process_exit::Scratch;
-
-/// The longest name of a pipeline or a step.
-const MAX_NAME: usize = 64;
 
 /// The kind of folder to create.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,7 +40,7 @@ pub struct ScaffoldReport {
 #[derive(Debug, thiserror::Error)]
 pub enum ScaffoldError {
     /// a name that cannot be one
-    #[error("`{name}` cannot be the name: {why}; use small letters, digits and single hyphens, such as `{}`", suggestion(.name))]
+    #[error("`{name}` cannot be the name: {why}; use small letters, digits and single hyphens, such as `{}`", suggested_name(.name))]
     Name {
         /// the name
         name: String,
@@ -68,38 +66,6 @@ pub enum ScaffoldError {
         /// the system's reason
         source: std::io::Error,
     },
-}
-
-/// A name like `name` that would be accepted.
-fn suggestion(name: &str) -> String {
-    let mut plain = String::new();
-    for letter in name.chars().take(MAX_NAME) {
-        if letter.is_ascii_uppercase() && plain.ends_with(|last: char| last.is_ascii_lowercase()) {
-            plain.push('-');
-        }
-        plain.push(if letter.is_ascii_alphanumeric() { letter.to_ascii_lowercase() } else { '-' });
-    }
-    let words: Vec<_> = plain.split('-').filter(|word| !word.is_empty()).collect();
-    let joined = words.join("-");
-    if joined.starts_with(|first: char| first.is_ascii_lowercase()) { joined } else { "blur-faces".to_owned() }
-}
-
-/// The reason why `name` is invalid. A name becomes that of a crate, a package and a file.
-pub(super) fn name_fault(name: &str) -> Option<&'static str> {
-    let allowed = |letter: char| letter.is_ascii_lowercase() || letter.is_ascii_digit() || letter == '-';
-    match name {
-        "" => Some("it is empty"),
-        name if name.len() > MAX_NAME => Some("it is longer than 64 letters"),
-        name if !name.chars().all(allowed) => Some("it holds other characters"),
-        name if !name.starts_with(|first: char| first.is_ascii_lowercase()) => Some("it does not begin with a letter"),
-        name if name.ends_with('-') || name.contains("--") => Some("a hyphen stands alone"),
-        "true" | "false" | "null" => Some("YAML reads it as something else"),
-        // A crate with one of these names cannot be built, or conflicts with a dependency.
-        "test" | "core" | "std" | "alloc" | "proc-macro" | "gpux-step" | "self" | "super" | "crate" => {
-            Some("it is taken by the tools")
-        }
-        _ => None,
-    }
 }
 
 /// Makes the folder at `path`, whose last part is the name.
@@ -180,20 +146,6 @@ fn share(_: &Path) -> std::io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn requires_kebab_case_names() {
-        for name in ["blur", "blur-faces", "yolo-v8", "a1"] {
-            assert_eq!(name_fault(name), None, "{name}");
-        }
-        for name in ["", "Blur", "blur_faces", "8ball", "-a", "a-", "a--b", "é", "a b", "a.b", "test", &"a".repeat(65)]
-        {
-            assert!(name_fault(name).is_some(), "{name}");
-            assert_eq!(name_fault(&suggestion(name)).filter(|_| name != "test"), None, "{name}: {}", suggestion(name));
-        }
-        assert_eq!(suggestion("BlurFaces"), "blur-faces");
-        assert_eq!(suggestion("blur_faces.v2"), "blur-faces-v2");
-    }
 
     #[test]
     fn leaves_nothing_after_a_failure() {

@@ -7,7 +7,7 @@ use serde::Deserialize;
 
 use super::generated_files::is_generated;
 use super::language::Language;
-use super::scaffold::name_fault;
+use super::project_name::name_fault;
 use gpux_config::{ConfigurationError, Diagnostic, Document, FileKind, LoadError, Spanned};
 
 /// The file's name.

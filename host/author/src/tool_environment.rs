@@ -6,8 +6,9 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use super::build_error::InstallError;
+use super::command_runner::{Progress, run_command};
 use super::tool::Package;
-use super::workspace::{Progress, Workspace};
 use gpux_core::{CacheDir, CacheFolder};
 
 /// Written once an environment is complete.
@@ -15,33 +16,6 @@ const COMPLETE: &str = "gpux-complete";
 
 /// What to do where packages cannot be fetched.
 const BY_HAND: &str = "is there a network?";
-
-/// Why an environment cannot be made.
-#[derive(Debug, thiserror::Error)]
-pub enum InstallError {
-    /// there is no cache to put it into
-    #[error("gpux installs it in its cache, and there is no cache")]
-    NoCache,
-    /// nothing here can install it
-    #[error("gpux installs it by itself where it finds uv, or Python 3.10 or newer as `python3`; neither is there")]
-    NoInstaller,
-    /// the cache cannot be written to
-    #[error("it cannot be installed in `{}`: {source}", folder.display())]
-    Io {
-        /// the folder
-        folder: PathBuf,
-        /// the system's reason
-        source: io::Error,
-    },
-    /// a command of the installation did not succeed
-    #[error("it could not be installed: {reason}\n{hint}")]
-    Failed {
-        /// the command, and what it said
-        reason: String,
-        /// what to do
-        hint: &'static str,
-    },
-}
 
 /// An environment in which a package is installed.
 #[derive(Clone, Debug)]
@@ -93,8 +67,7 @@ impl ToolEnvironment {
         let [make, install] = installer.commands(package, self);
         for (mut command, hint) in [(make, installer.hint()), (install, BY_HAND)] {
             // Not in the step's folder, whose modules Python would load.
-            command.current_dir(root);
-            let made = Workspace::new(root, progress).run(&mut command);
+            let made = run_command(&mut command, root, progress);
             made.map_err(|error| InstallError::Failed { reason: error.to_string(), hint })?;
         }
         File::create(self.folder.join(COMPLETE)).map_err(fail)?;

@@ -1,46 +1,20 @@
 //! The folder in which a step is built: tools, commands, and their output.
 
-use std::collections::VecDeque;
-use std::io::{BufRead as _, BufReader, ErrorKind, Read};
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::sync::mpsc::{self, RecvTimeoutError};
-use std::time::{Duration, Instant};
+use std::process::{Command, Stdio};
 
-use super::build_error::BuildError;
+use super::build_error::{BuildError, InstallError};
+use super::command_runner::{Progress, run_command};
 use super::tool::Tool;
-use super::tool_environment::{InstallError, ToolEnvironment};
+use super::tool_environment::ToolEnvironment;
 use gpux_core::CacheDir;
-use gpux_core::files::check_room;
-use gpux_core::threads;
 
 /// The variable that tells a step's own build commands where to write the module.
 pub(crate) const OUTPUT: &str = "GPUX_OUTPUT";
 
-/// Lines of a failed command that are shown.
-const LAST_LINES: usize = 200;
-
-/// How long the pipes of a command that has ended are read without a further line.
-const IDLE_LIMIT: Duration = Duration::from_millis(500);
-/// How long the pipes of a command are read after its end, at most.
-const DRAIN_LIMIT: Duration = Duration::from_secs(5);
-
 /// The largest module that is read, in bytes; the sandbox has a limit of its own below this.
 const MAX_MODULE: u64 = 1 << 30;
-
-/// Receives the commands and the output of a build.
-pub trait Progress {
-    /// A command begins.
-    fn command(&mut self, command: &str);
-    /// A command has printed a line.
-    fn line(&mut self, line: &str);
-    /// Whether the lines are shown as they come: a failure then need not repeat them.
-    fn shows_lines(&self) -> bool;
-    /// Something is done that the user did not ask for in so many words.
-    fn note(&mut self, text: &str);
-    /// What is going on from now on, in a few words.
-    fn phase(&mut self, text: &str);
-}
 
 /// A step's folder while it is being built.
 pub(crate) struct Workspace<'a> {
@@ -61,11 +35,6 @@ pub(crate) struct FoundTool {
     pub(crate) check: &'static [&'static str],
     /// what it printed, with the check itself
     pub(crate) version: String,
-}
-
-enum Line {
-    Result(String),
-    Message(String),
 }
 
 impl<'a> Workspace<'a> {
@@ -92,19 +61,6 @@ impl<'a> Workspace<'a> {
     pub(crate) fn draft() -> Result<tempfile::TempDir, BuildError> {
         let fail = |source| BuildError::Io { what: "write", path: std::env::temp_dir(), source };
         tempfile::tempdir().map_err(fail)
-    }
-
-    /// Fails where a build can write no files.
-    fn check_disk(&self) -> Result<(), BuildError> {
-        let is_disk = |error: &std::io::Error| {
-            matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::ReadOnlyFilesystem)
-        };
-        for folder in [self.folder, &std::env::temp_dir()] {
-            if let Some(source) = check_room(folder).err().filter(is_disk) {
-                return Err(BuildError::Disk { folder: folder.to_owned(), source });
-            }
-        }
-        Ok(())
     }
 
     /// Sees that the tools are there: a missing one that a package brings along is installed. Gives what each says of
@@ -144,56 +100,9 @@ impl<'a> Workspace<'a> {
         found.or_else(|| find(self.folder, &self.programs, tool)).ok_or_else(|| missing(None))
     }
 
-    /// Runs a command to its end and returns its standard output. Its
-    /// standard error goes to the observer of the build, and into the error if it fails.
+    /// Runs a command to its end and returns its standard output.
     pub(crate) fn run(&mut self, command: &mut Command) -> Result<String, BuildError> {
-        let shown = shown(command);
-        self.progress.command(&shown);
-        let fail = |status: String, output: String| BuildError::Command { command: shown.clone(), status, output };
-        let mut child = command
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .map_err(|error| fail(error.to_string(), String::new()))?;
-        let (sender, lines) = mpsc::channel();
-        let results = child.stdout.take().map(|pipe| read(pipe, sender.clone(), Line::Result)).transpose();
-        let messages = child.stderr.take().map(|pipe| read(pipe, sender, Line::Message)).transpose();
-        if let Err(error) = results.and(messages) {
-            let _ = child.kill();
-            let _ = child.wait();
-            return Err(fail(error.to_string(), String::new()));
-        }
-        let mut printed = String::new();
-        let mut last = VecDeque::with_capacity(LAST_LINES);
-        let mut end = None;
-        while let Some(line) = next(&lines, &mut child, &mut end) {
-            match line {
-                Line::Result(line) => {
-                    printed.push_str(&line);
-                    printed.push('\n');
-                }
-                Line::Message(line) => {
-                    self.progress.line(&line);
-                    if last.len() == LAST_LINES {
-                        last.pop_front();
-                    }
-                    last.push_back(line);
-                }
-            }
-        }
-        let status = child.wait().map_err(|error| fail(error.to_string(), String::new()))?;
-        if status.success() {
-            return Ok(printed);
-        }
-        // Compilers say it in many words, or none.
-        self.check_disk()?;
-        let seen = self.progress.shows_lines();
-        let mut output = Vec::from(last).join("\n");
-        if output.trim().is_empty() {
-            output = printed;
-        }
-        Err(fail(status.to_string(), if seen { String::new() } else { output }))
+        run_command(command, self.folder, self.progress)
     }
 
     /// Runs a step's own commands, one after the other, and gives the module that they wrote to
@@ -259,53 +168,11 @@ fn names_what_exists(printed: &[u8]) -> bool {
     !path.is_absolute() || path.exists()
 }
 
-/// The next line; none once both pipes are closed, or shortly after the command has ended: processes that it
-/// started and left behind may hold the pipes open.
-fn next(lines: &mpsc::Receiver<Line>, child: &mut Child, end: &mut Option<Instant>) -> Option<Line> {
-    loop {
-        if end.is_none() && !matches!(child.try_wait(), Ok(None)) {
-            *end = Some(Instant::now() + DRAIN_LIMIT);
-        }
-        if end.is_some_and(|end| Instant::now() >= end) {
-            return None;
-        }
-        match lines.recv_timeout(IDLE_LIMIT) {
-            Ok(line) => return Some(line),
-            Err(RecvTimeoutError::Timeout) if end.is_none() => {}
-            Err(_) => return None,
-        }
-    }
-}
-
-/// Sends the lines of `pipe` until it is closed, or the receiver is dropped.
-fn read(pipe: impl Read + Send + 'static, lines: mpsc::Sender<Line>, wrap: fn(String) -> Line) -> std::io::Result<()> {
-    let read = move || {
-        let mut reader = BufReader::new(pipe);
-        let mut line = Vec::new();
-        while reader.read_until(b'\n', &mut line).is_ok_and(|read| read > 0) {
-            let text = String::from_utf8_lossy(&line);
-            if lines.send(wrap(text.trim_end_matches(['\n', '\r']).to_owned())).is_err() {
-                break;
-            }
-            line.clear();
-        }
-    };
-    threads::spawn("gpux-read", read)
-}
-
-/// The command as a person would write it.
-fn shown(command: &Command) -> String {
-    let words = std::iter::once(command.get_program()).chain(command.get_args());
-    let quoted = |word: &std::ffi::OsStr| {
-        let word = word.to_string_lossy();
-        if word.contains([' ', '$', '"']) { format!("'{word}'") } else { word.into_owned() }
-    };
-    words.map(quoted).collect::<Vec<_>>().join(" ")
-}
-
 #[cfg(test)]
 #[cfg(unix)]
 mod tests {
+    use std::time::{Duration, Instant};
+
     use super::*;
 
     #[derive(Default)]

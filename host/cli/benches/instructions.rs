@@ -28,23 +28,27 @@ const FEW: u64 = 10;
 const MANY: u64 = 510;
 
 /// Name, step, input.
-type Case = (&'static str, Of, fn() -> Value);
+type Case = (&'static str, Subject, fn() -> Value);
 
-enum Of {
+enum Subject {
     Builtin(&'static str, fn() -> Json),
     Component(&'static str, fn() -> Json),
     Bare(&'static str),
 }
 
 const CASES: [Case; 8] = [
-    ("bare wasmtime: an instance of the next, nothing called", Of::Bare("pass-through"), tiny),
-    ("a step that does nothing, in a fresh sandbox", Of::Component("pass-through", || json!({})), tiny),
-    ("resize 64×48 to half, native", Of::Builtin("resize", || json!({"size": [24, 32]})), small),
-    ("the same from a guest", Of::Component("thumbnail", || json!({"side": 32})), small),
-    ("224×224×3 to floats, native", Of::Builtin("normalize", || json!({"method": "imagenet"})), square),
-    ("the same by builtins.run", Of::Component("to-floats", || json!({"way": "builtin", "layout": "hwc"})), square),
-    ("the same, streaming", Of::Component("to-floats", || json!({"way": "stream", "layout": "hwc"})), square),
-    ("the same, whole at once", Of::Component("to-floats", || json!({"way": "whole", "layout": "hwc"})), square),
+    ("bare wasmtime: an instance of the next, nothing called", Subject::Bare("pass-through"), tiny),
+    ("a step that does nothing, in a fresh sandbox", Subject::Component("pass-through", || json!({})), tiny),
+    ("resize 64×48 to half, native", Subject::Builtin("resize", || json!({"size": [24, 32]})), small),
+    ("the same from a guest", Subject::Component("thumbnail", || json!({"side": 32})), small),
+    ("224×224×3 to floats, native", Subject::Builtin("normalize", || json!({"method": "imagenet"})), square),
+    (
+        "the same by builtins.run",
+        Subject::Component("to-floats", || json!({"way": "builtin", "layout": "hwc"})),
+        square,
+    ),
+    ("the same, streaming", Subject::Component("to-floats", || json!({"way": "stream", "layout": "hwc"})), square),
+    ("the same, whole at once", Subject::Component("to-floats", || json!({"way": "whole", "layout": "hwc"})), square),
 ];
 
 fn main() {
@@ -93,14 +97,14 @@ fn run((_, of, input): &Case, requests: u64, folder: &Path) {
     let options = SandboxOptions { cache, slots: 2, program, ceiling: limits.clone() };
     let sandbox = Sandbox::new(options).unwrap();
     let step: Box<dyn Step> = match of {
-        Of::Builtin(name, options) => {
+        Subject::Builtin(name, options) => {
             (registry.builtin(name).unwrap().build)(options(), &OptionOrigin::Component).unwrap()
         }
-        Of::Component(name, options) => {
+        Subject::Component(name, options) => {
             let config = ComponentConfig { options: options(), limits, ..ComponentConfig::default() };
             Box::new(sandbox.load(&guest(name), config, &registry).unwrap())
         }
-        Of::Bare(name) => return bare(&guest(name), requests, &folder.join(name)),
+        Subject::Bare(name) => return bare(&guest(name), requests, &folder.join(name)),
     };
     let input = input();
     for _ in 0..requests {

@@ -13,6 +13,7 @@ mod nodes;
 mod precision;
 mod printer;
 mod progress;
+mod progress_lines;
 mod server_log;
 mod shape_arguments;
 

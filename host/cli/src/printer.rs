@@ -8,7 +8,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::Value as Json;
 
 use super::exit::Exit;
-use super::progress::without_line;
+use super::progress_lines::without_lines;
 use gpux::GpuxError;
 use gpux_core::sanitize::sanitize_for_terminal;
 
@@ -93,7 +93,7 @@ impl Printer {
         let shown = self.is_terminal().then(|| sanitize_for_terminal(text));
         let mut out = std::io::stdout().lock();
         let text = shown.as_deref().unwrap_or(text);
-        Ok(without_line(|| writeln!(out, "{text}").and_then(|()| out.flush()))?)
+        Ok(without_lines(|| writeln!(out, "{text}").and_then(|()| out.flush()))?)
     }
 
     /// Writes all that a command gives, and says how the command ends.
@@ -210,7 +210,7 @@ impl Printer {
         // JSON has no colours, and leaves some control characters unescaped.
         let shown = (self.json && std::io::stderr().is_terminal()).then(|| sanitize_for_terminal(text));
         // With stderr closed there is nowhere left to complain.
-        without_line(|| {
+        without_lines(|| {
             let _ = writeln!(anstream::stderr().lock(), "{}", shown.as_deref().unwrap_or(text));
         });
     }

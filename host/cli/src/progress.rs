@@ -1,13 +1,13 @@
 //! What a command is at. On a terminal: a line on standard error with the seconds that it has taken, shown only once it
 //! takes more than a second, and erased at the end. Elsewhere: a line that stays, once it takes longer.
 
-use std::sync::LazyLock;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::time::Duration;
 
 use indicatif::{MultiProgress, ProgressBar, ProgressState, ProgressStyle};
 
 use super::printer::Printer;
+use super::progress_lines::LINES;
 use gpux_core::sanitize::sanitize_for_terminal;
 use gpux_core::threads;
 
@@ -16,9 +16,6 @@ const DELAY: Duration = Duration::from_secs(1);
 const TICK: Duration = Duration::from_millis(250);
 /// Where standard error is no terminal, work that is done sooner says nothing.
 const PLAIN_DELAY: Duration = Duration::from_secs(5);
-
-/// The lines that are shown; none unless standard error is a terminal that can erase them.
-static LINES: LazyLock<MultiProgress> = LazyLock::new(MultiProgress::new);
 
 /// A line that says what goes on, until it is dropped. Shows nothing with `--json`.
 pub(crate) struct ProgressLine {
@@ -84,11 +81,6 @@ impl Drop for ProgressLine {
         self.end = None;
         self.bar.finish_and_clear();
     }
-}
-
-/// Writes to the terminal with the lines out of the way; they come back by themselves.
-pub(crate) fn without_line<T>(write: impl FnOnce() -> T) -> T {
-    LINES.suspend(write)
 }
 
 fn style() -> ProgressStyle {

@@ -15,7 +15,7 @@ use tracing_subscriber::util::SubscriberInitExt as _;
 use tracing_subscriber::{Layer as _, fmt, registry};
 
 use super::printer::LogLevel;
-use super::progress::without_line;
+use super::progress_lines::without_lines;
 use gpux_core::threads;
 
 /// The format of log lines.
@@ -109,7 +109,7 @@ fn write(lines: &Receiver<Message>, lost: &AtomicU64) {
                 continue;
             }
         };
-        if without_line(|| sink.write(&line)).is_err() {
+        if without_lines(|| sink.write(&line)).is_err() {
             // With stderr closed, or its disk full, there is nowhere left to complain; not yet.
             lost.fetch_add(1, Ordering::Relaxed);
             continue;

@@ -42,7 +42,7 @@ pub mod sanitize;
 mod signature;
 mod spelling;
 mod step;
-mod strided_view;
+mod strided_copy;
 mod table;
 mod tensor;
 pub mod threads;
@@ -70,7 +70,7 @@ pub use labels::read_labels;
 pub use memory_budget::{BudgetExhausted, MemoryBudget, MemoryPermit};
 pub use moving_estimate::MovingEstimate;
 pub use npy::{NpyError, from_npy, to_npy};
-pub use plan::{Plan, PlanInput, PlanOutput, PlanSignature, PlannedStep};
+pub use plan::{Plan, PlanInput, PlanOutput, PlanSignature, PlannedStep, TableColumns};
 pub use plan_builder::{Names, PlanBuilder, PortSide, WiringError};
 pub use project_files::{FileError, ProjectFiles};
 pub use registry::{Build, BuildError, Builtin, Group, OptionOrigin, Registry};
@@ -79,12 +79,12 @@ pub use run::{Observer, Observers, Outputs, RunError, RunOptions, StepError, Val
 pub use signature::{Dim, Kind, Mismatch, Port, Signature, TensorKind};
 pub use spelling::{closest, list};
 pub use step::{Context, DeviceStep, InputConversions, LimitExceeded, Step, StepFailure, WaitObserver};
-pub use table::{Table, TableColumns, TableOptions, table_header};
+pub use table::{Table, TableOptions, table_header};
 pub use tensor::{
     Color, Elements, ElementsOwner, Geometry, Layout, MAX_AXES, Metadata, Tensor, TensorData, TensorElement,
     TensorError, bf16_from_f64, check_axis_count, element_count, f16_from_f64,
 };
-pub use trace::{StepTrace, Trace};
+pub use trace::{RunTrace, StepTrace};
 pub use units::{Size, TimeSpan, UnitError, shorten};
 pub use value::Value;
 

@@ -8,7 +8,6 @@ use super::failure_counts::FailureCounts;
 use super::json_conversion::{JsonError, from_json, tensor_to_exact_json, to_json};
 use super::signature::{Kind, Port};
 use super::step::{InputConversions, Step};
-use super::table::TableColumns;
 use super::value::Value;
 
 /// Where a value of the frame lies while a plan runs.
@@ -20,6 +19,15 @@ pub(super) struct SlotRef {
     pub(super) slot: Slot,
     /// whether nothing reads it afterwards
     pub(super) last: bool,
+}
+
+/// Which columns of a table are the elements of an input, as gpux.yml says.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TableColumns {
+    /// the names of its columns, in the order of its elements; none: one column, named like the input
+    pub names: Vec<String>,
+    /// whether a table may have columns that no input takes
+    pub ignores_extra: bool,
 }
 
 /// An input of the pipeline.

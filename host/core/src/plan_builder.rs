@@ -149,6 +149,7 @@ impl PlanBuilder {
             }
             Err(misnamed) => fault.or(Some(misnamed)),
         };
+
         let first = self.kinds.len();
         let read: Vec<_> = slots.iter().map(|slot| slot.map_or(0, |slot| self.depths[slot])).collect();
         let own = step.json_depth(&read);
@@ -161,6 +162,7 @@ impl PlanBuilder {
             self.names.retain(|(known, _)| known != name);
             self.names.push((name.clone(), *slot));
         }
+
         self.steps.push(PlannedStep {
             name: name.into(),
             step,

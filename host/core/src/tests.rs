@@ -76,7 +76,7 @@ fn names_connect_arbitrary_graphs() {
     builder.push("mixed", sum(&["p", "q", "r?"], &["z"]), Some(&by_port), None).unwrap();
     let plan = builder.finish(Some(&["z".into(), "y".into(), "b".into()])).unwrap();
     let request = vec![("b".into(), tensor(&[10])), ("a".into(), tensor(&[1]))];
-    let mut trace = Trace::default();
+    let mut trace = RunTrace::default();
     let outcome = plan.run(request, RunOptions { observer: Some(&mut trace), ..RunOptions::default() }).unwrap();
     assert_eq!([number(&outcome, "z"), number(&outcome, "y"), number(&outcome, "b")], [12, 11, 10]);
     assert_eq!((trace.steps[0].bytes_in, trace.steps[0].bytes_out), (8, 8));

@@ -9,7 +9,7 @@ use super::value::Value;
 
 /// The record of a run: an [`Observer`] that keeps everything.
 #[derive(Clone, Debug, Default)]
-pub struct Trace {
+pub struct RunTrace {
     /// one entry a step, in order
     pub steps: Vec<StepTrace>,
     bytes_in: u64,
@@ -34,7 +34,7 @@ pub struct StepTrace {
     pub log: Vec<String>,
 }
 
-impl Trace {
+impl RunTrace {
     fn record(&mut self, step: &PlannedStep, time: Duration, bytes_out: u64, outputs: Vec<String>, context: &Context) {
         self.steps.push(StepTrace {
             name: step.name.clone(),
@@ -53,7 +53,7 @@ impl Trace {
     }
 }
 
-impl Observer for Trace {
+impl Observer for RunTrace {
     fn before(&mut self, _: &PlannedStep, inputs: &[Option<Value>]) {
         self.bytes_in = bytes(inputs.iter().flatten());
     }

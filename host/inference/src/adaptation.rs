@@ -76,11 +76,13 @@ fn keeps_meaning(from: ElementType, to: ElementType) -> bool {
 fn axes(given: &TensorKind, wanted: &TensorKind) -> Result<Adaptations, String> {
     let mut adaptations = Adaptations::new();
     let (Some(from), Some(to)) = (&given.shape, &wanted.shape) else { return Ok(adaptations) };
+
     let batch = to.len() == from.len() + 1 && matches!(to[0], Dim::Fixed(1) | Dim::Dynamic | Dim::Named(_));
     if to.len() != from.len() && !batch {
         let advice = if from.len() == to.len() + 1 { "; drop its first axis if it is a batch of one" } else { "" };
         return Err(format!("it has {} axes, not {}{advice}", from.len(), to.len()));
     }
+
     let fault = |dims: &[Dim]| fault(dims, &to[usize::from(batch)..]);
     let mut shape: SmallVec<[Dim; 4]> = from.iter().cloned().collect();
     if let (Some(layout), 3..=4, 3..=4) = (given.layout, from.len(), to.len()) {
@@ -88,6 +90,7 @@ fn axes(given: &TensorKind, wanted: &TensorKind) -> Result<Adaptations, String> 
         let mut moved = shape.clone();
         move_channels(&mut moved, other);
         let image = &to[to.len() - 3..];
+
         let change = match (asked_layout(image), fault(&shape), fault(&moved)) {
             (Some(asked), _, _) => asked != layout,
             (None, None, Some(_)) => false,
@@ -110,6 +113,7 @@ fn axes(given: &TensorKind, wanted: &TensorKind) -> Result<Adaptations, String> 
             shape = moved;
         }
     }
+
     if let Some((axis, given, wanted)) = fault(&shape) {
         let after = if adaptations.is_empty() { String::new() } else { format!(" after {}", adaptations[0]) };
         return Err(format!("axis {axis} is {given}, not {wanted}{after}"));

@@ -143,6 +143,7 @@ pub fn optimize(trial: &Trial<'_>, asked: bool) -> Result<Option<Optimization>, 
     else {
         return Ok(None);
     };
+
     let fault = |reason: String| ModelLoadError::Validation {
         path: trial.file.path().to_owned(),
         reason: format!("its graph could not be optimized: {reason}"),
@@ -151,11 +152,13 @@ pub fn optimize(trial: &Trial<'_>, asked: bool) -> Result<Option<Optimization>, 
         path: trial.file.path().to_owned(),
         reason: format!("its graph could not be optimized: {reason}"),
     };
+
     let folder = cache.folder(CacheFolder::Optimized).map_err(|error| fault(error.to_string()))?;
     let place = folder.join(&key);
     if place.join(GRAPH).is_file() || !asked && place.join(FAILED).is_file() {
         return Ok(None);
     }
+
     let info = trial.file.info();
     let unusable = |error: &std::io::Error| machine(format!("`{}` cannot be used: {error}", folder.display()));
     let mut request = Request {
@@ -167,11 +170,13 @@ pub fn optimize(trial: &Trial<'_>, asked: bool) -> Result<Option<Optimization>, 
         loads: if asked { LOADS } else { 1 },
         memory: trial_context::memory_limit(trial, &[ExecutionProvider::Cpu]),
     };
+
     let made = loop {
         // Written elsewhere and renamed, so that no reader finds half a graph. It goes also where the child dies.
         let staged = tempfile::Builder::new().prefix(".").tempdir_in(&folder);
         let staged = staged.map_err(|error| unusable(&without_path(&error)))?;
         staged.path().clone_into(&mut request.folder);
+
         let text = serde_json::to_string(&request).map_err(|error| fault(error.to_string()))?;
         let answer: Result<Result<Optimization, String>, ChildError> =
             child_process::run_json(program, &["__optimize-model".as_ref(), text.as_ref()], TIMEOUT);
@@ -190,9 +195,11 @@ pub fn optimize(trial: &Trial<'_>, asked: bool) -> Result<Option<Optimization>, 
             Ok(Err(reason)) => break Err(reason),
         }
     };
+
     if made.is_err() {
         check_room(&folder).map_err(|error| unusable(&error))?;
     }
+
     let why_not = match &made {
         Ok(made) if made.kept => None,
         Ok(_) => Some("it loads no faster"),
@@ -203,6 +210,7 @@ pub fn optimize(trial: &Trial<'_>, asked: bool) -> Result<Option<Optimization>, 
         // Not remembering costs the next start another try, no more.
         Some(why) => drop(write_whole(&place.join(FAILED), why.as_bytes(), ReadAccess::Owner)),
     }
+
     made.map(Some).map_err(fault)
 }
 

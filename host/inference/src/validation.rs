@@ -145,6 +145,7 @@ pub(super) fn validate(request: &ValidationRequest) -> Result<TrialReport, Model
             )?)
         }
     };
+
     let options = ModelOptions {
         providers: request.providers.clone(),
         strict: request.measure,
@@ -154,14 +155,17 @@ pub(super) fn validate(request: &ValidationRequest) -> Result<TrialReport, Model
         threads: request.threads,
         ..ModelOptions::default()
     };
+
     let step = ModelStep::load(engine, file, &options)?;
     let mut report = TrialReport::default();
     let mut is_supported = false;
+
     for left_out in [false, true] {
         for inputs in trial_inputs_of(step.file().info(), &request.shapes, left_out) {
             let begun = Instant::now();
             let outcome = step.run(inputs.clone(), &mut Context::default());
             is_supported |= !matches!(outcome, Err(StepFailure::Unsupported(_)));
+
             if request.measure && outcome.is_ok() {
                 report.time = Some(median_run_time(&step, &inputs));
                 return Ok(report);
@@ -172,6 +176,7 @@ pub(super) fn validate(request: &ValidationRequest) -> Result<TrialReport, Model
                 let two = if begun.elapsed() < QUICK { misdeclared_outputs_of_two(&step) } else { Vec::new() };
                 report.misdeclared = if two.is_empty() { misdeclared_outputs(&step, outputs) } else { two };
             }
+
             let Err(failure) = outcome else { break };
             if let Some(limit) = request.memory
                 && ran_out_of_memory(&failure.to_string(), limit)
@@ -181,6 +186,7 @@ pub(super) fn validate(request: &ValidationRequest) -> Result<TrialReport, Model
             }
         }
     }
+
     if !is_supported {
         step.check_supported()?;
     }
@@ -395,6 +401,7 @@ fn ask_child(
 ) -> Result<TrialReport, ModelLoadError> {
     let Trial { file, engine, library, plugins, .. } = *trial;
     let candidate_providers = candidate_providers(&options.providers, engine.providers());
+
     // Where TensorRT may be tried, it builds an engine.
     let timeout = if candidate_providers.contains(&ExecutionProvider::TensorRt) {
         BUILD_TIMEOUT
@@ -403,6 +410,7 @@ fn ask_child(
     } else {
         TIMEOUT
     };
+
     let request = ValidationRequest {
         plugins: plugins.to_vec(),
         model: absolute(file.path()),
@@ -419,6 +427,7 @@ fn ask_child(
         threads: if options.batch.is_off() { None } else { options.session_threads(engine) },
         timeout,
     };
+
     let fault = |reason: String| ModelLoadError::Validation { path: file.path().to_owned(), reason };
     let text = serde_json::to_string(&request).map_err(|error| fault(error.to_string()))?;
     match child_process::run_json(gpux, &["__vet-model".as_ref(), text.as_ref()], request.timeout) {

@@ -57,6 +57,7 @@ pub(crate) fn decode_sequential(
     // A copy stays in registers.
     let mut bits = *source;
     *dc_predictor = dc_predictor.wrapping_add(read_dc_difference(&mut bits, dc)?);
+
     let block = padded.as_flattened_mut();
     block[0] = *dc_predictor as i16;
     let (mut at, mut last) = (1, 0);
@@ -84,6 +85,7 @@ pub(crate) fn decode_sequential(
             }
         }
     }
+
     if at > 64 && at <= Code::END_OF_BLOCK && last != 0 {
         return Err(too_many_coefficients());
     }

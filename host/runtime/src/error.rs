@@ -91,8 +91,8 @@ pub enum ErrorCategory {
 }
 
 impl GpuxError {
-    /// The kind's name: `ConfigurationError`, `ModelLoadError`, `ProviderError`,
-    /// `ValidationError` or `StepError`.
+    /// The kind's name: `ConfigurationError`, `ModelLoadError`, `ProviderError`, `ValidationError`, `StepError` or
+    /// `ModelCrashError`.
     pub fn kind(&self) -> &'static str {
         match self {
             Self::Configuration(_) | Self::ProviderOption(_) => "ConfigurationError",

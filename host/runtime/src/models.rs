@@ -109,6 +109,7 @@ pub(super) fn load(spec: &Spec, files: &ProjectFiles, load_options: &LoadOptions
     if spec.models.is_empty() {
         return Ok(loaded);
     }
+
     let mut resolved = Vec::new();
     for model in &spec.models {
         let providers = provider_choice(model, load_options)?;
@@ -118,12 +119,15 @@ pub(super) fn load(spec: &Spec, files: &ProjectFiles, load_options: &LoadOptions
             None => precision::resolve(model, files, providers, load_options)?,
         });
     }
+
     let choices: Vec<_> = resolved.iter().map(|resolved| resolved.providers.clone()).collect();
     let SelectedEngine { engine, library, plugins, warnings, .. } = engine::select_engine(load_options, &choices)?;
     loaded.warnings = warnings;
+
     for (model, resolved) in spec.models.iter().zip(resolved) {
         let ResolvedPrecision { file, providers, float, mut precision, warning } = resolved;
         loaded.warnings.extend(warning);
+
         let mut options = model_options(model, spec, providers, file.digest(), load_options)?;
         options.precision = float;
         let (program, cache) = (load_options.trial_program(&Hardware::detect().drivers), load_options.cache.as_ref());
@@ -135,6 +139,7 @@ pub(super) fn load(spec: &Spec, files: &ProjectFiles, load_options: &LoadOptions
             library: library.as_deref(),
             plugins: &plugins,
         };
+
         let mut ranking = None;
         if options.providers == ProviderChoice::Fastest {
             let shapes = load_options.providers.shapes.iter().find(|(name, _)| *name == model.name.value);
@@ -144,10 +149,12 @@ pub(super) fn load(spec: &Spec, files: &ProjectFiles, load_options: &LoadOptions
             options.providers = found.choice();
             ranking = Some(found);
         }
+
         let report = ensure_validated(&trial, &options)?;
         let misdeclared = report.misdeclared.iter();
         loaded.warnings.extend(misdeclared.map(|output| format!("the model `{}`: {output}", model.name.value)));
         options.batch_verdict = report.batch;
+
         let mut optimization = None;
         if load_options.optimize || gpux_inference::should_optimize(&trial, &options, load_options.serving) {
             match gpux_inference::optimize(&trial, load_options.optimize) {
@@ -156,11 +163,13 @@ pub(super) fn load(spec: &Spec, files: &ProjectFiles, load_options: &LoadOptions
             }
         }
         options.optimized = gpux_inference::cached_graph(&trial);
+
         let step = Arc::new(ModelStep::load(engine.clone(), Arc::new(file), &options)?);
         if step.provider() != ExecutionProvider::Cpu {
             provider_options::mark_used(step.file().digest(), load_options);
         }
         loaded.warnings.extend(step.fallbacks().iter().map(ToString::to_string));
+
         if step.precision() != float {
             precision.precision = PrecisionChoice::Exact;
             let (name, provider) = (&model.name.value, step.provider());
@@ -169,13 +178,16 @@ pub(super) fn load(spec: &Spec, files: &ProjectFiles, load_options: &LoadOptions
                  may use has that, and it runs on `{provider}`"
             ));
         }
+
         if let Some(Err(reason)) = step.batcher() {
             let name = &model.name.value;
             loaded.warnings.push(format!("requests of the model `{name}` run one at a time: {reason}"));
         }
+
         loaded.registry.add_model(&model.name.value, step.clone());
         loaded.models.push(LoadedModel { name: model.name.value.clone(), step, precision, ranking, optimization });
     }
+
     loaded.engine = on_providers(engine.name(), loaded.models.iter().map(|model| model.step.provider()));
     Ok(loaded)
 }

@@ -70,6 +70,7 @@ impl<'a> StepFactory<'a> {
         });
         let (grants, denied) = grants::resolve(&wasm.grant, self.load_options, self.files);
         faults.extend(denied);
+
         let path = &wasm.component;
         if !self.components.contains_key(&path.value) {
             match self.files.read(Path::new(&path.value), self.load_options.policy.ceiling.component_size as u64) {
@@ -92,6 +93,7 @@ impl<'a> StepFactory<'a> {
                 }
             }
         }
+
         let Some(sandbox) = self.sandbox else { return Err(faults.into()) };
         let bytes = self.components.get(&path.value).map(Vec::as_slice).unwrap_or_default();
         if !faults.is_empty() {
@@ -100,6 +102,7 @@ impl<'a> StepFactory<'a> {
             }
             return Err(faults.into());
         }
+
         let reuse = wasm.instances == Instances::Reuse;
         let config = ComponentConfig { options: wasm.options.to_json(), limits, grants, reuse };
         let step = sandbox.load(bytes, config, &self.registry).map_err(|error| match error {

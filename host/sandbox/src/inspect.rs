@@ -34,7 +34,7 @@ pub struct ComponentInfo {
     /// what it can do, in plain words
     pub can: Vec<&'static str>,
     /// what it asks for, and can do once gpux.yml grants it
-    pub needs: Vec<Need>,
+    pub needs: Vec<NeededCapability>,
     /// what it cannot do, in plain words
     pub cannot: Vec<&'static str>,
     /// why it cannot be used as it is
@@ -80,7 +80,7 @@ impl SignatureInfo {
 
 /// Something that a component can do once it is granted.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Need {
+pub struct NeededCapability {
     /// what it is
     pub capability: Capability,
     /// what it is, in plain words
@@ -101,10 +101,10 @@ fn imports_for(imports: &[Import], capability: Capability) -> impl Iterator<Item
         .filter(move |import| import.called && Interface::from_name(&import.name).capability() == Some(capability))
 }
 
-fn needs(imports: &[Import]) -> Vec<Need> {
+fn needs(imports: &[Import]) -> Vec<NeededCapability> {
     let refused = refusals(imports, &Grants::default());
     let required = |capability| refused.iter().any(|refusal| refusal.reason == RefusalReason::NotGranted(capability));
-    let need = |capability: Capability| Need {
+    let need = |capability: Capability| NeededCapability {
         capability,
         what: capability.words(),
         grant: capability.grant(),
@@ -153,7 +153,7 @@ pub(super) fn granted(imports: &[Import], grants: &Grants) -> Vec<String> {
 }
 
 /// What no component can do, or only this one cannot: nothing in it asks for it.
-fn lacking(needs: &[Need]) -> Vec<&'static str> {
+fn lacking(needs: &[NeededCapability]) -> Vec<&'static str> {
     let shown = [
         Some(Capability::Files),
         None,
@@ -246,7 +246,7 @@ mod tests {
 
     /// Words of what is asked for; those required are marked.
     fn asked(names: &[&str]) -> Vec<String> {
-        let mark = |need: Need| format!("{}{}", need.what, if need.required { "!" } else { "" });
+        let mark = |need: NeededCapability| format!("{}{}", need.what, if need.required { "!" } else { "" });
         needs(&imports(names)).into_iter().map(mark).collect()
     }
 

@@ -51,7 +51,7 @@ pub use config::ComponentConfig;
 pub use core_module::{componentize, exports_step};
 pub use error::{OptionViolation, SandboxError};
 pub use grants::{Capability, EnvGrant, FolderGrant, Grants, OpenFolder};
-pub use inspect::{ComponentInfo, Need, PortInfo, SignatureInfo};
+pub use inspect::{ComponentInfo, NeededCapability, PortInfo, SignatureInfo};
 pub use limits::Limits;
 pub use load::{Sandbox, SandboxOptions};
 pub use prepare::{Start, prepare_answer};

@@ -364,6 +364,7 @@ impl Shared {
             self.set(State::Failed(quarantine.clone()));
             on_event(WorkerEvent::NotRestarted { pipeline: self.name.clone(), reason: quarantine, pause });
         }
+
         loop {
             if !self.pause(pause) {
                 return None;
@@ -375,6 +376,7 @@ impl Shared {
             {
                 return None;
             }
+
             let loaded = started.and_then(|process| {
                 let _limit = process.worker.clone().limit_loading(self.restart_limit, "").map_err(cannot_start)?;
                 StartedWorker::load(process, &self.name)
@@ -387,6 +389,7 @@ impl Shared {
                 }
                 Err(error) => error.to_string(),
             };
+
             pause = (pause * 2).clamp(FIRST_PAUSE, LONGEST_PAUSE);
             if !self.set(State::Failed(reason.clone())) {
                 return None;

@@ -131,6 +131,7 @@ impl WorkerProcess {
         let (ours, theirs) = UnixStream::pair()?;
         let (printed, prints) = io::pipe()?;
         let memory = ChannelMemory::create()?;
+
         let PipelineEnvironment { variables, temporary } = environment;
         let watch = &command.memory;
         let mut command = {
@@ -142,6 +143,7 @@ impl WorkerProcess {
         };
         // Of a process group of its own: ctrl-C on a terminal is for the server, which drains first.
         command.process_group(0).stdin(OwnedFd::from(theirs)).stdout(prints.try_clone()?).stderr(prints);
+
         let ((started, start), (ended, end)) = (channel(), channel());
         let socket = ours.try_clone()?;
         // The system kills a worker at the end of the thread that started it, so that thread waits for the worker.
@@ -165,6 +167,7 @@ impl WorkerProcess {
             // What the worker has started may still hold the other end.
             let _ = socket.shutdown(Shutdown::Both);
         })?;
+
         let (pid, process) = start.recv().map_err(|_| io::ErrorKind::BrokenPipe)??;
         if let Err(error) = send_files(&ours, &[memory.memory().as_fd()])
             // One that has ended already says so when it is waited for.
@@ -173,6 +176,7 @@ impl WorkerProcess {
             let _ = pidfd_send_signal(&process, Signal::KILL);
             return Err(error);
         }
+
         let last_words = Arc::new(Mutex::new(Vec::new()));
         let kept = last_words.clone();
         let (printing, ended_printing) = channel::<()>();
@@ -180,6 +184,7 @@ impl WorkerProcess {
             keep_end(printed, &kept);
             drop(printing);
         })?;
+
         let worker = Worker {
             channel: ChannelClient::new(memory),
             process,
@@ -189,6 +194,7 @@ impl WorkerProcess {
             _temporary: temporary,
         };
         let worker = Arc::new(worker);
+
         let watched: Weak<Worker> = Arc::downgrade(&worker);
         watch.add(watched)?;
         Ok(Self { worker, end, control: BufReader::new(ours), last_words, printed: ended_printing })

@@ -130,6 +130,7 @@ fn list(load_options: &LoadOptions, printer: Printer) -> Exit {
         Ok(choice) => choice,
         Err(error) => return printer.error(&GpuxError::from(error)),
     };
+
     let search = gpux::engine_search(load_options, std::slice::from_ref(&wanted));
     let selection = search.choose();
     let found = selection.as_ref().ok().and_then(|choice| choice.found.clone());
@@ -138,6 +139,7 @@ fn list(load_options: &LoadOptions, printer: Printer) -> Exit {
         Ok(choice) if used.is_some() => choice.plugins.as_slice(),
         _ => &[],
     };
+
     let mut entries: Vec<_> =
         search.all().into_iter().map(|found| entry(&found, used.as_ref(), load_options)).collect();
     let skipped = selection.iter().flat_map(|choice| &choice.passed_over);
@@ -148,6 +150,7 @@ fn list(load_options: &LoadOptions, printer: Printer) -> Exit {
         .collect();
     entries.extend(unseen);
     entries.extend(search.plugins().iter().map(|plugin| plugin_entry(plugin, used.as_ref(), registered, load_options)));
+
     entries.push(EngineEntry {
         engine: Embedded::NAME.to_owned(),
         origin: "built in".to_owned(),
@@ -156,6 +159,7 @@ fn list(load_options: &LoadOptions, printer: Printer) -> Exit {
         used: selection.is_ok() && !entries.iter().any(|entry| entry.used),
         is_plugin: false,
     });
+
     let why = match entries.iter().find(|entry| entry.used) {
         Some(_) if load_options.engine.choice == gpux::EngineChoice::Embedded => "it was asked for",
         Some(entry) if entry.path.is_empty() => "no ONNX Runtime library was found that can be used",
@@ -167,6 +171,7 @@ fn list(load_options: &LoadOptions, printer: Printer) -> Exit {
         Some(_) => "it is the first in the order of the search that is new enough",
         None => "none: what was named cannot be used",
     };
+
     let text = if printer.json {
         let engines: Vec<_> = entries.iter().map(entry_json).collect();
         pretty(&json!({ "engines": engines, "why": why }))
@@ -186,6 +191,7 @@ fn list(load_options: &LoadOptions, printer: Printer) -> Exit {
         let problems: Vec<_> = problems.map(|reason| format!("\n{reason}")).collect();
         format!("{listed}\n\n→ is used: {why}{}", problems.concat())
     };
+
     let written = printer.print_result(&text);
     match selection {
         Ok(_) => written,

@@ -187,6 +187,7 @@ fn compare(
 fn report(arguments: &Arguments, places: &[Target], measured: &[Measurement], rows: &[Row], printer: Printer) -> Exit {
     let same = rows.iter().all(|row| row.statistics.is_accepted());
     let requests = measured.first().map_or(0, |measured| measured.items.len());
+
     let text = if printer.json {
         let engines = places
             .iter()
@@ -227,6 +228,7 @@ fn report(arguments: &Arguments, places: &[Target], measured: &[Measurement], ro
         let requests = pluralize(requests, "request");
         format!("{rows}\n\n{verdict}, within {absolute} + {relative} × the number, over {requests}")
     };
+
     match save_or_print(printer, None, &text) {
         Exit::Done if !same => Exit::Failed,
         exit => exit,

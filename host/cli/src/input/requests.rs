@@ -79,6 +79,7 @@ impl<'a> Requests<'a> {
             printer,
             batch: false,
         };
+
         let mut batch = Vec::new();
         let mut fault = None;
         for input in inputs {
@@ -86,11 +87,13 @@ impl<'a> Requests<'a> {
                 fault.get_or_insert(error);
             }
         }
+
         if let Some(error) = fault {
             requests.ready.push_back(RequestItem { source: "--input".to_owned(), request: Err(error) });
             requests.total = Some(1);
             return Ok(requests);
         }
+
         if !batch.is_empty() {
             if inputs.len() > 1 || !files.is_empty() {
                 return Err(UsageError::Combined);
@@ -103,6 +106,7 @@ impl<'a> Requests<'a> {
             let request = Ok(std::mem::take(&mut requests.shared));
             requests.ready.push_back(RequestItem { source: "--input".to_owned(), request });
         }
+
         let uncounted = |path: &PathBuf| {
             path.as_os_str() == "-" || matches!(&*extension(path), "json" | "jsonl" | "ndjson" | "csv" | "tsv")
         };

@@ -237,6 +237,7 @@ fn union(
             .filter(about_all_of_it)
             .any(|error| matches!(error.kind(), Kind::Enum { .. } | Kind::Constant { .. }))
     };
+
     let place = context.locate(here);
     let right_type: Vec<_> = branches.iter().filter(|branch| !another_type(branch)).collect();
     if right_type.is_empty() {
@@ -250,6 +251,7 @@ fn union(
             out.push(unknown_choice(&place, &quoted_names(constants)));
             return;
         }
+
         let mut expected: Vec<JsonType> = Vec::new();
         for error in branches.iter().flatten().filter(about_all_of_it) {
             if let Kind::Type { kind } = error.kind() {
@@ -259,6 +261,7 @@ fn union(
         out.push(wrong_type(&place, &expected, None));
         return;
     }
+
     let free: Vec<_> = right_type.iter().filter(|branch| !another_value(branch)).copied().collect();
     if free.is_empty() {
         let mut options = Vec::new();
@@ -272,6 +275,7 @@ fn union(
         out.push(unknown_choice(&place, &options));
         return;
     }
+
     // The fewest mistakes; among equals, those furthest inside, because the outside fitted.
     let depth = |branch: &Vec<ValidationError<'static>>| {
         branch.iter().map(|error| error.instance_path().segments().count()).min().unwrap_or(0)

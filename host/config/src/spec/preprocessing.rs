@@ -130,6 +130,7 @@ pub(super) fn desugar(node: &Node) -> Vec<StepSpec> {
         };
         names.iter().filter_map(written).collect()
     };
+
     if let Some((key, tokenizer)) = field(node, "tokenizer") {
         let mut options = vec![(Spanned::new(Arc::from("tokenizer"), key.span.clone()), tokenizer.clone())];
         options.extend(list(&[("max_length", "max_length"), ("truncation", "truncation")]));
@@ -144,6 +145,7 @@ pub(super) fn desugar(node: &Node) -> Vec<StepSpec> {
         }
         steps.push(built_in("tokenize", &key.span, options));
     }
+
     let image = IMAGE.iter().find_map(|name| field(node, name));
     if let Some((key, _)) = image {
         steps.push(built_in("decode-image", &key.span, Vec::new()));
@@ -163,6 +165,7 @@ pub(super) fn desugar(node: &Node) -> Vec<StepSpec> {
         };
         steps.push(built_in("normalize", &key.span, options));
     }
+
     let audio = AUDIO.iter().find_map(|name| field(node, name));
     if let Some((key, _)) = audio {
         steps.push(built_in("decode-audio", &key.span, Vec::new()));
@@ -174,6 +177,7 @@ pub(super) fn desugar(node: &Node) -> Vec<StepSpec> {
     if let Some((key, _)) = mel.iter().find_map(|name| field(node, name)) {
         steps.push(built_in("mel-spectrogram", &key.span, list(&mel.map(|name| (name, name)))));
     }
+
     if let Some((key, path)) = field(node, "custom") {
         let component = Spanned::new(path.as_str().unwrap_or_default().to_owned(), path.span.clone());
         steps.push(step("wasm", &key.span, Action::Wasm(Box::new(WasmSpec::at(component)))));

@@ -23,11 +23,13 @@ pub(super) fn check(root: &Node, steps: &[StepSpec], diagnostics: &mut Vec<Diagn
             .map_or_else(|| root.entries().map(first_key).unwrap_or_default(), |(key, _)| key.span.clone());
         diagnostics.push(Diagnostic::new(code, span, message).hint(hint));
     };
+
     let has = |key: &str| part(root, key).is_some();
     if has("model") && has("models") {
         let hint = "move the model under `models:` with a name of its own, and remove `model:`";
         report("models", "models", "there is both `model` and `models`", hint);
     }
+
     // A key that is there but empty has a complaint of its own.
     // A misspelt key has one, too.
     let is_meant = |key: &str| MAIN_KEYS.contains(&key) || meant_key(key, &MAIN_KEYS).is_some();
@@ -35,11 +37,13 @@ pub(super) fn check(root: &Node, steps: &[StepSpec], diagnostics: &mut Vec<Diagn
         let hint = "add `model: { source: ./model.onnx }`, or the steps under `pipeline:`";
         report("", "nothing-to-run", "there is nothing to run: neither `model` nor `pipeline`", hint);
     }
+
     if has("preprocessing") && has("pipeline") {
         let hint =
             "the pipeline says everything: write these as its first steps, such as `- resize: { size: [224, 224] }`";
         report("preprocessing", "preprocessing", "there is both `preprocessing` and `pipeline`", hint);
     }
+
     let names = model_names(root);
     if names.len() > 1 && !has("pipeline") && !has("model") {
         let hint = format!(
@@ -48,6 +52,7 @@ pub(super) fn check(root: &Node, steps: &[StepSpec], diagnostics: &mut Vec<Diagn
         );
         report("models", "models", "several models need a `pipeline`", &hint);
     }
+
     for key in ["name", "version"] {
         let steering =
             part(root, key).and_then(Node::as_str).is_some_and(|text| text.chars().any(is_unsafe_for_terminal));
@@ -69,6 +74,7 @@ pub(super) fn check(root: &Node, steps: &[StepSpec], diagnostics: &mut Vec<Diagn
         let hint = "write `-` or `.` instead";
         report("name", "name", "`/` parts the folders of a URL: clients and proxies would not find the pipeline", hint);
     }
+
     if let Some(preprocessing) = part(root, "preprocessing") {
         preprocessing::check(preprocessing, diagnostics);
     }

@@ -62,6 +62,7 @@ impl Columns {
             let inputs = named(&names, options, reader)?;
             return Ok(Self { header: Some(names), inputs: Inputs::Named(inputs), format });
         }
+
         let Some((port, kind)) = reader.single().and_then(|port| Some((port, tensor_kind(&port.kind)?))) else {
             return Err(ValidationError::request(format!(
                 "its columns ({}) are not inputs of the pipeline, which takes {}",
@@ -69,6 +70,7 @@ impl Columns {
                 reader.signature().describe_inputs(),
             )));
         };
+
         let has_header = match options.has_header {
             Some(has_header) => has_header,
             None if has_columns => {
@@ -91,6 +93,7 @@ impl Columns {
                 ))
             })?,
         };
+
         if has_header && names.first().is_some_and(String::is_empty) {
             return Err(ValidationError::request(
                 "the first column has no name, as pandas writes its index: write the table without it \
@@ -220,15 +223,18 @@ fn named(header: &[String], options: TableOptions, reader: Reader<'_>) -> Result
     let inputs = reader.signature().inputs();
     let mut is_used = vec![false; header.len()];
     let (mut found, mut missing) = (Vec::new(), Vec::new());
+
     for input in inputs {
         let (names, own) = column_names_of(input);
         let names: Vec<&str> = names.iter().map(String::as_str).chain(own).collect();
+
         let cells: Vec<Option<usize>> =
             names.iter().map(|name| header.iter().position(|column| column == name)).collect();
         if let Some(twice) = names.iter().find(|name| header.iter().filter(|column| column == *name).count() > 1) {
             return Err(ValidationError::input(&input.port.name, format_args!("there are several columns `{twice}`")));
         }
         cells.iter().flatten().for_each(|cell| is_used[*cell] = true);
+
         let absent: Vec<&str> =
             names.iter().zip(&cells).filter(|(_, cell)| cell.is_none()).map(|(name, _)| *name).collect();
         if absent.is_empty() {
@@ -237,6 +243,7 @@ fn named(header: &[String], options: TableOptions, reader: Reader<'_>) -> Result
             missing.extend(absent);
         }
     }
+
     let quoted = |names: &[&str]| shorten(&names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", "));
     if !missing.is_empty() {
         return Err(ValidationError::request(format!(
@@ -245,6 +252,7 @@ fn named(header: &[String], options: TableOptions, reader: Reader<'_>) -> Result
             quoted(&header.iter().map(String::as_str).collect::<Vec<_>>())
         )));
     }
+
     let ignores_extra = options.ignores_extra
         || inputs.iter().any(|input| input.columns.as_ref().is_some_and(|list| list.ignores_extra));
     // An unnamed first column is the index that pandas writes.

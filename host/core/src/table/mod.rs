@@ -9,7 +9,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use csv::{Reader as CsvReader, ReaderBuilder, StringRecord};
-use serde::{Deserialize, Serialize};
 
 use self::columns::Columns;
 use super::request::{Reader, Request};
@@ -17,15 +16,6 @@ use super::run::ValidationError;
 
 /// The longest row, in bytes.
 const MAX_ROW: u64 = 256 << 20;
-
-/// Which columns of a table are the elements of an input, as gpux.yml says.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct TableColumns {
-    /// the names of its columns, in the order of its elements; none: one column, named like the input
-    pub names: Vec<String>,
-    /// whether a table may have columns that no input takes
-    pub ignores_extra: bool,
-}
 
 /// What is known about a table before it is read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

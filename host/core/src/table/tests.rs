@@ -5,7 +5,7 @@ use std::io::Cursor;
 use serde_json::{Value as Json, json};
 
 use super::*;
-use crate::{Dim, ElementType, Kind, Plan, PlanBuilder, PlanInput, Port, TensorKind, to_json};
+use crate::{Dim, ElementType, Kind, Plan, PlanBuilder, PlanInput, Port, TableColumns, TensorKind, to_json};
 
 fn tensor(element: ElementType, columns: usize) -> Kind {
     Kind::Tensor(TensorKind::shaped(element, [Dim::Dynamic, Dim::Fixed(columns)]))

@@ -18,7 +18,7 @@ pub use shape::{check_axis_count, element_count};
 
 use super::cancellation::CancelCheck;
 use super::element::ElementType;
-use super::strided_view;
+use super::strided_copy;
 use crate::with_elements;
 use data::numeric;
 use shape::{sizes, strides};
@@ -267,11 +267,11 @@ impl Tensor {
     ) -> Result<Self, TensorError> {
         let shape: Vec<_> = axes.iter().map(|(size, _)| *size).collect();
         sizes(self.element(), &shape)?;
-        if !strided_view::lies_within(start, axes, self.len()) {
+        if !strided_copy::lies_within(start, axes, self.len()) {
             return Err(TensorError::Outside { shape, len: self.len() });
         }
         let data = with_elements!(&self.data, data => {
-            strided_view::gather(data, start, axes, cancel).map(TensorElement::wrap)
+            strided_copy::gather(data, start, axes, cancel).map(TensorElement::wrap)
         });
         Ok(Self { shape, data: data.ok_or(TensorError::Stopped)?, metadata: self.metadata })
     }

@@ -97,9 +97,9 @@ fn casts_follow_numpy() {
 }
 
 /// A cancelled caller.
-struct Nobody;
+struct CancelledCheck;
 
-impl CancelCheck for Nobody {
+impl CancelCheck for CancelledCheck {
     fn can_continue(&self, _: usize) -> bool {
         false
     }
@@ -108,9 +108,9 @@ impl CancelCheck for Nobody {
 #[test]
 fn cancels_long_work() {
     let tensor = Tensor::zeros(ElementType::Uint8, [100, 200]).unwrap();
-    assert_eq!(tensor.cast_cancellable(ElementType::Float16, &Nobody), Err(TensorError::Stopped));
-    assert_eq!(tensor.permute_cancellable(&[1, 0], &Nobody), Err(TensorError::Stopped));
-    assert_eq!(tensor.pick_cancellable(0, &[(20_000, 1)], &Nobody), Err(TensorError::Stopped));
+    assert_eq!(tensor.cast_cancellable(ElementType::Float16, &CancelledCheck), Err(TensorError::Stopped));
+    assert_eq!(tensor.permute_cancellable(&[1, 0], &CancelledCheck), Err(TensorError::Stopped));
+    assert_eq!(tensor.pick_cancellable(0, &[(20_000, 1)], &CancelledCheck), Err(TensorError::Stopped));
 }
 
 /// Elements in somebody else's memory, which others read too.

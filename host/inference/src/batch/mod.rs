@@ -291,17 +291,21 @@ impl Shared {
             (true, false) => Some(0),
             (false, _) => None,
         };
+
         let requests = self.queue.take(leader, &self.options, start);
         let deadline = requests.iter().map(|request| request.deadline).reduce(later).flatten();
         let rows: usize = requests.iter().map(|request| request.rows).sum();
         self.sizes.count(rows);
+
         let inputs: Vec<_> = requests.iter().map(|request| &request.inputs).collect();
         // A panic here must not leave the selected requests waiting.
         let joined = catch_panic(|| self.rules.join(&inputs, &self.options.shapes));
+
         let batch = Batch::new(requests);
         for request in &batch.requests {
             request.set_running(&batch);
         }
+
         let mut joined = match joined {
             Ok(Ok(joined)) => joined,
             Ok(Err(error)) => {
@@ -310,9 +314,11 @@ impl Shared {
             // One of them may be the cause, here as well.
             Err(_) => return self.run_individually(&batch),
         };
+
         self.count_shape(joined.rows, joined.length);
         let inputs = std::mem::take(&mut joined.inputs);
         let input_bytes = bytes(&inputs);
+
         let (shared, together) = (self.clone(), batch.clone());
         let then = move |result: Result<Vec<Tensor>, SessionRunError>| {
             shared.record_run(&together.timer, joined.rows, input_bytes, &result);
@@ -337,6 +343,7 @@ impl Shared {
                 Err(_) => shared.run_individually(&together),
             }
         };
+
         if let Some(offloaded) = self.sessions.start(inputs, deadline, &batch.timer, then) {
             *batch.offloaded.lock().unwrap_or_else(PoisonError::into_inner) = Some(offloaded);
         }

@@ -337,10 +337,12 @@ pub(super) fn difference(
 ) -> Result<(Finding, Vec<Vec<Tensor>>), String> {
     let mut finding = Finding::default();
     let mut alone = Vec::new();
+
     for request in requests {
         let plain = run(request)?;
         // Alone, too, a request runs in a shape of the ladder.
         let rounded = if shapes.is_empty() { None } else { Some(joint(run, rules, shapes, &[request])) };
+
         alone.push(match rounded.transpose() {
             Ok(rounded) => {
                 let rounded = rounded.and_then(|mut parts| parts.pop());
@@ -359,6 +361,7 @@ pub(super) fn difference(
             }
         });
     }
+
     // Alone they run, so from here on a failure is an answer.
     match joint(run, rules, shapes, requests) {
         Err(reason) => finding.note(TensorDifference::UNRELATED, || reason),

@@ -193,11 +193,13 @@ pub fn convert(conversion: &Conversion<'_>) -> Result<String, ConvertError> {
     let Conversion { file, precision, folder, name, .. } = *conversion;
     let info = file.info();
     let failed = |reason: String| ConvertError::Failed { precision, reason: shorten(&reason) };
+
     let folder = absolute(folder);
     let disk = |source| ConvertError::Disk { folder: folder.clone(), source };
     // Removed when this returns.
     let sample_folder = tempfile::tempdir_in(&folder).map_err(disk)?;
     let samples = write_samples(conversion, sample_folder.path()).map_err(disk)?;
+
     let request = Request {
         model: &absolute(file.path()),
         precision,
@@ -209,6 +211,7 @@ pub fn convert(conversion: &Conversion<'_>) -> Result<String, ConvertError> {
         seconds: TIMEOUT.as_secs(),
     };
     let request = serde_json::to_string(&request).map_err(|error| failed(error.to_string()))?;
+
     // The tools say it in many words.
     let no_room = || {
         [folder.as_path(), &std::env::temp_dir()].into_iter().find_map(|folder| {
@@ -216,6 +219,7 @@ pub fn convert(conversion: &Conversion<'_>) -> Result<String, ConvertError> {
             Some(ConvertError::Disk { folder: folder.to_owned(), source })
         })
     };
+
     let candidates = python::candidates(conversion.python);
     for python in &candidates {
         match child_process::run_json(python, &["-c".as_ref(), SCRIPT.as_ref(), request.as_ref()], TIMEOUT) {
@@ -234,6 +238,7 @@ pub fn convert(conversion: &Conversion<'_>) -> Result<String, ConvertError> {
             }
         }
     }
+
     let tried: Vec<_> = candidates.iter().map(|python| format!("`{}`", python.display())).collect();
     Err(ConvertError::NoPython { tried: tried.join(", ") })
 }

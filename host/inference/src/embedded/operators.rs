@@ -147,35 +147,43 @@ fn check_node<'a>(
         let of = if node.name.is_empty() { String::new() } else { format!(" (node `{}`)", node.name) };
         Err(format!("operator `{name}`{what}{of}"))
     };
+
     let Some(row) = TABLE.iter().find(|row| row.name == node.op_type && row.domain == domain) else {
         return refuse(String::new());
     };
+
     let opset = opsets.iter().find(|(known, _)| *known == domain).map_or(1, |(_, version)| *version);
     if !(row.since..=row.until).contains(&opset) {
         return refuse(format!(" of operator set {opset}"));
     }
+
     for attribute in &node.attribute {
         if let Some(shown) = fault(row, attribute) {
             return refuse(format!(" with attribute `{}: {shown}`", attribute.name));
         }
     }
+
     let given = node.input.iter().rposition(|input| !input.is_empty()).map_or(0, |last| last + 1);
     if given > row.inputs || row.without.iter().any(|index| node.input.get(*index).is_some_and(|name| !name.is_empty()))
     {
         let index = row.without.iter().find(|index| **index < given).unwrap_or(&row.inputs);
         return refuse(format!(" with input {index} (`{}`)", node.input[*index]));
     }
+
     if let Some(index) = node.output.iter().skip(row.outputs).position(|output| !output.is_empty()) {
         return refuse(format!(" with output {}", row.outputs + index));
     }
+
     let is_known = |name: &String| name.is_empty() || scope.known.contains(name.as_str());
     let variable = row.constants.iter().find(|index| node.input.get(**index).is_some_and(|name| !is_known(name)));
     if let Some(index) = variable {
         return refuse(format!(" with input {index} (`{}`) that is not constant", node.input[*index]));
     }
+
     let is_computed =
         matches!(row.name, "Shape" | "Size") || !matches!(row.name, "If" | "Scan") && node.input.iter().all(is_known);
     let element = |index: usize| node.input.get(index).and_then(|name| scope.elements.get(name.as_str()).copied());
+
     for (index, name) in node.input.iter().enumerate().filter(|(_, name)| !name.is_empty()) {
         let allowed = row.elements.get(index).or(row.elements.last()).copied().unwrap_or(ALL);
         match scope.elements.get(name.as_str()) {
@@ -187,12 +195,14 @@ fn check_node<'a>(
             None => {}
         }
     }
+
     if let Some(check) = row.check {
         match check(&NodeView { node, scope }) {
             Ok(right) => *any_shape &= right,
             Err(reason) => return refuse(format!(" with {reason}")),
         }
     }
+
     let mut inner = Vec::new();
     for graph in node.attribute.iter().filter_map(|attribute| attribute.g.as_ref()) {
         let mut around = scope.clone();
@@ -204,6 +214,7 @@ fn check_node<'a>(
         }
         inner = check_graph(graph, &around, opsets, any_shape)?;
     }
+
     let results: Vec<_> = (0..node.output.len())
         .map(|index| match row.gives.get(index).or(row.gives.last()) {
             Some(OutputType::Input(index)) => element(*index),
@@ -220,6 +231,7 @@ fn check_node<'a>(
             None => None,
         })
         .collect();
+
     for (name, element) in node.output.iter().zip(results) {
         // No operator accepts an unknown type.
         scope.elements.insert(name, element.unwrap_or(0));
@@ -227,6 +239,7 @@ fn check_node<'a>(
             scope.known.insert(name);
         }
     }
+
     if let ("Constant", Some(value)) =
         (node.op_type.as_str(), node.attribute.first().and_then(|given| given.t.as_ref()))
     {

@@ -32,9 +32,9 @@ pub(super) struct NonTensorValues {
 /// Where an output is found among those of the session.
 #[derive(Clone, Copy)]
 enum OutputLocation {
-    As(usize),
+    Value(usize),
     /// an optional: its value, and whether there is one
-    Told {
+    Optional {
         value: usize,
         has: usize,
     },
@@ -88,15 +88,15 @@ impl NonTensorValues {
     /// The names of the session's outputs, in its order.
     pub(super) fn native_outputs(&self) -> Vec<Cow<'_, str>> {
         let at = |(_, _, given): &(_, _, OutputLocation)| match *given {
-            OutputLocation::As(index) | OutputLocation::Told { value: index, .. } => index,
+            OutputLocation::Value(index) | OutputLocation::Optional { value: index, .. } => index,
         };
         let mut outputs: Vec<_> = self.outputs.iter().collect();
         outputs.sort_by_key(|output| at(output));
         let mut names = Vec::new();
         for (name, _, given) in outputs {
             match given {
-                OutputLocation::As(_) => names.push(Cow::Borrowed(name.as_str())),
-                OutputLocation::Told { .. } => {
+                OutputLocation::Value(_) => names.push(Cow::Borrowed(name.as_str())),
+                OutputLocation::Optional { .. } => {
                     names.extend([format!("{name}:value").into(), format!("{name}:has").into()]);
                 }
             }
@@ -140,8 +140,8 @@ impl NonTensorValues {
     pub(super) fn outputs(&mut self, outputs: &SessionOutputs<'_>) -> Result<Vec<OnnxValue>, String> {
         let declared = std::mem::take(&mut self.outputs);
         let read = |(name, kind, given): &(String, OnnxType, OutputLocation)| match *given {
-            OutputLocation::As(index) => self.output(name, &outputs[index], kind),
-            OutputLocation::Told { value, has } => {
+            OutputLocation::Value(index) => self.output(name, &outputs[index], kind),
+            OutputLocation::Optional { value, has } => {
                 let has = values::copy(name, &outputs[has])?;
                 if has.as_slice::<bool>() == Some(&[true]) {
                     self.output(name, &outputs[value], kind)
@@ -186,9 +186,9 @@ fn locate_outputs(outputs: Vec<(String, OnnxType)>) -> Vec<(String, OnnxType, Ou
     let mut place = |kind: &OnnxType| {
         if optional(kind) {
             optional_index += 2;
-            OutputLocation::Told { value: optional_index - 2, has: optional_index - 1 }
+            OutputLocation::Optional { value: optional_index - 2, has: optional_index - 1 }
         } else {
-            OutputLocation::As(plain.next().unwrap_or(0))
+            OutputLocation::Value(plain.next().unwrap_or(0))
         }
     };
     outputs

@@ -11,24 +11,24 @@ use gpux_core::DeviceTensor;
 
 /// An engine whose sessions behave as the first number of their input commands.
 #[derive(Default)]
-struct Obedient {
+struct ScriptedEngine {
     loaded: AtomicUsize,
     callers: Arc<AtomicUsize>,
     barrier: Option<Arc<Barrier>>,
     exclusive: bool,
 }
 
-struct Obey {
+struct ScriptedSession {
     callers: Arc<AtomicUsize>,
     barrier: Option<Arc<Barrier>>,
 }
 
-impl Engine for Obedient {
+impl Engine for ScriptedEngine {
     fn name(&self) -> &'static str {
-        "obedient"
+        "scripted"
     }
     fn identity(&self) -> &'static str {
-        "obedient"
+        "scripted"
     }
     fn providers(&self) -> &[ExecutionProvider] {
         &[ExecutionProvider::Cpu]
@@ -38,11 +38,11 @@ impl Engine for Obedient {
     }
     fn load(&self, _: &ModelFile, _: &SessionOptions) -> Result<Box<dyn Session>, ModelLoadError> {
         self.loaded.fetch_add(1, Ordering::SeqCst);
-        Ok(Box::new(Obey { callers: self.callers.clone(), barrier: self.barrier.clone() }))
+        Ok(Box::new(ScriptedSession { callers: self.callers.clone(), barrier: self.barrier.clone() }))
     }
 }
 
-impl Session for Obey {
+impl Session for ScriptedSession {
     fn run(&mut self, inputs: &[(usize, &Tensor)], _: Option<Instant>) -> Result<Vec<Tensor>, RunFailure> {
         match inputs[0].1.as_slice::<i64>().unwrap()[0] {
             0 => Ok(vec![inputs[0].1.clone()]),
@@ -72,7 +72,7 @@ impl Session for Obey {
     }
 }
 
-fn set(engine: &Arc<Obedient>, instances: usize) -> SessionSet {
+fn set(engine: &Arc<ScriptedEngine>, instances: usize) -> SessionSet {
     let options = SessionOptions::cpu();
     let first = engine.load(&model("gather"), &options).unwrap();
     SessionSet::new(engine.clone(), model("gather"), options, first, Some(instances)).unwrap()
@@ -84,7 +84,7 @@ fn order(what: i64) -> ModelInputs {
 
 #[test]
 fn replaces_sessions_that_panicked() {
-    let engine = Arc::new(Obedient::default());
+    let engine = Arc::new(ScriptedEngine::default());
     let set = set(&engine, 1);
     let run = |what| set.run(order(what), None).map_err(|error| error.to_string());
     assert!(run(0).is_ok());
@@ -99,7 +99,7 @@ fn replaces_sessions_that_panicked() {
 #[test]
 fn waits_for_a_session_until_the_deadline() {
     let barrier = Arc::new(Barrier::new(2));
-    let engine = Arc::new(Obedient { barrier: Some(barrier.clone()), ..Obedient::default() });
+    let engine = Arc::new(ScriptedEngine { barrier: Some(barrier.clone()), ..ScriptedEngine::default() });
     let set = set(&engine, 1);
     drop(set.reserve().unwrap());
     let reserved = set.reserve().unwrap();
@@ -130,7 +130,7 @@ fn waits_for_a_session_until_the_deadline() {
 fn abandons_overdue_runs() {
     // Two kernels that do not return, and the callers that abandon them.
     let barrier = Arc::new(Barrier::new(3));
-    let engine = Arc::new(Obedient { barrier: Some(barrier.clone()), ..Obedient::default() });
+    let engine = Arc::new(ScriptedEngine { barrier: Some(barrier.clone()), ..ScriptedEngine::default() });
     let set = set(&engine, 1);
     let soon = || Some(Instant::now() + Duration::from_millis(1));
     let far = || Some(Instant::now() + Duration::from_mins(1));
@@ -156,7 +156,7 @@ fn abandons_overdue_runs() {
 #[test]
 fn prefers_loaded_sessions_over_empty_slots() {
     let barrier = Arc::new(Barrier::new(2));
-    let engine = Arc::new(Obedient { barrier: Some(barrier.clone()), ..Obedient::default() });
+    let engine = Arc::new(ScriptedEngine { barrier: Some(barrier.clone()), ..ScriptedEngine::default() });
     let set = set(&engine, 2);
     let after = |time| Some(Instant::now() + Duration::from_millis(time));
     assert!(matches!(set.run(order(3), after(1)), Err(SessionRunError::Timeout)));
@@ -170,7 +170,7 @@ fn prefers_loaded_sessions_over_empty_slots() {
 #[test]
 fn abandons_overdue_device_runs() {
     let barrier = Arc::new(Barrier::new(2));
-    let engine = Arc::new(Obedient { barrier: Some(barrier.clone()), ..Obedient::default() });
+    let engine = Arc::new(ScriptedEngine { barrier: Some(barrier.clone()), ..ScriptedEngine::default() });
     let set = set(&engine, 1);
     let run = |what, stay, left| {
         let inputs = order(what).into_iter().map(|(index, tensor)| (index, HostOrDevice::Host(tensor))).collect();
@@ -192,7 +192,8 @@ fn abandons_overdue_device_runs() {
 #[test]
 fn keeps_the_session_when_the_device_lock_times_out() {
     let barrier = Arc::new(Barrier::new(2));
-    let engine = Arc::new(Obedient { barrier: Some(barrier.clone()), exclusive: true, ..Obedient::default() });
+    let engine =
+        Arc::new(ScriptedEngine { barrier: Some(barrier.clone()), exclusive: true, ..ScriptedEngine::default() });
     let (busy, other) = (set(&engine, 1), set(&engine, 1));
     let far = || Some(Instant::now() + Duration::from_mins(1));
     // A run of unknown duration runs on another thread, a known short one on the caller's thread.
@@ -222,7 +223,7 @@ fn keeps_the_session_when_the_device_lock_times_out() {
 #[test]
 fn restores_retired_sessions_to_empty_slots() {
     let barrier = Arc::new(Barrier::new(2));
-    let engine = Arc::new(Obedient { barrier: Some(barrier.clone()), ..Obedient::default() });
+    let engine = Arc::new(ScriptedEngine { barrier: Some(barrier.clone()), ..ScriptedEngine::default() });
     let set = set(&engine, 1);
     let late = set.run(order(3), Some(Instant::now() + Duration::from_millis(1)));
     assert!(matches!(late, Err(SessionRunError::Timeout)));

@@ -66,11 +66,13 @@ impl ModelStep {
             &|provider| engine.unavailable_reason(provider),
             options.strict,
         )?;
+
         let threads = options.session_threads(&*engine);
         let mut fallbacks = chain.passed_over;
         let mut left = chain.tried.into_iter().peekable();
         while let Some(provider) = left.next() {
             let kept = options.optimized.clone().filter(|_| provider == ExecutionProvider::Cpu);
+
             let mut precision = options.precision;
             if let Some(reason) = precision.unavailable_reason(provider, Hardware::detect()) {
                 if options.strict {
@@ -83,6 +85,7 @@ impl ModelStep {
                 // The caller compares the step's precision with the one that it asked for.
                 precision = FloatPrecision::Exact;
             }
+
             let session_options = SessionOptions {
                 provider,
                 threads,
@@ -90,6 +93,7 @@ impl ModelStep {
                 precision,
                 optimized: kept.map(Optimized::Read),
             };
+
             let reason = match engine.load(&file, &session_options) {
                 Ok(first) => return Self::with(engine, file, signature, options, session_options, first, fallbacks),
                 // The CPU takes every sound model, so its refusal is about the model.
@@ -97,12 +101,14 @@ impl ModelStep {
                 Err(ModelLoadError::Engine { reason, .. } | ModelLoadError::Lacking { reason, .. }) => reason,
                 Err(other) => other.to_string(),
             };
+
             let reason = with_options(reason, &options.provider_options, provider);
             if left.peek().is_none() {
                 return Err(ProviderError::Unusable { provider, reason }.into());
             }
             fallbacks.push(Fallback { provider, reason });
         }
+
         Err(ProviderError::Unusable { provider: ExecutionProvider::Cpu, reason: "nothing is left to try".into() }
             .into())
     }

@@ -83,19 +83,19 @@ fn driver(attack: &str, grants: Grants) -> Result<ComponentStep, SandboxError> {
     SANDBOX.load(&guest("hostile/drive-model.wasm"), config, &registry)
 }
 
-/// In the place of a model that others wait for: notes how urgent its requests are.
-struct Noting {
+/// In the place of a model that others wait for: records the priority of its requests.
+struct PriorityRecorder {
     signature: Signature,
-    noted: Arc<Mutex<Vec<i32>>>,
+    priorities: Arc<Mutex<Vec<i32>>>,
 }
 
-impl Step for Noting {
+impl Step for PriorityRecorder {
     fn signature(&self) -> &Signature {
         &self.signature
     }
 
     fn run(&self, mut inputs: Vec<Option<Value>>, context: &mut Context) -> Result<Vec<Value>, StepFailure> {
-        self.noted.lock().unwrap().push(context.priority);
+        self.priorities.lock().unwrap().push(context.priority);
         if let Some(waits) = &context.waits {
             waits.begin();
             waits.end(Duration::ZERO);
@@ -106,12 +106,12 @@ impl Step for Noting {
 
 /// Counts waiting runs and finished waits.
 #[derive(Default)]
-struct Told {
+struct WaitCounter {
     begun: AtomicUsize,
     ended: AtomicUsize,
 }
 
-impl WaitObserver for Told {
+impl WaitObserver for WaitCounter {
     fn begin(&self) {
         self.begun.fetch_add(1, Ordering::Relaxed);
     }
@@ -123,8 +123,8 @@ impl WaitObserver for Told {
 
 #[test]
 fn models_receive_priority_and_wait_callbacks() {
-    let noted = Arc::<Mutex<Vec<_>>>::default();
-    let model = Noting { signature: texts(), noted: noted.clone() };
+    let priorities = Arc::<Mutex<Vec<_>>>::default();
+    let model = PriorityRecorder { signature: texts(), priorities: priorities.clone() };
     let (config, registry) = driving(model, "model", granted(&["rec"]), Limits::default());
     let config = ComponentConfig { reuse: true, ..config };
     let cores = std::thread::available_parallelism().map_or(1, usize::from) as u32;
@@ -132,14 +132,14 @@ fn models_receive_priority_and_wait_callbacks() {
     for (slots, waits) in [(cores + 2, 1), (cores, 0)] {
         let sandbox = Sandbox::new(SandboxOptions { slots, ..SandboxOptions::default() }).unwrap();
         let step = sandbox.load(&guest("hostile/drive-model.wasm"), config.clone(), &registry).unwrap();
-        let told = Arc::<Told>::default();
-        let mut urgent = Context { priority: 7, waits: Some(told.clone()), ..Context::default() };
+        let counter = Arc::<WaitCounter>::default();
+        let mut urgent = Context { priority: 7, waits: Some(counter.clone()), ..Context::default() };
         assert_eq!(run_in(&step, "x", &mut urgent), Ok("seen".into()));
-        assert_eq!(std::mem::take(&mut *noted.lock().unwrap()), [7]);
-        let told_so_far = [&told.begun, &told.ended].map(|count| count.load(Ordering::Relaxed));
-        assert_eq!(told_so_far, [waits, waits], "{slots} slots");
+        assert_eq!(std::mem::take(&mut *priorities.lock().unwrap()), [7]);
+        let counts = [&counter.begun, &counter.ended].map(|count| count.load(Ordering::Relaxed));
+        assert_eq!(counts, [waits, waits], "{slots} slots");
         drop(urgent);
-        assert_eq!(Arc::strong_count(&told), 1, "an instance that waits for its next request holds nobody");
+        assert_eq!(Arc::strong_count(&counter), 1, "an instance that waits for its next request holds nobody");
     }
 }
 

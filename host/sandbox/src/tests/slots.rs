@@ -88,10 +88,9 @@ fn waiting_for_a_slot_times_out() {
     assert_eq!(run(&step, "x"), Ok("seen".into()));
 }
 
-/// Serializes these tests.
-struct Anybody;
+struct IgnoredWaits;
 
-impl WaitObserver for Anybody {
+impl WaitObserver for IgnoredWaits {
     fn begin(&self) {}
     fn end(&self, _: Duration) {}
 }
@@ -112,7 +111,7 @@ fn guests_waiting_for_models_leave_a_slot_per_core() {
         }
     });
     engine.set(Arc::downgrade(sandbox.engine())).unwrap();
-    let mut context = Context { waits: Some(Arc::new(Anybody)), ..Context::default() };
+    let mut context = Context { waits: Some(Arc::new(IgnoredWaits)), ..Context::default() };
     assert_eq!(run_in(&step, "x", &mut context), Ok("seen".into()));
     assert!(sandbox.engine().idle_permit().is_some());
 }

@@ -118,8 +118,10 @@ pub fn serve(
         let on_event = on_event.clone();
         server.repository().report_workers(Arc::new(move |event| on_event(Event::Worker(event))));
     }
+
     let access = Arc::new(Authentication::new(server));
     warn(&*on_event, access.load()?);
+
     let (isolation, lacks) = server.repository().decide_isolation(sources.len(), access.tenant_count());
     if isolation == Isolation::Pipeline {
         on_event(Event::Isolated);
@@ -131,10 +133,12 @@ pub fn serve(
         let message = format!("all pipelines run in one process, which a crash of native code ends: {lacks}");
         on_event(Event::Warning(message));
     }
+
     let tls = settings.tls.clone().map(Tls::load).transpose()?.map(|(tls, warnings)| {
         warn(&*on_event, warnings);
         Arc::new(tls)
     });
+
     let local = listeners.main.local_addr().map_err(ListenError::Start)?;
     if settings.keys.is_none()
         && let Some(open) = listeners.open_address()
@@ -148,10 +152,12 @@ pub fn serve(
         );
         on_event(Event::Warning(everybody));
     }
+
     let lifecycle = ServerLifecycle { server, access, tls, local, on_event };
     threads::require(needed_threads(settings)).map_err(ListenError::Start)?;
     let runtime = runtime(settings.workers).map_err(ListenError::Start)?;
     server.start_workers().map_err(ListenError::Start)?;
+
     let result = runtime.block_on(lifecycle.run(listeners, sources));
     // A step that is still running must not delay the exit.
     runtime.shutdown_background();

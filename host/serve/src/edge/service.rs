@@ -123,14 +123,20 @@ impl EdgeService {
     async fn pass(self: &Arc<Self>, request: Request<Body>, peer: Option<Peer>) -> Response {
         let (server, started) = (&self.server, Instant::now());
         let (mut head, body) = request.into_parts();
+
+        // `--root-path` goes before anything reads the path.
         root_path::remove(&mut head.uri, &server.settings().root_path);
         let protocol = protocol(&head);
         let id = request_id::from_headers(&head.headers);
         let version = head.version;
+
+        // Framing, host and CSRF hold for every key, so they are checked before it.
         let misplaced = self.check_site(&head, peer).err();
         // Browsers send preflight requests without a key.
         let preflight = misplaced.is_none() && self.cors.is_some() && cors::is_preflight(&head);
         let cors = self.cors.as_ref().filter(|_| misplaced.is_none());
+
+        // Authentication, then the rights and limits of the tenant.
         let tenant = match misplaced {
             Some(error) => Err(error),
             None if preflight => Ok(None),
@@ -138,11 +144,14 @@ impl EdgeService {
         };
         let known = tenant.as_ref().ok().cloned().flatten();
         let admitted = tenant.and_then(|tenant| tenant.map(|tenant| self.admit(&head, &tenant)).transpose());
+
         // With keys required, unauthenticated requests leave no traces: clients without a key may send any number.
         let may_leave = |permit: &Option<TenantPermit>| permit.is_some() || server.settings().keys.is_none();
         let telemetry = self.telemetry.as_ref().filter(|_| admitted.as_ref().is_ok_and(may_leave));
         let span = telemetry.map(|telemetry| telemetry.begin(&head));
         let steps = telemetry.zip(span.as_ref()).and_then(|(telemetry, span)| telemetry.steps(span));
+
+        // A large head counts against the budget until its request is answered.
         let (permit, refused) = match admitted {
             Ok(permit) => (permit, None),
             Err(error) => (None, Some(error)),
@@ -151,12 +160,17 @@ impl EdgeService {
             Ok(share) => (refused, share),
             Err(error) => (refused.or(Some(error)), None),
         };
+
+        // Handlers read the tenant's permit, the client and the span from the context.
         let context = Arc::new(
             RequestContext::new(id.to_str().unwrap_or_default(), permit, steps)
                 .sent_from(peer.map(|peer| peer.address.ip())),
         );
+        // Dropped with the response, or with this future if the client leaves: then it counts, logs and ends the span.
         let line = server.settings().access_log.then(|| LogFields::new(&head, peer, known));
         let mut answered = ResponseRecord::new(server, context.clone(), protocol, started, line, span);
+
+        // The routes, within the context; whatever was refused above is answered in the words of its protocol.
         let request = Request::from_parts(head, body);
         let answer = async |request| match &refused {
             Some(error) => {
@@ -167,6 +181,8 @@ impl EdgeService {
             }
             None => context.clone().scope(self.routes.answer(request)).await,
         };
+
+        // CORS lies around both, so that pages can read errors, too.
         let mut response = match cors {
             Some(cors) if preflight || request.method() != Method::OPTIONS => {
                 let answer = tower::service_fn(async |request| Ok::<_, Infallible>(answer(request).await));
@@ -175,7 +191,11 @@ impl EdgeService {
             }
             _ => answer(request).await,
         };
+
+        // Large responses count against a budget of their own.
         response = response_budget::charge_response(response, server, &context, protocol);
+
+        // Headers of every response.
         let headers = response.headers_mut();
         headers.insert(request_id::HEADER, id);
         if context.truncated() > 0 {
@@ -188,6 +208,7 @@ impl EdgeService {
             // Clients then send no further request on a connection that is about to close.
             headers.insert(CONNECTION, HeaderValue::from_static("close"));
         }
+
         answered.head(&response);
         if protocol == ProtocolLabel::Grpc && !answered.is_complete() {
             // The status follows the body, and a stream lasts as long as its body is read.
@@ -208,7 +229,7 @@ fn refused_head(error: &hyper::Error) -> Option<u16> {
 
 fn protocol(head: &Parts) -> ProtocolLabel {
     // A gRPC content type on an HTTP path gets that path's protocol.
-    if is_grpc(&head.headers) && route::template(head.uri.path()).is_none_or(route::is_call) {
+    if is_grpc(&head.headers) && route::find(head.uri.path()).is_none_or(|route| route.is_call) {
         ProtocolLabel::Grpc
     } else if oip::is_path(head.uri.path()) {
         ProtocolLabel::OipHttp

@@ -198,6 +198,7 @@ pub(crate) async fn execute<T: Send + 'static>(
     if let Some(context) = &context {
         context.set_pipeline(loaded.metrics());
     }
+
     let timed = move |execution: &Execution| {
         let began = Instant::now();
         let done = work(execution);
@@ -205,6 +206,7 @@ pub(crate) async fn execute<T: Send + 'static>(
         execution.keep_response_permit();
         Ok((done, execution.timings(began, now).map(|timings| (timings, now))))
     };
+
     // A dropped future, because the client has gone, counts as a failure, too.
     let failure = FailureOnDrop(loaded, arrived);
     let outcome = match context.as_ref().and_then(|context| context.slots().cloned()) {
@@ -219,6 +221,7 @@ pub(crate) async fn execute<T: Send + 'static>(
         }
         None => submit(loaded, options, arrived, context, timed).await,
     };
+
     let (done, timings) = outcome.unwrap_or_else(|error| (Err(error), None));
     match (&done, timings) {
         (Ok(_), Some((timings, now))) => {
@@ -309,6 +312,7 @@ async fn submit<T: Send + 'static>(
         timed_out: Cell::new(false),
         answer: Cell::new(None),
     };
+
     if loaded.may_run_inline(options.body_bytes) {
         let reserved: Option<SmallVec<[_; 1]>> = loaded.runner().sessions().map(SessionSet::reserve).collect();
         if reserved.is_some() {
@@ -317,9 +321,11 @@ async fn submit<T: Send + 'static>(
             return done;
         }
     }
+
     let (cancelled, begun) = (execution.cancelled.clone(), Arc::new(AtomicBool::new(false)));
     let (answer, answered) = oneshot::channel();
     let begins = begun.clone();
+
     let job = move |slot: Result<Arc<dyn WaitObserver>, Rejection>| {
         let slot = match slot {
             Ok(slot) => slot,
@@ -329,6 +335,7 @@ async fn submit<T: Send + 'static>(
                 return JobOutcome::TimedOut;
             }
         };
+
         begins.store(true, Ordering::Relaxed);
         let execution = Execution { waits: Some(slot), queued: arrived.elapsed(), ..execution };
         execution.note_queued();
@@ -340,6 +347,7 @@ async fn submit<T: Send + 'static>(
         let _ = answer.send(done);
         outcome
     };
+
     let place = loaded.lane().submit(deadline, priority, client, cancelled.clone(), Box::new(job))?;
     let _taken_back = CancelOnDrop { lane: loaded.lane(), place, begun: &begun, cancelled };
     await_result(answered, deadline, &begun).await

@@ -164,6 +164,7 @@ fn run_isolated(
         reserved.set(Some(permit));
         is_admitted
     };
+
     let call = CallOptions {
         deadline: options.deadline,
         priority: options.priority,
@@ -172,6 +173,7 @@ fn run_isolated(
         is_traced: trace.is_some(),
         admits: Some(&admits),
     };
+
     let Reply { result, steps, trace: recorded } = pipeline.run(request, &call).map_err(|error| match error {
         WorkerError::Crash(crash) => GpuxError::from(crash).into(),
         WorkerError::Unavailable(reason) => ServeError::NotReady(reason),
@@ -183,6 +185,7 @@ fn run_isolated(
             _ => Rejection::Memory.into(),
         },
     })?;
+
     let failure = match &result {
         Err(RunError::Step(error)) => {
             let StepError { failure, .. } = &**error;
@@ -190,6 +193,7 @@ fn run_isolated(
         }
         _ => None,
     };
+
     // As if each had begun when the one before ended, and the last had ended now.
     let mut left = steps.iter().map(|step| step.time).sum();
     let now = Instant::now();
@@ -199,10 +203,12 @@ fn run_isolated(
         let end = now.checked_sub(left).unwrap_or(now);
         timer.record(name, end, step.time, failure.filter(|_| step.has_failed));
     }
+
     if let (Some(trace), Some(recorded)) = (trace, recorded) {
         trace.set_steps(recorded);
     }
     let outputs = result?;
+
     let promised = info.signature.outputs();
     // The process may be hostile: its results have the names and kinds that the pipeline promises. Their shapes are not
     // compared, since honest models have others than they declare.
@@ -215,5 +221,6 @@ fn run_isolated(
         let name = "pipeline".to_owned();
         return Err(RunError::from(Box::new(StepError { number: 0, name, failure, log: Vec::new() })).into());
     }
+
     Ok(outputs)
 }

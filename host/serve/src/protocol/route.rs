@@ -1,102 +1,115 @@
-//! Route templates of paths: a bounded set of names for traces.
+//! The routes of the server: their templates are a bounded set of names for traces, their purposes decide on rights.
 
 use http::HeaderMap;
 use http::header::CONTENT_TYPE;
 
-/// HTTP paths; a segment in braces matches any segment. Fixed segments precede variable ones that would match them.
-const PATHS: [&str; 49] = [
-    "/",
-    "/docs",
-    "/health",
-    "/health/live",
-    "/health/ready",
-    "/info",
-    "/metrics",
-    "/openapi.json",
-    "/page/{file}",
-    "/pipelines",
-    "/pipelines/{name}/info",
-    "/pipelines/{name}/predict",
-    "/predict",
-    "/v2",
-    "/v2/",
-    "/v2/health/live",
-    "/v2/health/ready",
-    "/v2/models",
-    "/v2/models/stats",
-    "/v2/models/{model}",
-    "/v2/models/{model}/config",
-    "/v2/models/{model}/generate",
-    "/v2/models/{model}/generate_stream",
-    "/v2/models/{model}/infer",
-    "/v2/models/{model}/ready",
-    "/v2/models/{model}/stats",
-    "/v2/models/{model}/versions/{version}",
-    "/v2/models/{model}/versions/{version}/config",
-    "/v2/models/{model}/versions/{version}/generate",
-    "/v2/models/{model}/versions/{version}/generate_stream",
-    "/v2/models/{model}/versions/{version}/infer",
-    "/v2/models/{model}/versions/{version}/ready",
-    "/v2/models/{model}/versions/{version}/stats",
-    "/v2/cudasharedmemory/region/{region}/register",
-    "/v2/cudasharedmemory/region/{region}/status",
-    "/v2/cudasharedmemory/region/{region}/unregister",
-    "/v2/cudasharedmemory/status",
-    "/v2/cudasharedmemory/unregister",
-    "/v2/logging",
-    "/v2/models/{model}/trace/setting",
-    "/v2/systemsharedmemory/region/{region}/register",
-    "/v2/systemsharedmemory/region/{region}/status",
-    "/v2/systemsharedmemory/region/{region}/unregister",
-    "/v2/systemsharedmemory/status",
-    "/v2/systemsharedmemory/unregister",
-    "/v2/trace/setting",
-    "/v2/repository/index",
-    "/v2/repository/models/{model}/load",
-    "/v2/repository/models/{model}/unload",
+use Purpose::{Change, Other, Probe};
+
+/// A route of the server.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Route {
+    /// a segment in braces matches any segment
+    pub(crate) template: &'static str,
+    pub(crate) purpose: Purpose,
+    /// whether it is a gRPC call
+    pub(crate) is_call: bool,
+}
+
+/// The purpose of a route, whatever the method.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// tells whether something is ready
+    Probe,
+    /// changes the server if the method is not a read: pages of other sites may not
+    Change,
+    Other,
+}
+
+/// HTTP paths. Fixed segments precede variable ones that would match them.
+const PATHS: [(&str, Purpose); 49] = [
+    ("/", Other),
+    ("/docs", Other),
+    ("/health", Probe),
+    ("/health/live", Probe),
+    ("/health/ready", Probe),
+    ("/info", Other),
+    ("/metrics", Other),
+    ("/openapi.json", Other),
+    ("/page/{file}", Other),
+    ("/pipelines", Other),
+    ("/pipelines/{name}/info", Other),
+    ("/pipelines/{name}/predict", Other),
+    ("/predict", Other),
+    ("/v2", Other),
+    ("/v2/", Other),
+    ("/v2/health/live", Probe),
+    ("/v2/health/ready", Probe),
+    ("/v2/models", Other),
+    ("/v2/models/stats", Other),
+    ("/v2/models/{model}", Other),
+    ("/v2/models/{model}/config", Other),
+    ("/v2/models/{model}/generate", Other),
+    ("/v2/models/{model}/generate_stream", Other),
+    ("/v2/models/{model}/infer", Other),
+    ("/v2/models/{model}/ready", Probe),
+    ("/v2/models/{model}/stats", Other),
+    ("/v2/models/{model}/versions/{version}", Other),
+    ("/v2/models/{model}/versions/{version}/config", Other),
+    ("/v2/models/{model}/versions/{version}/generate", Other),
+    ("/v2/models/{model}/versions/{version}/generate_stream", Other),
+    ("/v2/models/{model}/versions/{version}/infer", Other),
+    ("/v2/models/{model}/versions/{version}/ready", Probe),
+    ("/v2/models/{model}/versions/{version}/stats", Other),
+    ("/v2/cudasharedmemory/region/{region}/register", Change),
+    ("/v2/cudasharedmemory/region/{region}/status", Other),
+    ("/v2/cudasharedmemory/region/{region}/unregister", Change),
+    ("/v2/cudasharedmemory/status", Other),
+    ("/v2/cudasharedmemory/unregister", Change),
+    ("/v2/logging", Change),
+    ("/v2/models/{model}/trace/setting", Change),
+    ("/v2/systemsharedmemory/region/{region}/register", Change),
+    ("/v2/systemsharedmemory/region/{region}/status", Other),
+    ("/v2/systemsharedmemory/region/{region}/unregister", Change),
+    ("/v2/systemsharedmemory/status", Other),
+    ("/v2/systemsharedmemory/unregister", Change),
+    ("/v2/trace/setting", Change),
+    ("/v2/repository/index", Other),
+    ("/v2/repository/models/{model}/load", Change),
+    ("/v2/repository/models/{model}/unload", Change),
 ];
 
 /// gRPC calls.
-const CALLS: [&str; 22] = [
-    "/grpc.health.v1.Health/Check",
-    "/grpc.health.v1.Health/Watch",
-    "/inference.GRPCInferenceService/ServerLive",
-    "/inference.GRPCInferenceService/ServerReady",
-    "/inference.GRPCInferenceService/ModelReady",
-    "/inference.GRPCInferenceService/ServerMetadata",
-    "/inference.GRPCInferenceService/ModelMetadata",
-    "/inference.GRPCInferenceService/ModelInfer",
-    "/inference.GRPCInferenceService/ModelStreamInfer",
-    "/inference.GRPCInferenceService/ModelConfig",
-    "/inference.GRPCInferenceService/ModelStatistics",
-    "/inference.GRPCInferenceService/RepositoryIndex",
-    "/inference.GRPCInferenceService/RepositoryModelLoad",
-    "/inference.GRPCInferenceService/RepositoryModelUnload",
-    "/inference.GRPCInferenceService/SystemSharedMemoryStatus",
-    "/inference.GRPCInferenceService/SystemSharedMemoryRegister",
-    "/inference.GRPCInferenceService/SystemSharedMemoryUnregister",
-    "/inference.GRPCInferenceService/CudaSharedMemoryStatus",
-    "/inference.GRPCInferenceService/CudaSharedMemoryRegister",
-    "/inference.GRPCInferenceService/CudaSharedMemoryUnregister",
-    "/inference.GRPCInferenceService/TraceSetting",
-    "/inference.GRPCInferenceService/LogSettings",
+const CALLS: [(&str, Purpose); 22] = [
+    ("/grpc.health.v1.Health/Check", Probe),
+    ("/grpc.health.v1.Health/Watch", Probe),
+    ("/inference.GRPCInferenceService/ServerLive", Probe),
+    ("/inference.GRPCInferenceService/ServerReady", Probe),
+    ("/inference.GRPCInferenceService/ModelReady", Probe),
+    ("/inference.GRPCInferenceService/ServerMetadata", Other),
+    ("/inference.GRPCInferenceService/ModelMetadata", Other),
+    ("/inference.GRPCInferenceService/ModelInfer", Other),
+    ("/inference.GRPCInferenceService/ModelStreamInfer", Other),
+    ("/inference.GRPCInferenceService/ModelConfig", Other),
+    ("/inference.GRPCInferenceService/ModelStatistics", Other),
+    ("/inference.GRPCInferenceService/RepositoryIndex", Other),
+    ("/inference.GRPCInferenceService/RepositoryModelLoad", Change),
+    ("/inference.GRPCInferenceService/RepositoryModelUnload", Change),
+    ("/inference.GRPCInferenceService/SystemSharedMemoryStatus", Other),
+    ("/inference.GRPCInferenceService/SystemSharedMemoryRegister", Change),
+    ("/inference.GRPCInferenceService/SystemSharedMemoryUnregister", Change),
+    ("/inference.GRPCInferenceService/CudaSharedMemoryStatus", Other),
+    ("/inference.GRPCInferenceService/CudaSharedMemoryRegister", Change),
+    ("/inference.GRPCInferenceService/CudaSharedMemoryUnregister", Change),
+    ("/inference.GRPCInferenceService/TraceSetting", Change),
+    ("/inference.GRPCInferenceService/LogSettings", Change),
 ];
 
-/// The route template of a path.
-pub(crate) fn template(path: &str) -> Option<&'static str> {
-    PATHS.into_iter().chain(CALLS).find(|route| fits(path, route))
-}
-
-/// Whether a route is a gRPC call.
-pub(crate) fn is_call(route: &str) -> bool {
-    CALLS.contains(&route)
-}
-
-/// Whether a route only tells whether something is ready.
-pub(crate) fn is_probe(route: &str) -> bool {
-    let calls = ["/Check", "/Watch", "/ServerLive", "/ServerReady", "/ModelReady"];
-    let is_path = route.starts_with("/health") || route.starts_with("/v2/health/") || route.ends_with("/ready");
-    is_path || is_call(route) && calls.iter().any(|call| route.ends_with(call))
+/// The route of a path.
+pub(crate) fn find(path: &str) -> Option<Route> {
+    let routes = |table: &'static [(&str, Purpose)], is_call| {
+        table.iter().map(move |&(template, purpose)| Route { template, purpose, is_call })
+    };
+    routes(&PATHS, false).chain(routes(&CALLS, true)).find(|route| fits(path, route.template))
 }
 
 fn fits(path: &str, route: &str) -> bool {
@@ -150,19 +163,22 @@ mod tests {
             ("/pipelines/a/b/predict", None),
             ("", None),
         ] {
-            assert_eq!(template(path), route, "{path}");
+            assert_eq!(find(path).map(|found| found.template), route, "{path}");
         }
         let service = include_str!("../../proto/open_inference.proto");
         let calls = service.lines().filter_map(|line| line.trim().strip_prefix("rpc ")?.split('(').next());
         assert!(calls.clone().count() > 0);
         for call in calls {
-            assert!(template(&format!("/inference.GRPCInferenceService/{call}")).is_some_and(is_call), "{call}");
+            let route = find(&format!("/inference.GRPCInferenceService/{call}")).unwrap();
+            let has_changing_name = ["Load", "Unload", "egister", "Setting"].iter().any(|part| call.contains(part));
+            assert_eq!((route.is_call, route.purpose == Change), (true, has_changing_name), "{call}");
         }
     }
 
     #[test]
     fn probes_ask_whether_something_is_ready() {
-        let probes: Vec<_> = PATHS.into_iter().chain(CALLS).filter(|route| is_probe(route)).collect();
+        let probes = PATHS.into_iter().chain(CALLS).filter(|(_, purpose)| *purpose == Probe);
+        let probes: Vec<_> = probes.map(|(route, _)| route).collect();
         assert_eq!(
             probes,
             [
@@ -190,7 +206,7 @@ mod tests {
         let document = document.into_body().collect().await.unwrap().to_bytes();
         let document: serde_json::Value = serde_json::from_slice(&document).unwrap();
         for (path, _) in document["paths"].as_object().unwrap() {
-            assert!(template(path).is_some(), "{path}");
+            assert!(find(path).is_some(), "{path}");
         }
     }
 
@@ -198,7 +214,7 @@ mod tests {
     async fn every_call_is_routed() {
         let server = Arc::new(Server::new(Settings::default(), LoadOptions::default()));
         let routes = Routes::new(&server);
-        for call in CALLS {
+        for (call, _) in CALLS {
             let request = Request::builder().method("PATCH").uri(call).body(Body::empty());
             let answer = routes.answer(request.unwrap()).await;
             assert_ne!(answer.status(), StatusCode::NOT_FOUND, "{call}");
@@ -214,7 +230,7 @@ mod tests {
         // Most gRPC calls are dispatched by their service, not by the router.
         let (calls, paths): (BTreeSet<_>, BTreeSet<_>) =
             paths.filter(|path| !path.ends_with("/{call}")).partition(|path| path.contains("GRPC"));
-        assert_eq!(paths, PATHS.into_iter().collect());
-        assert!(calls.is_subset(&CALLS.into_iter().collect()), "{calls:?}");
+        assert_eq!(paths, PATHS.into_iter().map(|(path, _)| path).collect());
+        assert!(calls.is_subset(&CALLS.into_iter().map(|(call, _)| call).collect()), "{calls:?}");
     }
 }

@@ -98,6 +98,7 @@ impl Decode {
             Vocabulary::List(tokens) => VocabularyFile { tokens: tokens.clone(), ..VocabularyFile::default() },
             Vocabulary::File(path) => read(path, site)?,
         };
+
         if options.seconds_per_frame.is_some_and(|seconds| !(seconds > 0.0 && seconds.is_finite())) {
             return Err(BuildError::option("seconds_per_frame", "must be more than 0"));
         }
@@ -105,6 +106,7 @@ impl Decode {
             let why = format!("there are {} tokens, but there must be 1 to {MAX_TOKENS}", tokens.len());
             return Err(BuildError::option("vocabulary", why));
         }
+
         let find = |token: &str| tokens.iter().position(|known| known == token);
         let unknown = |option: &str, token: &str| BuildError::option(option, format!("there is no token `{token}`"));
         let blank = match &options.blank {
@@ -114,6 +116,7 @@ impl Decode {
                     .with_hint("say `blank:`, often the first token")
             })?,
         };
+
         let delimiter = match &options.word_delimiter {
             Some(delimiter) if delimiter.is_empty() => None,
             Some(delimiter) => Some(find(delimiter).ok_or_else(|| unknown("word_delimiter", delimiter))?),
@@ -129,6 +132,7 @@ impl Decode {
         if let Some(delimiter) = delimiter {
             " ".clone_into(&mut tokens[delimiter]);
         }
+
         let longest = tokens.iter().map(String::len).max().unwrap_or(0);
         let signature = Signature::unary(
             Port {
@@ -142,6 +146,7 @@ impl Decode {
                 Port { description: "the text, or a list of texts".into(), ..Port::new("text", Kind::Any) }
             },
         );
+
         let mut details = json!({"tokens": tokens.len(), "blank": blank, "lowercase": options.lowercase});
         if options.symbols {
             details["symbols"] = true.into();

@@ -412,18 +412,22 @@ impl Operation for NerAggregate {
         if width != self.labels.len() {
             return Err(StepFailure::InvalidInput(self.wrong_width(width)));
         }
+
         let ids = inputs.numbers(&[rows, length])?;
         let offsets = inputs.numbers(&[rows, length, 2])?;
         let special = inputs.numbers(&[rows, length])?;
         let texts = inputs.texts()?;
         let window_of = inputs.optional(&[rows])?;
+
         let logits = logits.as_slice::<f32>().unwrap_or_default();
         let mut quoted = QuoteBudget::default();
         let mut answers = Vec::with_capacity(texts.len());
         let mut found = 0;
+
         for (text, windows) in texts.iter().zip(rows_of(texts.len(), rows, window_of.as_deref())?) {
             let characters = Characters::new(text);
             let mut entities = Vec::new();
+
             for row in &windows {
                 deadline.check()?;
                 let tokens = row * length..(row + 1) * length;
@@ -435,6 +439,7 @@ impl Operation for NerAggregate {
                 };
                 entities.extend(self.entities(&window, &characters, &mut quoted, deadline)?);
             }
+
             if windows.len() > 1 {
                 entities = without_overlaps(entities);
             }

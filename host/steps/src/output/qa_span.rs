@@ -125,6 +125,7 @@ impl QaSpan {
     ) -> Result<Json, StepFailure> {
         deadline.check_after(text.len())?;
         let characters = Characters::new(text);
+
         let mut answers: Vec<Answer> = Vec::new();
         // Windows overlap, so that a place is often found again; and other places read the same.
         let (mut places, mut texts) = (HashMap::new(), HashMap::new());
@@ -132,6 +133,7 @@ impl QaSpan {
         for window in windows {
             // Some become one when they are made whole words.
             let count = if window.words.is_some() { 2 * self.options.top_k + 10 } else { self.options.top_k };
+
             let (spans, none) = self.spans(window, count, deadline)?;
             least_none = least_none.min(none);
             for (score, first, last) in spans {
@@ -153,6 +155,7 @@ impl QaSpan {
                 answers[known].score += f64::from(score);
             }
         }
+
         if self.options.impossible {
             answers.push(Answer { score: least_none.into(), ..Answer::default() });
         }

@@ -66,6 +66,7 @@ fn find_in(name: &str, files: &ProjectFiles, hubs: &[PathBuf]) -> Result<Tokeniz
     if name.is_empty() {
         return Err(BuildError::option("tokenizer", "`tokenizer` is an empty name"));
     }
+
     let path = Path::new(name);
     let is_json = path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("json"));
     let is_path = name.starts_with('.') || is_json || path.is_absolute();
@@ -75,12 +76,14 @@ fn find_in(name: &str, files: &ProjectFiles, hubs: &[PathBuf]) -> Result<Tokeniz
         let found = if_there(files.read(&path, MAX_FILE))?;
         found.map(|bytes| TokenizerFile::with_padding(path, bytes, beside)).transpose()
     };
+
     let mut looked = Vec::new();
     for path in [path.to_owned(), path.join("tokenizer.json")] {
         if let Some(found) = local(path, &mut looked)? {
             return Ok(found);
         }
     }
+
     if !is_path {
         let cached = find_in_hubs(name, hubs, &mut looked)?;
         let names: Vec<_> = looked.iter().map(|path| format!("`{}`", path.display())).collect();
@@ -106,6 +109,7 @@ fn find_in(name: &str, files: &ProjectFiles, hubs: &[PathBuf]) -> Result<Tokeniz
             (None, None) => {}
         }
     }
+
     let looked: Vec<_> = looked.iter().map(|path| format!("`{}`", path.display())).collect();
     let message = format!("no tokenizer for `{name}`; looked for {}", looked.join(", "));
     let similar = match files.resolve(path) {

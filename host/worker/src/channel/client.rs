@@ -217,12 +217,15 @@ impl ChannelClient {
         let (mut paused, mut pauses) = (None::<Instant>, 0);
         let (mut seen, mut lateness, mut looked) = (state::QUEUED, Lateness::default(), Instant::now());
         let mut is_waiting = true;
+
         while !self.has_ended() {
             wait(word, seen, Some(POLL));
             seen = word.load(Ordering::Acquire);
+
             let late = options.deadline.and_then(|deadline| Instant::now().checked_duration_since(deadline));
             let has_begun = seen == state::RUNNING && header.step()?.load(Ordering::Relaxed) > 0;
             let was_waiting = std::mem::replace(&mut is_waiting, !has_begun);
+
             // Others may use the place of a request that does not run when it should have ended.
             let is_paused = seen == state::PAUSED || is_waiting && late.is_some() && seen != state::ANSWERED;
             if let Some(waits) = options.waits
@@ -238,12 +241,14 @@ impl ChannelClient {
                     waits.begin();
                 }
             }
+
             if seen == state::ANSWERED {
                 break;
             }
             if options.cancelled.is_some_and(|cancelled| cancelled.load(Ordering::Relaxed)) {
                 header.cancelled()?.store(1, Ordering::Relaxed);
             }
+
             let since = std::mem::replace(&mut looked, Instant::now());
             if let Some(late) = late {
                 let time = looked.duration_since(since).min(late).min(MOST_BETWEEN_LOOKS);
@@ -251,6 +256,7 @@ impl ChannelClient {
                 overdue(lateness);
             }
         }
+
         if paused.is_some()
             && let Some(waits) = options.waits
         {
@@ -259,6 +265,7 @@ impl ChannelClient {
         if self.has_ended() {
             return Err(ChannelError::Ended { step: 0, has_begun: true });
         }
+
         let mut area = self.memory.response(slot).limited(header.len()?.load(Ordering::Acquire));
         let is_admitted = area.len <= SMALL || options.admits.is_none_or(|admits| admits(area.len));
         let reply = is_admitted.then(|| read_reply(&mut area, options.is_traced));

@@ -127,6 +127,7 @@ fn pipeline(arguments: &Arguments, printer: Printer) -> Exit {
         }
         load_options
     });
+
     if let Ok(load_options) = &load_options {
         let samples = &arguments.change.sample;
         match precision::choose(&arguments.pipeline, samples, &arguments.load, load_options, printer) {
@@ -138,10 +139,12 @@ fn pipeline(arguments: &Arguments, printer: Printer) -> Exit {
             Err(error) => return printer.fail("PrecisionError", &error.message, error.exit),
         }
     }
+
     let pipeline = match load_options.and_then(|load_options| arguments.pipeline.open_as(load_options, printer)) {
         Ok(pipeline) => pipeline,
         Err(error) => return printer.error(&error),
     };
+
     let line = ProgressLine::start(printer, "trying the models and the cases");
     if let Err(error) = rehearse(&pipeline) {
         return printer.error(&error);
@@ -150,13 +153,16 @@ fn pipeline(arguments: &Arguments, printer: Printer) -> Exit {
         return printer.fail("ConfigurationError", &reason, Exit::Usage);
     }
     drop(line);
+
     for (step, file) in pipeline.tokenizers() {
         printer.note(&format!("{step} reads the tokenizer {file}"));
     }
+
     let mut report = pipeline.to_json();
     if arguments.verbose {
         nodes_of(arguments, &pipeline, &mut report, printer);
     }
+
     let text = if arguments.json {
         pretty(&report)
     } else {

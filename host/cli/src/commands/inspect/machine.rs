@@ -24,6 +24,7 @@ pub(super) fn show(load_options: &LoadOptions) -> Result<Report, GpuxError> {
         Ok(sandbox) => selected.warnings.extend(sandbox.warning().map(str::to_owned)),
         Err(error) => selected.warnings.push(error.to_string()),
     }
+
     let hardware = Hardware::detect();
     let manager = ProviderManager::new(selected.engine.as_ref());
     let libraries = libraries(&gpux::engine_search(load_options, &choices), load_options);
@@ -32,6 +33,7 @@ pub(super) fn show(load_options: &LoadOptions) -> Result<Report, GpuxError> {
         .map(|provider| Row::new(provider, &manager.provider_info(provider), hardware, &libraries))
         .collect();
     let cache = load_options.cache.as_ref().map(|cache| cache.root().display().to_string());
+
     let json = json!({
         "version": env!("CARGO_PKG_VERSION"),
         "engine": selected.engine.name(),
@@ -45,6 +47,7 @@ pub(super) fn show(load_options: &LoadOptions) -> Result<Report, GpuxError> {
         "cores": hardware.cpu.cores,
         "cache": cache,
     });
+
     let mut facts = vec![
         ("gpux", env!("CARGO_PKG_VERSION").to_owned()),
         ("engine", format!("{} ({})", selected.engine.name(), selected.reason)),
@@ -52,6 +55,7 @@ pub(super) fn show(load_options: &LoadOptions) -> Result<Report, GpuxError> {
     facts.extend(machine(hardware));
     facts.push(("cache", cache.unwrap_or_else(|| "none".to_owned())));
     let facts = facts.into_iter().map(|(name, value)| vec![name.to_owned(), value]).collect();
+
     let rows = providers.iter().map(|row| {
         let available = if row.available { "yes" } else { "no" };
         vec![row.provider.name().to_owned(), available.to_owned(), row.told.clone()]
@@ -61,6 +65,7 @@ pub(super) fn show(load_options: &LoadOptions) -> Result<Report, GpuxError> {
         let rows = libraries.iter().map(Library::row);
         text += &format!("\n\n{}", table(&["library", "version", "providers", "devices"], &[], rows));
     }
+
     let device =
         |device: gpux_inference::Device| vec![device.provider, device.vendor, device.kind, device.id.to_string()];
     let devices: Vec<_> = selected.engine.devices().into_iter().map(device).collect();

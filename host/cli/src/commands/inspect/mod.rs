@@ -93,6 +93,7 @@ fn show(arguments: &Arguments, printer: Printer) -> Result<Report, Exit> {
     if !arguments.nodes && !arguments.shapes.is_empty() {
         return Err(printer.fail("UsageError", "--shape and --dim go with --nodes", Exit::Usage));
     }
+
     let not_over = |path: &Path| match &arguments.save {
         Some(save) if is_same(path, save) => {
             let message = format!("`{}` is what is inspected; writing there would destroy it", save.display());
@@ -100,6 +101,7 @@ fn show(arguments: &Arguments, printer: Printer) -> Result<Report, Exit> {
         }
         _ => Ok(()),
     };
+
     if let Some(path) = arguments.model.clone().or_else(|| arguments.pipeline.file_with_extension("onnx")) {
         not_over(&path)?;
         let shown = model(&path, &nodes)?;
@@ -110,6 +112,7 @@ fn show(arguments: &Arguments, printer: Printer) -> Result<Report, Exit> {
         not_over(&path)?;
         return component(&path, arguments.options.as_deref(), &load_options, printer);
     }
+
     if arguments.pipeline.is_named() {
         let pipeline = arguments.pipeline.open(&arguments.load, printer).map_err(fail)?;
         pipeline.files().keys().try_for_each(|path| not_over(path))?;
@@ -125,6 +128,7 @@ fn show(arguments: &Arguments, printer: Printer) -> Result<Report, Exit> {
         }
         return Ok(Report::new(json, text));
     }
+
     if arguments.nodes {
         return Err(printer.fail("UsageError", "--nodes is about a pipeline or a model: name it", Exit::Usage));
     }
@@ -302,6 +306,7 @@ fn pipeline_text(json: &Json, verbose: bool) -> String {
             facts.push(vec![name.to_owned(), text(&json[name])]);
         }
     }
+
     let port = |kind: &'static str| {
         move |port: &Json| {
             let optional = if port["required"] == json!(false) { "optional" } else { "" };
@@ -312,6 +317,7 @@ fn pipeline_text(json: &Json, verbose: bool) -> String {
     };
     let ports = rows(json, "inputs").map(port("input")).chain(rows(json, "outputs").map(port("output")));
     let ports = table(&["", "name", "type", "", ""], &[], ports);
+
     let step = |(index, step): (usize, &Json)| {
         let gives = |port: &Json| {
             let stays = port["stays_on"].as_str().map(|memory| format!(" (stays on {memory})")).unwrap_or_default();
@@ -323,6 +329,7 @@ fn pipeline_text(json: &Json, verbose: bool) -> String {
         vec![(index + 1).to_string(), text(&step["name"]), gives.join(", "), inserted.collect::<Vec<_>>().join("; ")]
     };
     let steps = table(&["#", "step", "gives", ""], &[0], rows(json, "steps").enumerate().map(step));
+
     let mut shown = format!("{}\n\n{ports}\n\n{steps}", plain(facts));
     for (index, step) in rows(json, "steps").enumerate() {
         let can: Vec<_> = rows(&step["details"], "can").map(text).collect();
@@ -332,11 +339,13 @@ fn pipeline_text(json: &Json, verbose: bool) -> String {
             shown += &starts(&step["details"]);
         }
     }
+
     for model in rows(json, "models") {
         for told in provider_notes(model) {
             shown += &format!("\n\nmodel {}: {told}", text(&model["name"]));
         }
     }
+
     if verbose {
         for step in rows(json, "steps") {
             shown += &format!("\n\n{}\n{}", text(&step["name"]), pretty(&step["details"]));

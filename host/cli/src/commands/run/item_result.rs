@@ -4,13 +4,13 @@ use std::path::PathBuf;
 
 use crate::printer::OutputError;
 use gpux::GpuxError;
-use gpux_core::{Outputs, Trace};
+use gpux_core::{Outputs, RunTrace};
 
 /// The result of one item of a run.
 pub(super) struct ItemResult {
     pub(super) source: String,
     pub(super) result: Result<Outputs, GpuxError>,
-    pub(super) trace: Option<Trace>,
+    pub(super) trace: Option<RunTrace>,
 }
 
 /// The results cannot be written.

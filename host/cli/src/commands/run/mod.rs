@@ -29,7 +29,7 @@ use gpux::Pipeline;
 use gpux_author::{RecordError, Recorder};
 use gpux_config::LoadError;
 use gpux_core::files::read_head;
-use gpux_core::{BenchmarkOptions, Observer, Observers, Request, RunOptions, Trace, deadline_after, foreign_file};
+use gpux_core::{BenchmarkOptions, Observer, Observers, Request, RunOptions, RunTrace, deadline_after, foreign_file};
 
 /// An error before the first item.
 enum Failure {
@@ -159,6 +159,7 @@ fn run_all(
         Err(error @ RecordError::Io { .. }) => return Ok(printer.output_error(&error)),
         Err(error) => return Ok(printer.usage(&error)),
     };
+
     let batch = requests.is_batch();
     let mut run = Run {
         arguments,
@@ -169,6 +170,7 @@ fn run_all(
         results: ResultWriter::new(printer, arguments.output.as_deref(), arguments.format, batch, pipeline)?,
         bar: if batch { printer.progress(requests.total, "items") } else { indicatif::ProgressBar::hidden() },
     };
+
     let mut exit = Exit::Done;
     let mut end = |ended: Exit| match ended {
         Exit::Done => ControlFlow::Continue(()),
@@ -181,6 +183,7 @@ fn run_all(
             ControlFlow::Break(())
         }
     };
+
     let at_once = if batch && run.recorder.is_none() { pipeline.concurrency() } else { 1 };
     if at_once > 1 {
         let work =
@@ -195,6 +198,7 @@ fn run_all(
             }
         }
     }
+
     run.bar.finish_and_clear();
     if run.results.is_empty() && exit == Exit::Done {
         let output = arguments.output.as_ref().map(|path| format!(", and now `{}`", path.display()));
@@ -203,6 +207,7 @@ fn run_all(
     if exit != Exit::Interrupted || !run.results.is_empty() {
         run.results.finish()?;
     }
+
     if batch {
         show_failures(pipeline, printer);
     }
@@ -212,6 +217,7 @@ fn run_all(
     if exit == Exit::Interrupted {
         printer.note("stopped; the results so far are complete");
     }
+
     Ok(exit)
 }
 
@@ -223,7 +229,7 @@ fn run_item(
     recorder: Option<&mut Recorder<'_>>,
     RequestItem { source, request }: RequestItem,
 ) -> ItemResult {
-    let mut trace = (arguments.trace || arguments.verbose).then(Trace::default);
+    let mut trace = (arguments.trace || arguments.verbose).then(RunTrace::default);
     let run = |request: Request| {
         let trace = trace.as_mut().map(|trace| trace as &mut dyn Observer);
         let recorder = recorder.map(|recorder| recorder as &mut dyn Observer);
@@ -288,7 +294,7 @@ fn show_failures(pipeline: &Pipeline, printer: Printer) {
 }
 
 /// The table for `--trace`; what components logged for `--verbose`.
-fn show_trace(arguments: &Arguments, printer: Printer, pipeline: &Pipeline, trace: Option<&Trace>) {
+fn show_trace(arguments: &Arguments, printer: Printer, pipeline: &Pipeline, trace: Option<&RunTrace>) {
     let Some(trace) = trace else { return };
     if arguments.trace {
         printer.note(&trace::to_table(trace, pipeline.engine()));

@@ -84,6 +84,7 @@ impl ResultWriter {
             (_, true) => Format::Jsonl,
             (_, false) => Format::Json,
         };
+
         let sink = match output {
             None => Sink::Stdout,
             Some(path) if format == Some(Format::Npy) => Sink::Folder(path.to_owned()),
@@ -92,8 +93,10 @@ impl ResultWriter {
                 Sink::File { file: None, path: path.to_owned() }
             }
         };
+
         let raw = format.is_none() && by_ending().is_none();
         let format = format.or_else(by_ending).unwrap_or(usual);
+
         let outputs: Vec<_> = pipeline.plan().outputs().iter().map(|output| output.name.clone()).collect();
         let probabilities = outputs.iter().filter(|name| pipeline.is_probability(name)).cloned().collect();
         let engine = pipeline.engine().to_owned();

@@ -5,10 +5,10 @@ use std::time::Duration;
 use serde_json::{Value as Json, json};
 
 use crate::printer;
-use gpux_core::{StepTrace, Trace};
+use gpux_core::{RunTrace, StepTrace};
 
 /// A row for each step, for people.
-pub(super) fn to_table(trace: &Trace, engine: &str) -> String {
+pub(super) fn to_table(trace: &RunTrace, engine: &str) -> String {
     let share = |time: Duration| 100.0 * time.as_secs_f64() / trace.total().as_secs_f64().max(f64::MIN_POSITIVE);
     let rows = trace.steps.iter().enumerate().map(|(index, step)| {
         vec![
@@ -28,7 +28,7 @@ pub(super) fn to_table(trace: &Trace, engine: &str) -> String {
 }
 
 /// For `--json`.
-pub(super) fn to_json(trace: &Trace, engine: &str) -> Json {
+pub(super) fn to_json(trace: &RunTrace, engine: &str) -> Json {
     let step = |step: &StepTrace| {
         json!({
             "name": step.name,

@@ -4,10 +4,10 @@ use std::net::SocketAddr;
 use std::sync::mpsc::Receiver;
 use std::sync::{Mutex, PoisonError};
 
-use super::precision;
 use crate::printer::{LogLevel, Printer};
 use crate::progress::ProgressLine;
 use crate::server_log::{Log, LogFormat};
+use gpux::{ModelSummary, PipelineInfo};
 use gpux_core::sanitize::sanitize_for_terminal;
 #[cfg(target_os = "linux")]
 use gpux_serve::WorkerEvent;
@@ -85,7 +85,7 @@ impl EventLogger {
         }
         let (version, engine) = (loaded.version(), &loaded.info().engine);
         self.note(&format!("{name} {version} on {engine}"));
-        for note in precision::decision_notes(loaded.info()) {
+        for note in decision_notes(loaded.info()) {
             self.note(&format!("{name}: {note}"));
         }
         if let Some(failure) = &loaded.warm_up_report().failure {
@@ -144,4 +144,14 @@ impl EventLogger {
             LogFormat::Json => tracing::warn!(target: "gpux", "{text}"),
         }
     }
+}
+
+/// The log's lines about what `auto` chose for each model.
+pub(super) fn decision_notes(pipeline: &PipelineInfo) -> impl Iterator<Item = String> {
+    pipeline.models.iter().filter_map(|ModelSummary { name, provider, precision, .. }| {
+        let decision = precision.decision.as_ref()?;
+        let runs_on =
+            if decision.provider == *provider { String::new() } else { format!("; it runs on {provider} now") };
+        Some(format!("precision of {name}: {decision}{runs_on}"))
+    })
 }

@@ -123,6 +123,7 @@ pub(crate) fn main(mut arguments: Arguments) -> Exit {
     if let Some(keys) = arguments.server.keys() {
         arguments.load.reserve_variables_of(keys);
     }
+
     let supervisor = match SupervisorLink::connect() {
         Ok(supervisor) => supervisor,
         Err(error) => return crate::printer(arguments.json, arguments.verbose).environment(&error),
@@ -131,6 +132,7 @@ pub(crate) fn main(mut arguments: Arguments) -> Exit {
     let choose_printer = if supervisor.is_some() { crate::quiet_printer } else { crate::printer };
     let mut printer = choose_printer(arguments.json, arguments.verbose);
     printer.level = arguments.server.log_level.unwrap_or(printer.level);
+
     let load_options = match arguments.load.options() {
         Ok(load_options) => load_options,
         Err(error) => return printer.error(&error),
@@ -139,12 +141,15 @@ pub(crate) fn main(mut arguments: Arguments) -> Exit {
         Ok(sources) => sources,
         Err(message) => return printer.fail("UsageError", &message, Exit::Usage),
     };
+
     raise_open_files();
+
     let is_restart = supervisor.as_ref().is_some_and(|(supervisor, _)| supervisor.is_restart());
     let mut settings = match settings(&arguments, &sources, &load_options, is_restart) {
         Ok(settings) => settings,
         Err(error) => return printer.error(&error),
     };
+
     #[cfg(target_os = "linux")]
     match arguments.server.worker(&arguments.load, settings.memory.unwrap_or(usize::MAX) as u64) {
         Ok(mut worker) => {
@@ -160,6 +165,7 @@ pub(crate) fn main(mut arguments: Arguments) -> Exit {
     }
     #[cfg(target_os = "linux")]
     let temporary = settings.worker.as_ref().map(|worker| worker.temporary.clone()).unwrap_or_default();
+
     let traces = arguments.server.traces();
     settings.otlp = traces.clone().unwrap_or_default();
     let scheme = if settings.tls.is_some() { "https" } else { "http" };
@@ -168,6 +174,7 @@ pub(crate) fn main(mut arguments: Arguments) -> Exit {
         let log = Log::start(format, printer.level)?;
         Ok(EventLogger { printer, log, format, scheme, progress: Mutex::new(None) })
     };
+
     let (supervisor, listeners) = match supervisor {
         Some((supervisor, listeners)) => (Some(supervisor), listeners),
         None => match supervise_server(printer, &settings, start_log) {
@@ -179,37 +186,44 @@ pub(crate) fn main(mut arguments: Arguments) -> Exit {
         Ok(events) => Arc::new(events),
         Err(error) => return printer.environment(&error),
     };
+
     // Letting go of models may take long, and the process is about to end: the system frees them.
     let server = ManuallyDrop::new(Arc::new(Server::new(settings, load_options)));
     let told = Arc::clone(&server);
+
     let shows_progress = format == LogFormat::Text && printer.level >= LogLevel::Info;
     if shows_progress {
         events.show_progress("loading and warming up");
     }
     let shown = Arc::clone(&events);
+
     if let Err(warning) = traces {
         events.warning(&warning);
     }
     if let Err(error) = PrecisionChooser::start(Arc::clone(&server), events.clone(), &arguments.load) {
         events.warning(&format!("no precision is chosen beside the server: {error}"));
     }
+
     let on_event = move |event| {
         if let (Event::Ready(_), Some(supervisor)) = (&event, &supervisor) {
             supervisor.tell_ready();
         }
         events.log(&told, &event);
     };
+
     let result = serve(&server, listeners, sources, on_event);
     if let Some(erased) = shown.erase_progress() {
         let _ = erased.recv_timeout(ERASE_LIMIT);
     }
     #[cfg(target_os = "linux")]
     temporary.remove();
+
     if matches!(result, Ok(ShutdownOutcome::TimedOut)) {
         let message = "requests under way took longer than `--drain` and were left behind";
         shown.log.line(&printer.failure("TimeoutError", message));
     }
     shown.log.flush();
+
     match result {
         Ok(ShutdownOutcome::Drained) => Exit::Done,
         Ok(ShutdownOutcome::TimedOut) => Exit::Failed,

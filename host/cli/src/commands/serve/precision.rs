@@ -5,11 +5,11 @@ use std::ffi::{OsStr, OsString};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::events::EventLogger;
+use super::events::{EventLogger, decision_notes};
 use crate::load_arguments::LoadArguments;
 use crate::measure::MeasureError;
 use crate::precision::Choice;
-use gpux::{FileVersion, ModelSummary, PipelineInfo};
+use gpux::{FileVersion, PipelineInfo};
 use gpux_core::child_process;
 use gpux_core::threads;
 use gpux_serve::{PipelineSlot, Server};
@@ -110,14 +110,4 @@ fn undecided_models(pipeline: &PipelineInfo) -> Vec<String> {
 /// Whether the pipeline's files are those that it was loaded from.
 fn is_unchanged(pipeline: &PipelineInfo) -> bool {
     pipeline.files.iter().all(|(path, version)| FileVersion::of(path) == *version)
-}
-
-/// The log's lines about what `auto` chose for each model.
-pub(super) fn decision_notes(pipeline: &PipelineInfo) -> impl Iterator<Item = String> {
-    pipeline.models.iter().filter_map(|ModelSummary { name, provider, precision, .. }| {
-        let decision = precision.decision.as_ref()?;
-        let runs_on =
-            if decision.provider == *provider { String::new() } else { format!("; it runs on {provider} now") };
-        Some(format!("precision of {name}: {decision}{runs_on}"))
-    })
 }

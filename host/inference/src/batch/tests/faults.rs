@@ -3,22 +3,22 @@
 use super::super::queue::QueueRole;
 use super::*;
 
-const NAP: Duration = Duration::from_millis(15);
+const SLEEP: Duration = Duration::from_millis(15);
 
 /// An engine that sleeps in each run and records for how long. It fails on -1 and panics on -2,
 /// and again when its session is reloaded.
 #[derive(Clone, Default)]
-struct Napping {
+struct SleepingEngine {
     loads: Arc<AtomicUsize>,
-    napped: Arc<Mutex<Duration>>,
+    slept: Arc<Mutex<Duration>>,
 }
 
-impl Engine for Napping {
+impl Engine for SleepingEngine {
     fn name(&self) -> &'static str {
-        "napping"
+        "sleeping"
     }
     fn identity(&self) -> &'static str {
-        "napping"
+        "sleeping"
     }
     fn providers(&self) -> &[ExecutionProvider] {
         &[ExecutionProvider::Cpu]
@@ -29,13 +29,13 @@ impl Engine for Napping {
     }
 }
 
-impl Session for Napping {
+impl Session for SleepingEngine {
     fn run(&mut self, inputs: &[(usize, &Tensor)], _: Option<Instant>) -> Result<Vec<Tensor>, RunFailure> {
         let begun = Instant::now();
-        std::thread::sleep(NAP);
-        *self.napped.lock().unwrap() += begun.elapsed();
+        std::thread::sleep(SLEEP);
+        *self.slept.lock().unwrap() += begun.elapsed();
         let values = inputs[0].1.as_slice::<i64>().unwrap();
-        assert!(!values.contains(&-2), "a bad dream");
+        assert!(!values.contains(&-2), "asked to");
         if values.contains(&-1) {
             return Err(RunFailure::Failed("it has a -1".into()));
         }
@@ -43,10 +43,10 @@ impl Session for Napping {
     }
 }
 
-impl Napping {
+impl SleepingEngine {
     fn batcher(&self) -> Batcher {
         let batcher = over_numbers(Arc::new(self.clone()), options(8));
-        *self.napped.lock().unwrap() = Duration::ZERO;
+        *self.slept.lock().unwrap() = Duration::ZERO;
         batcher
     }
 }
@@ -67,11 +67,11 @@ fn together(batcher: &Batcher, values: &[i64], waits: &Shares) -> Vec<Result<i64
 
 #[test]
 fn charges_individual_runs_separately() {
-    let (engine, shares) = (Napping::default(), Shares::default());
+    let (engine, shares) = (SleepingEngine::default(), Shares::default());
     let results = together(&engine.batcher(), &[1, 2, -1, 4, 5, 6], &shares);
     assert_eq!(results.iter().filter(|result| result.is_ok()).count(), 5, "{results:?}");
-    let (charged, napped) = (shares.0.into_inner().unwrap().iter().sum::<Duration>(), *engine.napped.lock().unwrap());
-    assert!(charged > napped / 2 && charged < napped * 3 / 2, "{charged:?} for {napped:?}");
+    let (charged, slept) = (shares.0.into_inner().unwrap().iter().sum::<Duration>(), *engine.slept.lock().unwrap());
+    assert!(charged > slept / 2 && charged < slept * 3 / 2, "{charged:?} for {slept:?}");
 }
 
 #[test]
@@ -97,7 +97,7 @@ fn does_not_charge_for_waiting() {
 
 #[test]
 fn survives_panics_while_loading() {
-    let (engine, shares) = (Napping::default(), Shares::default());
+    let (engine, shares) = (SleepingEngine::default(), Shares::default());
     let batcher = engine.batcher();
     // The session breaks over the batch, and then cannot be made again once.
     let results = together(&batcher, &[-2, 1, 2], &shares);

@@ -122,6 +122,7 @@ pub(crate) async fn accept(
 ) {
     let (large, small) = (builder(server.settings(), LARGE), builder(server.settings(), SMALL));
     let shared = Arc::new(Shared { server, front, large, small, limit, tls, over: watch::Sender::new(false) });
+
     let start = |(stream, peer): (TcpStream, SocketAddr), permit| {
         // Counted before its task runs: the server must not end between the two.
         let open = OpenConnection { over: shared.over.subscribe(), _counted: shared.server.metrics().connection() };
@@ -130,11 +131,13 @@ pub(crate) async fn accept(
         let slot = shared.limit.slot(activity, permit);
         tokio::spawn(connection(shared.clone(), stream, peer, slot, open));
     };
+
     loop {
         let taken = tokio::select! {
             accepted = listener.accept() => accepted,
             _ = stopped.changed() => break,
         };
+
         match taken {
             // Without a permit, one connection waits here and the others in the kernel's queue.
             Ok(accepted) => {
@@ -156,11 +159,13 @@ pub(crate) async fn accept(
             }
         }
     }
+
     // The kernel has accepted the queued connections: their clients may have sent requests already.
     match listener.into_std() {
         Ok(listener) => take_queued(&listener, &shared, |accepted| start(accepted, None)).await,
         Err(error) => tracing::warn!(target: "gpux", %error, "the connections in the kernel's queue are lost"),
     }
+
     let last_call = tokio::time::Instant::now() + LAST_CALL;
     while shared.server.metrics().connections() > 0 && tokio::time::Instant::now() < last_call {
         tokio::time::sleep(LAST_CALL / 25).await;
@@ -262,30 +267,37 @@ where
     let (activity, memory) = (slot.activity(), slot.memory());
     let departure = slot.departure();
     let front = Arc::new(EdgeService::clone(&shared.front));
+
     let windows = shared.limit.large_window_permit();
     let builder = if windows.is_some() { &shared.large } else { &shared.small };
     let windows = Mutex::new(windows);
+
     let service = service_fn(|mut request: Request<Incoming>| {
         let is_chunked = request.version() < Version::HTTP_2 && request.headers().contains_key(TRANSFER_ENCODING);
         if is_chunked && activity.framing().next_chunked() {
             request.extensions_mut().insert(AmbiguousLength);
         }
+
         let (busy, front, activity) = (activity.begin(), front.clone(), activity.clone());
         let (memory, departure) = (memory.clone(), departure.clone());
         let has_streams = request.version() == Version::HTTP_2;
+
         let mut windows = windows.lock().unwrap_or_else(PoisonError::into_inner);
         // HTTP/1 has no flow-control windows.
         *windows = windows.take().filter(|_| has_streams);
         // A head that is refused waits for nothing.
         let runs_free = windows.is_some() || is_head_too_large(request.version(), request.headers(), request.uri());
+
         async move {
             // Opened before the response exists, so that the stream counts as open throughout.
             let mut open = has_streams.then(|| activity.open());
             if let Some(open) = open.as_mut().filter(|_| !runs_free) {
                 open.keep(memory.stream_permit().await);
             }
+
             // In a box of its own, so that idle connections hold no room for it.
             let mut response: Response<Body> = Box::pin(front.answer(request.map(CheckedTrailers), Some(peer))).await;
+
             if departure.is_due() && !has_streams {
                 response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
             }
@@ -294,6 +306,7 @@ where
                 Some(_) => response,
                 None => response.map(|body| Body::new(StreamedBody::new(body, busy))),
             };
+
             // Over HTTP/1, an unread response blocks the connection, which `Observed` detects.
             Ok::<_, Infallible>(match open {
                 Some(open) => response.map(|body| Body::new(Http2Body::new(body, &activity, open))),
@@ -301,16 +314,20 @@ where
             })
         }
     });
+
     let stream = TokioIo::new(Observed::new(stream, activity.clone(), memory.clone()));
     let mut connection = pin!(builder.serve_connection(stream, service));
+
     // The last accepted connection has as long for its request as the others.
     let last_request = tokio::time::Instant::now() + LAST_CALL;
     let mut last_call = pin!(async {
         open.last_call().await;
         tokio::time::sleep_until(last_request).await;
     });
+
     let mut evicted = pin!(slot.evicted());
     let (mut ending, mut was_idle) = (false, false);
+
     loop {
         let next_look = activity.next_look();
         let next_look = if ending { next_look.min(Instant::now() + LAST_LOOK) } else { next_look };

@@ -19,8 +19,7 @@ use opentelemetry_sdk::trace::{SdkTracer, SdkTracerProvider, Span};
 
 use crate::engine::metrics::{Metrics, ProtocolLabel};
 use crate::engine::step_spans::StepSpans;
-use crate::protocol::route;
-use crate::protocol::route::truncated;
+use crate::protocol::route::{self, Purpose, Route, truncated};
 use trace_parent::TraceParent;
 
 /// The trace exporter. The environment (`OTEL_*`) configures sampling and batching.
@@ -76,17 +75,18 @@ impl Telemetry {
         let method = method(&head.method);
         let span = self.tracer.span_builder(method.unwrap_or(OTHER)).with_kind(SpanKind::Server);
         let mut span = self.tracer.build_with_context(span.with_start_time(SystemTime::now()), &parent);
+        let path = head.uri.path();
+        let route = route::find(path);
         if span.is_recording() {
             // The query may hold a secret and is left out.
-            let path = head.uri.path();
             span.set_attribute(KeyValue::new("url.path", truncated(path).to_owned()));
             span.set_attribute(KeyValue::new("http.request.method", method.unwrap_or("_OTHER")));
-            if let Some(route) = route::template(path) {
+            if let Some(route) = route {
                 span.update_name(name(method, route));
-                span.set_attribute(KeyValue::new("http.route", route));
+                span.set_attribute(KeyValue::new("http.route", route.template));
             }
         }
-        RequestSpan { span, is_probe: route::template(head.uri.path()).is_some_and(route::is_probe) }
+        RequestSpan { span, is_probe: route.is_some_and(|route| route.purpose == Purpose::Probe) }
     }
 
     /// The parent for the spans of this request's steps, if the request is sampled.
@@ -153,9 +153,9 @@ fn method(method: &Method) -> Option<&'static str> {
 const OTHER: &str = "HTTP";
 
 /// A span's name, from a small set that clients cannot extend. gRPC calls are named by service and method.
-fn name(method: Option<&str>, route: &str) -> String {
-    match route.strip_prefix('/') {
-        Some(call) if route::is_call(route) => call.to_owned(),
-        _ => format!("{} {route}", method.unwrap_or(OTHER)),
+fn name(method: Option<&str>, Route { template, is_call, .. }: Route) -> String {
+    match template.strip_prefix('/') {
+        Some(call) if is_call => call.to_owned(),
+        _ => format!("{} {template}", method.unwrap_or(OTHER)),
     }
 }

@@ -40,7 +40,7 @@ struct Source<C: CountSource> {
 
 impl<C: CountSource> fmt::Debug for Counters<C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Ledger")
+        f.write_str("Counters")
     }
 }
 

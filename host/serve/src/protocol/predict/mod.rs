@@ -3,7 +3,7 @@
 pub(crate) mod info;
 mod input;
 pub(crate) mod output;
-pub(crate) use std::sync::Arc;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use axum::body::Body;
@@ -152,14 +152,18 @@ async fn predict(
         options.output.take(),
         loaded.signature().outputs(),
     )?;
+
     let is_traced = is_traced(server, &options, &write)?;
     let media_type = MediaType::from_headers(&head.headers)?;
     let (timeout, priority) = (options.timeout()?, options.priority.unwrap_or_default());
+
     let body = body::read_for(loaded, timeout, priority, &head.headers, body, server).await?;
     // A trace reads every value, which takes long: a traced request never runs inline.
     let body_bytes = (!is_traced).then_some(body.len());
     let options = RequestOptions { timeout, priority, body_bytes };
+
     let budget = is_charged(body.len()).then(|| server.request_budget().for_request().holding(body.len()));
+
     let turned = server.run(loaded, options, {
         let write = write.clone();
         move |execution| {
@@ -174,6 +178,7 @@ async fn predict(
                     budget.reserve(body.len())
                 }
             };
+
             let permit = budget.as_ref().map(becomes).transpose()?;
             match Requests::read(signature, &media_type, &body, budget.as_ref())? {
                 Requests::One(request) => {
@@ -191,6 +196,7 @@ async fn predict(
             }
         }
     });
+
     match turned.await? {
         Outcome::Answer(written) => written.into_response(),
         Outcome::List(requests, _permit) => Box::pin(list(server, loaded, options, write, requests)).await,
@@ -209,6 +215,7 @@ async fn list(
     if !write.takes_json() {
         return Err(ServeError::NotAcceptable("the results of a list are given as application/json only".to_owned()));
     }
+
     let at_once = loaded.info().concurrency.max(server.settings().workers);
     // A list of cheap requests would still block the I/O thread.
     let options = RequestOptions { body_bytes: None, ..options };
@@ -227,10 +234,12 @@ async fn list(
             server.run(loaded, options, run).await
         }
     };
+
     let mut results = stream::iter(requests).map(each).buffered(at_once);
     // The collected results are charged to the response budget.
     let budget = server.response_budget().for_request();
     let (mut text, mut permit) = (vec![b'['], budget.reserve(0)?);
+
     while let Some(result) = results.next().await {
         if text.len() > 1 {
             text.push(b',');
@@ -243,16 +252,19 @@ async fn list(
             }
             Err(error) => text.extend_from_slice(error.to_json().to_string().as_bytes()),
         }
+
         if text.len() > MAX_RESULTS.min(budget.limit()) {
             let most = MAX_RESULTS.min(budget.limit()) >> 20;
             let message = format!("the results of the list take more than {most} MiB; send it in parts");
             return Err(ServeError::invalid(message));
         }
+
         let more = text.len().saturating_sub(permit.bytes());
         if more > 0 && text.len() > GATHERED {
             permit.merge(budget.reserve(more.max(GATHERED))?);
         }
     }
+
     text.push(b']');
     if let Some(context) = RequestContext::current() {
         context.keep_list_permit(permit);

@@ -84,11 +84,13 @@ fn skip_books(bits: &mut BitReaderRtl<'_>) -> Option<u64> {
         if read(24)? != 0x56_4342 {
             return None;
         }
+
         let (dimensions, entries) = (read(16)?, read(24)?);
         // More than the decoder takes.
         if entries > 1 << 17 {
             return None;
         }
+
         if read(1)? == 1 {
             read(5)?;
             let mut known = 0;
@@ -103,6 +105,7 @@ fn skip_books(bits: &mut BitReaderRtl<'_>) -> Option<u64> {
                 }
             }
         }
+
         let lookup = read(4)?;
         let values = match lookup {
             0 => 0,
@@ -119,12 +122,14 @@ fn skip_books(bits: &mut BitReaderRtl<'_>) -> Option<u64> {
                 read(size)?;
             }
         }
+
         let vectors = if lookup > 0 { u64::from(entries) * u64::from(dimensions) * 4 } else { 0 };
         total = total.checked_add(vectors + values * 2 + u64::from(entries) * ENTRY)?;
         if total > MAX_BOOKS {
             return Some(total);
         }
     }
+
     Some(total)
 }
 

@@ -129,11 +129,13 @@ fn unpack_runs(mut runs: &[u8], header: &Header, deadline: &Deadline) -> Result<
     let mut indices = Vec::with_capacity(length);
     let mut column = 0;
     let mut rows = 0;
+
     while indices.len() < length {
         if indices.len() / width.max(1) != rows {
             rows = indices.len() / width.max(1);
             deadline.check().map_err(|late| late.to_string())?;
         }
+
         let [count, value, after @ ..] = runs else { break };
         runs = after;
         match (*count, *value) {
@@ -165,6 +167,7 @@ fn unpack_runs(mut runs: &[u8], header: &Header, deadline: &Deadline) -> Result<
             }
         }
     }
+
     if indices.len() < length {
         return Err(format!("its runs end after {} of its {length} pixels", indices.len()));
     }

@@ -12,6 +12,7 @@ mod png;
 mod samples;
 mod tiff;
 mod tiff_jpeg;
+mod tiff_tags;
 mod webp;
 
 use std::borrow::Cow;

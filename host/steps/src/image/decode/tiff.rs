@@ -1,39 +1,23 @@
 //! TIFF: the first picture of the file.
 
 use std::borrow::Cow;
-use std::ops::Range;
 
 use image::codecs::tiff::TiffDecoder;
 use image::{DynamicImage, ExtendedColorType, ImageDecoder, Limits, RgbImage};
 use tiff::decoder::{Decoder, DecodingResult};
 
-use super::directory::{Directory, Field};
+use super::directory::Directory;
 use super::samples::map_pixels;
 use super::tiff_jpeg::JpegTiff;
+use super::tiff_tags::{
+    COMPRESSION, EXTRA_SAMPLES, FILL_ORDER, HEIGHT, JPEG, PHOTOMETRIC, PLANAR, TILE_HEIGHT, XMP, chunks,
+};
 use crate::deadline::{Deadline, DeadlineReader};
 use crate::image::premultiply::multiply_samples;
 
 /// Most bytes of samples that a byte of a TIFF file can stand for: a code of LZW, at least 9 bits,
 /// holds at most 4096 bytes; deflate packs less.
 const MAX_RATIO: u64 = 4096;
-
-/// Tags of a picture.
-pub(super) const WIDTH: u16 = 256;
-pub(super) const HEIGHT: u16 = 257;
-pub(super) const COMPRESSION: u16 = 259;
-pub(super) const PHOTOMETRIC: u16 = 262;
-const FILL_ORDER: u16 = 266;
-const STRIP_OFFSETS: u16 = 273;
-const STRIP_LENGTHS: u16 = 279;
-pub(super) const PLANAR: u16 = 284;
-pub(super) const TILE_HEIGHT: u16 = 323;
-const TILE_OFFSETS: u16 = 324;
-const TILE_LENGTHS: u16 = 325;
-const EXTRA_SAMPLES: u16 = 338;
-const XMP: u16 = 700;
-
-/// JPEG, as a compression method.
-pub(super) const JPEG: usize = 7;
 
 pub(super) fn open<'a>(
     bytes: &'a [u8],
@@ -91,14 +75,6 @@ pub(super) fn normalized(bytes: &[u8]) -> Cow<'_, [u8]> {
         }
     }
     Cow::Owned(file)
-}
-
-/// Where the strips or tiles of a picture lie.
-pub(super) fn chunks(directory: Directory<'_>) -> impl Iterator<Item = Range<usize>> {
-    let numbers = move |tags: [u16; 2]| tags.into_iter().find_map(|tag| directory.field(tag)).into_iter();
-    let offsets = numbers([TILE_OFFSETS, STRIP_OFFSETS]).flat_map(Field::numbers);
-    let lengths = numbers([TILE_LENGTHS, STRIP_LENGTHS]).flat_map(Field::numbers);
-    offsets.zip(lengths).map(|(start, length)| start as usize..(start + length) as usize)
 }
 
 /// Whether the picture is one that `tiff_jpeg` decodes.

@@ -6,14 +6,11 @@ use image::error::{ImageError, ImageResult};
 use image::{ColorType, ImageDecoder};
 
 use super::directory::Directory;
-use super::tiff::{COMPRESSION, HEIGHT, JPEG, PHOTOMETRIC, PLANAR, TILE_HEIGHT, WIDTH, chunks};
+use super::tiff_tags::{
+    BITS, CHANNELS, COMPRESSION, HEIGHT, JPEG, JPEG_TABLES, PHOTOMETRIC, PLANAR, ROWS_PER_STRIP, TILE_HEIGHT,
+    TILE_WIDTH, WIDTH, chunks,
+};
 use crate::deadline::Deadline;
-
-const BITS: u16 = 258;
-const CHANNELS: u16 = 277;
-const ROWS_PER_STRIP: u16 = 278;
-const TILE_WIDTH: u16 = 322;
-const JPEG_TABLES: u16 = 347;
 
 /// A marker of Adobe that says whether colours are RGB (0) or YCbCr (1).
 const ADOBE: [u8; 15] = *b"\xff\xee\0\x0eAdobe\0\x64\0\0\0\0";

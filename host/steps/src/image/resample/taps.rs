@@ -216,6 +216,7 @@ fn mix_channels<T: Interpolate<N>, const N: usize, const C: usize>(
     let mut rows: [Vec<T::Part>; N] = std::array::from_fn(|_| vec![T::Part::default(); width]);
     let mut held = [usize::MAX; N];
     let mut result = Vec::with_capacity(width * down.places.len());
+
     for (places, weight) in down.places.iter().zip(&down.weights) {
         deadline.check_after(width * 2 * N)?;
         for (slot, place) in places.iter().enumerate() {
@@ -229,11 +230,13 @@ fn mix_channels<T: Interpolate<N>, const N: usize, const C: usize>(
                 held[slot] = *place;
             }
         }
+
         let weight = weight.map(T::weight);
         let rows: [&[T::Part]; N] = std::array::from_fn(|slot| &rows[slot][..width]);
         let to = result.len();
         result.resize(to + width, from[0]);
         let to = &mut result[to..];
+
         vectorize(
             #[inline(always)]
             move || {
@@ -247,6 +250,7 @@ fn mix_channels<T: Interpolate<N>, const N: usize, const C: usize>(
             },
         );
     }
+
     Ok(result)
 }
 

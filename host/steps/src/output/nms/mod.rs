@@ -204,6 +204,7 @@ impl Nms {
                 ));
             }
         };
+
         let (labels, extra) = (self.labels.as_ref().map(Vec::len), self.extra.width());
         let layout = match (self.options.layout, shape) {
             (DetectorLayout::Auto, [_, Some(4)]) => {
@@ -219,6 +220,7 @@ impl Nms {
             (DetectorLayout::Auto, _) => return Ok(None),
             (layout, _) => layout,
         };
+
         let least = layout.fixed_columns() + extra;
         let classes = |size: Option<usize>| match size {
             Some(size) if size <= least => {
@@ -228,6 +230,7 @@ impl Nms {
             }
             size => Ok(size.map(|size| size - least)),
         };
+
         let [anchors, classes] = match layout {
             DetectorLayout::Auto | DetectorLayout::Yolov8 => [shape[1], classes(shape[0])?],
             DetectorLayout::Yolov5 | DetectorLayout::Transposed => [shape[0], classes(shape[1])?],
@@ -245,6 +248,7 @@ impl Nms {
                 [shape[0], classes_of(first, scores)?]
             }
         };
+
         let has_class_numbers = layout == DetectorLayout::EndToEnd || self.is_separate() && classes == Some(1);
         if let (Some(labels), Some(classes), false) = (labels, classes, has_class_numbers)
             && labels != classes
@@ -315,6 +319,7 @@ impl Nms {
                 format!("there are {} pictures of {} boxes, more than can be answered", given.batch, given.anchors);
             return Err(invalid(why));
         }
+
         let place = BoxMapping::new(inputs.image.as_ref(), self.options.relative).map_err(invalid)?;
         let usual = if given.layout == DetectorLayout::EndToEnd { None } else { Some(IOU_THRESHOLD) };
         let rule = Rule {
@@ -323,10 +328,12 @@ impl Nms {
             most_candidates: self.options.max_candidates,
             most: self.options.max_detections,
         };
+
         let mut pictures = Vec::with_capacity(given.batch);
         for number in 0..given.batch {
             deadline.check_after(CANDIDATE * given.anchors.saturating_mul(given.classes))?;
             let (table, mut candidates) = self.candidates(inputs, &given, number).map_err(invalid)?;
+
             let mut oriented = Vec::new();
             if self.extra == Extra::Angle {
                 let turned = |candidate: &Candidate| {
@@ -338,6 +345,7 @@ impl Nms {
                     candidate.corners = oriented.enclosing();
                 }
             }
+
             for candidate in &mut candidates {
                 candidate.corners = place.pixels(candidate.corners);
             }
@@ -346,6 +354,7 @@ impl Nms {
             } else {
                 suppress::keep(&candidates, rule, deadline)?
             };
+
             let entry = |index: usize| {
                 deadline.check_after(ENTRY + self.extra.bytes())?;
                 let candidate = &candidates[index];
@@ -355,6 +364,7 @@ impl Nms {
             };
             pictures.push(kept.into_iter().map(entry).collect::<Result<serde_json::Value, StepFailure>>()?);
         }
+
         let only = pictures.pop_if(|_| given.batch == 1);
         Ok(only.unwrap_or(serde_json::Value::Array(pictures)))
     }
@@ -374,6 +384,7 @@ impl Nms {
             score_threshold: self.options.score_threshold as f32,
             multi_label: self.options.multi_label,
         };
+
         let first = inputs.first.as_slice::<f32>().unwrap_or_default();
         if layout == DetectorLayout::Separate {
             let boxes = part(first, 4 * anchors, number)?;
@@ -392,6 +403,7 @@ impl Nms {
             };
             return Ok((table, found));
         }
+
         let is_end_to_end = layout == DetectorLayout::EndToEnd;
         let columns = layout.fixed_columns() + self.extra.width() + if is_end_to_end { 0 } else { classes };
         let data = part(first, columns * anchors, number)?;
@@ -400,6 +412,7 @@ impl Nms {
         if anchors == 0 {
             return Ok((table, Vec::new()));
         }
+
         if self.options.layout == DetectorLayout::Auto {
             // The scores, and what says whether there is an object.
             let scores = if is_end_to_end { 4..5 } else { 4..layout.fixed_columns() + classes };
@@ -410,6 +423,7 @@ impl Nms {
                 return Err(format!("{what}, but {number} is among them; {}", self.advice_on_classes()));
             }
         }
+
         let found = match layout {
             DetectorLayout::Yolov5 => reading.rows_with_objectness(data, columns, classes),
             DetectorLayout::Transposed => reading.rows(data, columns, classes),

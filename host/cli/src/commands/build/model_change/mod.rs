@@ -1,6 +1,7 @@
 //! `gpux build --precision … --shape …`: another model made of a pipeline's, beside it, if its
 //! results stay close enough.
 
+mod change_error;
 mod changed_model;
 mod report;
 mod samples;
@@ -14,7 +15,8 @@ use crate::exit::Exit;
 use crate::load_arguments::LoadArguments;
 use crate::printer::{Printer, TextOutput, pretty};
 use crate::shape_arguments::ShapeArguments;
-use changed_model::{ChangeError, ChangedModel};
+use change_error::ChangeError;
+use changed_model::ChangedModel;
 use gpux::{LoadOptions, Pipeline};
 use gpux_config::PrecisionChoice;
 use gpux_inference::{ModelStep, Precision};
@@ -109,10 +111,12 @@ fn run(arguments: &Arguments, printer: Printer) -> Result<Exit, Exit> {
     if asked.prune.is_some() {
         return Err(usage(NO_PRUNING));
     }
+
     let mut load_options = arguments.load.options().map_err(|error| printer.error(&error))?;
     // The original is what is converted.
     load_options.providers.precision = Some(PrecisionChoice::Exact);
     let pipeline = arguments.pipeline.open_as(load_options.clone(), printer).map_err(|error| printer.error(&error))?;
+
     let models: Vec<_> =
         pipeline.models().filter(|(name, _)| asked.model.as_deref().is_none_or(|wanted| wanted == *name)).collect();
     if models.is_empty() {
@@ -124,8 +128,10 @@ fn run(arguments: &Arguments, printer: Printer) -> Result<Exit, Exit> {
     if models.len() > 1 && asked.fixes_shapes() {
         return Err(usage("the pipeline has several models: say with --model which is to have these shapes"));
     }
+
     let places = places(arguments, &pipeline, &models).map_err(|message| usage(&message))?;
     let samples = samples::samples(asked, &pipeline, printer)?;
+
     let (mut reports, mut texts) = (Vec::new(), TextOutput::default());
     for ((name, original), place) in models.into_iter().zip(places) {
         let change = ModelChange {
@@ -138,6 +144,7 @@ fn run(arguments: &Arguments, printer: Printer) -> Result<Exit, Exit> {
             place,
             printer,
         };
+
         let report = change.make(arguments, &samples).map_err(|refused| refused.print(printer))?;
         if !printer.json {
             texts.write(printer, &report.text());
@@ -148,6 +155,7 @@ fn run(arguments: &Arguments, printer: Printer) -> Result<Exit, Exit> {
         let models: Vec<_> = reports.iter().map(Report::to_json).collect();
         texts.write(printer, &pretty(&serde_json::json!({ "models": models })));
     }
+
     let written = texts.end(printer);
     Ok(if reports.iter().all(|report| report.refused.is_none()) { written } else { Exit::Failed })
 }

@@ -79,6 +79,7 @@ impl Report {
         let made = self.tools.as_ref().map(|tools| format!("\nmade with {tools}")).unwrap_or_default();
         let slower = self.why_slower().map(|why| format!(": {why}")).unwrap_or_default();
         let (one, other) = self.comparison.times;
+
         let row = |(name, accuracy): &(String, Accuracy)| {
             let Accuracy { statistics, top, .. } = accuracy;
             let top = top.map(|(same, all)| format!("{same} of {all}")).unwrap_or_default();
@@ -93,6 +94,7 @@ impl Report {
         let heading =
             ["output", "numbers", "largest difference", "relative", "of the largest number", "same top-1", ""];
         let outputs = table(&heading, &[1, 2, 3, 4, 5], self.comparison.outputs.iter().map(row));
+
         let shapes = self.inputs.iter().map(|input| {
             let shape: Vec<_> = input.shape.iter().flatten().map(ToString::to_string).collect();
             format!("{} [{}]", input.name, shape.join(", "))
@@ -102,6 +104,7 @@ impl Report {
         } else {
             String::new()
         };
+
         let end = match (&self.refused, &self.line) {
             (Some(why), _) => format!("refused: {why}. Nothing is written"),
             (None, Some(line)) => {

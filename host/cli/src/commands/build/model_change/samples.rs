@@ -1,7 +1,7 @@
 //! Samples for comparing a changed model: the user's, golden cases, or synthetic ones.
 
 use super::ChangeArguments;
-use super::changed_model::ChangeError;
+use super::change_error::ChangeError;
 use crate::exit::Exit;
 use crate::input::{InputArguments, RequestItem};
 use crate::printer::{Printer, pluralize};

@@ -55,7 +55,7 @@ async fn check(request: Request, next: Next) -> Response {
         let message = "this is a call of gRPC, whose type is `application/grpc`";
         return response::error(&ServeError::MediaType(message.to_owned()));
     }
-    if route::template(path).is_none() {
+    if route::find(path).is_none() {
         return unknown_method(path);
     }
     next.run(request).await

@@ -6,7 +6,6 @@ use super::change_error::ChangeError;
 use super::samples::Samples;
 use super::{ModelChange, parent_folder};
 use crate::build_log::BuildLog;
-use crate::printer::Printer;
 use gpux_author::{Package, ToolEnvironment};
 use gpux_inference::{CONVERSION_PACKAGES, Conversion, ConvertError, ModelFile, Precision, convert};
 

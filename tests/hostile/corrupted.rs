@@ -99,7 +99,7 @@ impl Corrupted {
         let bytes = ALL[damage].1(dice, model, &self.models);
         let path = self.folder.path().join("damaged.onnx");
         std::fs::write(&path, bytes).unwrap();
-        let pipeline = match Pipeline::from_model(&path, &self.load_options) {
+        let pipeline = match Pipeline::open(&path, &self.load_options) {
             Ok(pipeline) => pipeline,
             Err(GpuxError::ModelLoad(ModelLoadError::Validation { .. })) => return Outcome::EndedTrial,
             Err(GpuxError::ModelLoad(

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::case::{Case, ErrorKind};
 use gpux::GpuxError;
-use gpux::{LoadOptions, Pipeline};
+use gpux::{Definition, LoadOptions, Pipeline};
 use gpux_config::{ConfigurationError, Content, Diagnostic, Node};
 use gpux_core::{Context, Kind, Port, RunError, RunOptions, Signature, Step, StepFailure, Value, deadline_after};
 
@@ -87,8 +87,8 @@ impl Component {
         let fields = [("name", text("case")), ("version", text("0")), ("pipeline", steps)];
         let root = Node::mapping(fields.into_iter().chain(models.map(|models| ("models", models))), here);
         let (document, spec) = gpux_config::spec_of(&case.document.source, root, &gpux_config::accept_any_step)?;
-        let pipeline =
-            Pipeline::from_spec(self.folder.join(gpux_config::FILE_NAMES[0]), &document, spec, load_options)?;
+        let definition = Definition::new(self.folder.join(gpux_config::FILE_NAMES[0]), document, spec);
+        let pipeline = Pipeline::load(definition, load_options)?;
         let step = pipeline.plan().steps().first().map(|planned| planned.step.clone());
         let Some(step) = step else { return Err(case.configuration_error(Vec::new()).into()) };
         let configured = ConfiguredStep { step, timeout: pipeline.timeout() };

@@ -1,5 +1,7 @@
 //! Hidden commands that gpux runs in child processes, because they may crash.
 
+#[cfg(target_os = "linux")]
+use std::path::Path;
 use std::path::PathBuf;
 
 use clap::Subcommand;
@@ -41,7 +43,7 @@ pub(super) enum Command {
         /// Fail where the kernel cannot confine this process in everything
         #[arg(long)]
         isolation_strict: bool,
-        pipeline: String,
+        pipeline: PathBuf,
     },
     /// Measure what `precision: auto` comes to
     #[command(name = "__choose-precision", hide = true)]
@@ -81,7 +83,7 @@ pub(super) fn main(command: Command) -> Exit {
 
 /// Ends without its destructors: the server is gone, or kills the process anyway.
 #[cfg(target_os = "linux")]
-fn worker(load: &LoadArguments, must_be_confined: bool, pipeline: &str) -> Exit {
+fn worker(load: &LoadArguments, must_be_confined: bool, pipeline: &Path) -> Exit {
     let printer = crate::printer(false, false);
     let load_options = match load.options() {
         Ok(load_options) => gpux::LoadOptions { serving: true, ..load_options },

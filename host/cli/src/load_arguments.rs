@@ -13,8 +13,8 @@ use super::progress::ProgressLine;
 use crate::input::is_pattern;
 use gpux::GpuxError;
 use gpux::{
-    AllowedGrants, EngineChoice, EngineOptions, FileContent, LoadOptions, MAX_THREADS, Pipeline, Policy,
-    ProviderSelection,
+    AllowedGrants, Definition, EngineChoice, EngineOptions, FileContent, LoadOptions, MAX_THREADS, Pipeline, Policy,
+    ProviderSelection, Source,
 };
 use gpux_author::StepFile;
 use gpux_config::{FILE_NAMES, LoadError, PrecisionChoice, WasmLimits, variable_names};
@@ -91,7 +91,12 @@ impl PipelineArguments {
 
     /// The pipeline with default options.
     pub(super) fn open_without_warnings(&self, operator: &LoadOptions) -> Result<Pipeline, GpuxError> {
-        Pipeline::open(&self.path(), operator)
+        Pipeline::load(self.read(operator)?, operator)
+    }
+
+    /// What describes the pipeline, without the files that it names.
+    pub(super) fn read(&self, operator: &LoadOptions) -> Result<Definition, GpuxError> {
+        Source::find(self.path())?.read(operator)
     }
 
     /// Takes the name out if it is that of a file to run on; the pipeline is then this folder's.
@@ -125,11 +130,10 @@ impl PipelineArguments {
         PathBuf::from(self.pipeline.as_deref().unwrap_or("."))
     }
 
-    pub(super) fn path(&self) -> String {
-        let folder = self.pipeline.as_deref().unwrap_or(".");
+    fn path(&self) -> PathBuf {
         match &self.config {
-            Some(config) => Path::new(folder).join(config).display().to_string(),
-            None => folder.to_owned(),
+            Some(config) => self.folder().join(config),
+            None => self.folder(),
         }
     }
 }

@@ -34,9 +34,10 @@ impl Arguments {
     pub(super) fn confine(&self) {
         if std::env::var_os(CacheDir::PIPELINE_VARIABLE).is_some()
             && let Ok(mut load_options) = self.load.options()
-        {
             // Opening the pipeline reports errors; what the system lacks, its worker reports.
-            let _ = gpux_worker::confine(&self.pipeline.path(), &mut load_options);
+            && let Ok(definition) = self.pipeline.read(&load_options)
+        {
+            gpux_worker::confine(&definition, &mut load_options);
         }
     }
 }
@@ -135,7 +136,8 @@ pub(super) fn choose(
     printer: Printer,
 ) -> Result<Option<Choice>, MeasureError> {
     // Errors are reported when the pipeline is opened.
-    let Ok(models) = gpux::auto_models(&pipeline.path(), load_options) else { return Ok(None) };
+    let models = pipeline.read(load_options).and_then(|definition| gpux::auto_models(&definition, load_options));
+    let Ok(models) = models else { return Ok(None) };
     if models.is_empty() {
         return Ok(None);
     }

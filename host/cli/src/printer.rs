@@ -386,7 +386,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("gpux.yml");
         std::fs::write(&path, text).unwrap();
-        let error = gpux::Pipeline::open(path.to_str().unwrap(), &gpux::LoadOptions::default()).err().unwrap();
+        let error = gpux::Pipeline::open(&path, &gpux::LoadOptions::default()).err().unwrap();
         let shown = |error: &GpuxError| colour_errors(&format!("error: {}", error.render()));
         let reported = GpuxError::Reported(Box::new(error.to_reported()));
         assert_eq!(shown(&reported), shown(&error));

@@ -60,11 +60,25 @@ pub fn load(
     Ok(parse(path.display().to_string(), checked_text(path, allow_outside)?, variables, steps)?)
 }
 
-/// The name in the gpux.yml at `path`, also where the rest of it is wrong; `None` if it has none that can be read.
-pub fn read_name(path: &Path, allow_outside: bool, variables: &Variables<'_>) -> Option<String> {
-    let source = SourceFile::new("", checked_text(path, allow_outside).ok()?);
-    let mut root = document::parse(&source, FileKind::PIPELINE).0?;
-    interpolate(&mut root, &source, variables);
+/// The name in the gpux.yml at `path`, also where the rest of it is wrong. If it has none that can be read, the error
+/// is that of [`load`].
+pub fn read_name(
+    path: &Path,
+    allow_outside: bool,
+    variables: &Variables<'_>,
+    steps: StepCheck<'_>,
+) -> Result<String, LoadError> {
+    let source = SourceFile::new(path.display().to_string(), checked_text(path, allow_outside)?);
+    if let Some(name) = name_in(&source, variables) {
+        return Ok(name);
+    }
+    Ok(parse(source.name, source.text, variables, steps)?.1.name.value)
+}
+
+/// The name in a gpux.yml, if it is one that a pipeline may have.
+fn name_in(source: &SourceFile, variables: &Variables<'_>) -> Option<String> {
+    let mut root = document::parse(source, FileKind::PIPELINE).0?;
+    interpolate(&mut root, source, variables);
     let name: String = super::deserialize::read(root.get("name")?).ok()?;
     (!name.is_empty() && name.chars().count() <= MAX_NAME && !name.chars().any(is_unsafe_for_terminal)).then_some(name)
 }
@@ -98,8 +112,10 @@ fn lies_in_its_folder(file: &File, path: &Path) -> std::io::Result<bool> {
 
 /// Resolves `wanted`: a file, a folder that has one of [`FILE_NAMES`], or the name of a
 /// pipeline in `folder` or in a folder directly below it.
-pub fn find(wanted: &str, folder: &Path) -> Result<PathBuf, LoadError> {
+pub fn find(wanted: impl AsRef<Path>, folder: &Path) -> Result<PathBuf, LoadError> {
+    let wanted = wanted.as_ref();
     let path = plain(folder.join(wanted));
+    let not_found = |tried, similar| LoadError::NotFound { wanted: wanted.display().to_string(), tried, similar };
     if path.is_file() {
         return Ok(path);
     }
@@ -112,13 +128,13 @@ pub fn find(wanted: &str, folder: &Path) -> Result<PathBuf, LoadError> {
             }
             tried.push(format!("`{}`", file.display()));
         }
-        return Err(LoadError::NotFound { wanted: wanted.to_owned(), tried, similar: None });
+        return Err(not_found(tried, None));
     }
     tried.push(format!("a file or folder `{}`", path.display()));
     // A text with a separator is a path, never the name of a pipeline.
-    if Path::new(wanted).components().count() > 1 {
-        return Err(LoadError::NotFound { wanted: wanted.to_owned(), tried, similar: similar_file(&path) });
-    }
+    let Some(wanted) = wanted.to_str().filter(|_| wanted.components().count() <= 1) else {
+        return Err(not_found(tried, similar_file(&path)));
+    };
     tried.push(format!("`name: {wanted}` in `{0}/{1}` and `{0}/*/{1}`", folder.display(), FILE_NAMES[0]));
     let mut folders: Vec<_> = std::fs::read_dir(folder)
         .map(|entries| {
@@ -130,14 +146,14 @@ pub fn find(wanted: &str, folder: &Path) -> Result<PathBuf, LoadError> {
     let files = folders.iter().flat_map(|folder| FILE_NAMES.map(|name| plain(folder.join(name))));
     let mut names = Vec::new();
     for file in files.filter(|file| file.is_file()) {
-        match name_in(&file) {
+        match name_at(&file) {
             Some(name) if name == wanted => return Ok(file),
             name => names.extend(name),
         }
     }
     let similar = closest(wanted, names.iter().map(String::as_str)).map(str::to_owned);
     let similar = similar.or_else(|| similar_file(&path));
-    Err(LoadError::NotFound { wanted: wanted.to_owned(), tried, similar })
+    Err(not_found(tried, similar))
 }
 
 /// The same path without `.` in it, as people write it.
@@ -147,7 +163,7 @@ fn plain(path: PathBuf) -> PathBuf {
 }
 
 /// The `name:` of a file, if it can be read at all.
-fn name_in(file: &Path) -> Option<String> {
+fn name_at(file: &Path) -> Option<String> {
     let text = String::from_utf8(File::open(file).and_then(read_bytes).ok()?).ok()?;
     let root = document::parse(&SourceFile::new("", text), FileKind::PIPELINE).0?;
     super::deserialize::read(root.get("name")?).ok()

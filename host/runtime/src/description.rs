@@ -13,7 +13,7 @@ impl Pipeline {
             "version": self.spec.version.value,
             "description": self.spec.description,
             "metadata": self.spec.metadata,
-            "path": self.path.display().to_string(),
+            "path": self.path().display().to_string(),
             "engine": self.engine,
             "warnings": self.warnings,
             "inputs": self.plan.inputs().iter().map(input).collect::<Vec<_>>(),

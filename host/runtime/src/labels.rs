@@ -43,7 +43,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let (path, labels) = (folder.path().join("gpux.yml"), folder.path().join("labels.txt"));
         std::fs::write(&path, TEXT).unwrap();
-        let open = || Pipeline::open(path.to_str().unwrap(), &LoadOptions::default());
+        let open = || Pipeline::open(&path, &LoadOptions::default());
         let fault = || match open() {
             Err(error @ GpuxError::Configuration(_)) => error.to_json()["details"]["diagnostics"].to_string(),
             _ => String::new(),

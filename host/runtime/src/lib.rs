@@ -61,15 +61,16 @@ mod ports;
 mod precision;
 mod provider_options;
 mod runtime;
+mod source;
 mod step_factory;
 mod warm_up;
 
-pub use access::{PipelineAccess, pipeline_file, pipeline_text};
+pub use access::PipelineAccess;
 pub use engine::{SelectedEngine, engine_search, select_engine};
 pub use error::{ErrorCategory, GpuxError, ModelCrash, ReportedError};
 pub use file_content::FileContent;
 pub use load_options::{EngineChoice, EngineOptions, LoadOptions, MAX_THREADS, ProviderSelection};
-pub use pipeline::{Pipeline, is_model};
+pub use pipeline::Pipeline;
 pub use pipeline_info::{ModelSummary, PipelineInfo};
 pub use policy::{AllowedDir, AllowedGrants, ParseGrantsError, Policy};
 pub use precision::{
@@ -77,6 +78,7 @@ pub use precision::{
     remember as remember_precision,
 };
 pub use runtime::{Runtime, RuntimeBuilder};
+pub use source::{Definition, Source};
 
 pub use gpux_config::{ConfigParser, ConfigurationError, Isolation, LoadError, PrecisionChoice, WasmLimits};
 pub use gpux_core::files::{FileVersion, FileVersions};

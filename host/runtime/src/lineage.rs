@@ -138,15 +138,15 @@ impl<'p> Lineage<'p> {
 mod tests {
     use std::path::PathBuf;
 
-    use crate::{LoadOptions, Pipeline};
+    use crate::{Definition, LoadOptions, Pipeline};
     use gpux_config::Variables;
 
     fn open(text: &str) -> Pipeline {
         let path = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/models/gpux.yml"));
         let text = format!("name: t\nversion: 1.0.0\n{text}");
         let (document, spec) =
-            gpux_config::parse("gpux.yml", text, &Variables::empty(), &crate::pipeline::check_step).unwrap();
-        Pipeline::from_spec(path, &document, spec, &LoadOptions::default()).unwrap()
+            gpux_config::parse("gpux.yml", text, &Variables::empty(), &crate::source::check_step).unwrap();
+        Pipeline::load(Definition::new(path, document, spec), &LoadOptions::default()).unwrap()
     }
 
     #[test]

@@ -1,12 +1,10 @@
 //! A pipeline, ready to run.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::access::is_one_file;
-use super::file_content::FileContent;
 use super::labels;
 use super::lineage::Lineage;
 use super::load_options::LoadOptions;
@@ -14,15 +12,13 @@ use super::models::{self, LoadedModel};
 use super::ports;
 use super::precision::ModelPrecision;
 use super::provider_options;
+use super::source::{Definition, Source};
 use super::step_factory::{self, StepBuildError, StepFactory};
 use super::warm_up;
 use crate::GpuxError;
-use gpux_config::{
-    Action, ConfigurationError, Diagnostic, Document, Isolation, Node, PortType, RuntimeSpec, SourceFile, Spanned,
-    Spec, StepSpec, Variables,
-};
-use gpux_core::files::{FileVersion, FileVersions};
-use gpux_core::{Kind, Plan, PlanBuilder, PlannedStep, Port, PortSide, ProjectFiles, Request, WiringError};
+use gpux_config::{Action, ConfigurationError, Diagnostic, PortType, Spec, StepSpec};
+use gpux_core::files::FileVersions;
+use gpux_core::{Kind, Plan, PlanBuilder, PlannedStep, Port, PortSide, Request, WiringError};
 use gpux_inference::{ModelFile, ModelStep};
 use gpux_sandbox::Sandbox;
 
@@ -31,7 +27,7 @@ const MAX_CONCURRENCY: usize = 256;
 
 /// A checked pipeline with its models and components, ready to run.
 pub struct Pipeline {
-    pub(super) path: PathBuf,
+    source: Source,
     pub(super) spec: Spec,
     pub(super) plan: Plan,
     pub(super) models: Vec<LoadedModel>,
@@ -48,104 +44,21 @@ pub struct Pipeline {
 impl Pipeline {
     /// Opens the pipeline of a folder, a gpux.yml or a name; or a model or a component alone. Every mistake
     /// that can be found without running the pipeline is found here.
-    pub fn open(wanted: &str, load_options: &LoadOptions) -> Result<Self, GpuxError> {
-        if is_model(wanted) {
-            return Self::from_model(Path::new(wanted), load_options);
-        }
-        if FileContent::detect(Path::new(wanted)) == Some(FileContent::Component) {
-            return Self::from_file(Path::new(wanted), Spec::for_component, load_options);
-        }
-        let path = gpux_config::find(wanted, Path::new("."))?;
-        let mark = FileVersion::of(&path);
-        let (document, spec) = read(&path, load_options)?;
-        Self::load(path, mark, &document, spec, load_options)
+    pub fn open(wanted: impl AsRef<Path>, load_options: &LoadOptions) -> Result<Self, GpuxError> {
+        Self::load(Source::find(wanted)?.read(load_options)?, load_options)
     }
 
-    /// Reads the pipeline's file without opening the files that it names.
-    pub fn read_spec(wanted: &str, load_options: &LoadOptions) -> Result<Spec, GpuxError> {
-        read(&gpux_config::find(wanted, Path::new("."))?, load_options).map(|(_, spec)| spec)
-    }
-
-    /// The name of the pipeline, and the isolation that its file asks for.
-    pub fn identity(wanted: &str, load_options: &LoadOptions) -> Result<(String, Isolation), GpuxError> {
-        if is_one_file(wanted) {
-            let file = Path::new(wanted).file_name().unwrap_or_default().to_string_lossy();
-            return Ok((Spec::for_model(file.into_owned()).name.value, Isolation::default()));
-        }
-        let spec = Self::read_spec(wanted, load_options)?;
-        Ok((spec.name.value, spec.serving.isolation))
-    }
-
-    /// The name of the pipeline, also where the rest of its file is wrong. Fails if it has none that can be read.
-    pub fn name(wanted: &str, load_options: &LoadOptions) -> Result<String, GpuxError> {
-        Self::identity(wanted, load_options).map(|(name, _)| name).or_else(|error| {
-            let path = gpux_config::find(wanted, Path::new("."))?;
-            gpux_config::read_name(&path, load_options.policy.outside_files, &variables(load_options)).ok_or(error)
-        })
-    }
-
-    /// A pipeline whose only step is the model at `path`.
-    pub fn from_model(path: &Path, load_options: &LoadOptions) -> Result<Self, GpuxError> {
-        Self::from_model_with(path, load_options, |_| ())
-    }
-
-    /// [`from_model`](Self::from_model), with other settings of `runtime` than the default ones.
-    pub(super) fn from_model_with(
-        path: &Path,
-        load_options: &LoadOptions,
-        change: impl FnOnce(&mut RuntimeSpec),
-    ) -> Result<Self, GpuxError> {
-        if !path.is_file() {
+    /// [`open`](Self::open) for a pipeline whose gpux.yml has been read.
+    pub fn load(definition: Definition, load_options: &LoadOptions) -> Result<Self, GpuxError> {
+        if let Source::Model(path) = definition.source()
+            && !path.is_file()
+        {
             ModelFile::open(path)?;
         }
-        let spec = |name| {
-            let mut spec = Spec::for_model(name);
-            change(&mut spec.runtime);
-            spec
-        };
-        Self::from_file(path, spec, load_options)
-    }
-
-    /// A pipeline of one step, which the file at `path` is; `spec` describes it by the file's name.
-    fn from_file(
-        path: &Path,
-        spec: impl FnOnce(String) -> Spec,
-        load_options: &LoadOptions,
-    ) -> Result<Self, GpuxError> {
-        let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy();
-        let document =
-            Document { source: SourceFile::new(path.display().to_string(), String::new()), root: Node::default() };
-        // The operator named this very file, wherever a link leads.
-        let mut load_options = load_options.clone();
-        load_options.policy.outside_files = true;
-        Self::from_spec(path.to_owned(), &document, spec(name.into_owned()), &load_options)
-    }
-
-    /// The pipeline that `spec` describes. Paths in it are relative to the folder of `path`;
-    /// diagnostics point into `document`.
-    pub fn from_spec(
-        path: PathBuf,
-        document: &Document,
-        spec: Spec,
-        load_options: &LoadOptions,
-    ) -> Result<Self, GpuxError> {
-        let mark = FileVersion::of(&path);
-        Self::load(path, mark, document, spec, load_options)
-    }
-
-    /// `mark` is that of `path` before it was read.
-    fn load(
-        path: PathBuf,
-        mark: FileVersion,
-        document: &Document,
-        spec: Spec,
-        load_options: &LoadOptions,
-    ) -> Result<Self, GpuxError> {
         let mut load_options = load_options.clone();
         let mut warnings: Vec<_> = load_options.drop_unusable_cache().into_iter().collect();
         let load_options = &load_options;
-        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        let files = ProjectFiles::new(folder, load_options.policy.outside_files);
+        let (document, spec, files) = (definition.document(), definition.spec(), definition.files(load_options));
         let report_all =
             |found: Vec<Diagnostic>| GpuxError::from(ConfigurationError::new(document.source.clone(), found));
         let report = |found: Vec<Diagnostic>| if found.is_empty() { Ok(()) } else { Err(report_all(found)) };
@@ -153,8 +66,8 @@ impl Pipeline {
         let has_components = spec.pipeline.iter().any(|step| matches!(step.action, Action::Wasm(_)));
         let sandbox = has_components.then(|| load_options.sandbox()).transpose()?;
         warnings.extend(sandbox.as_ref().and_then(Sandbox::warning).map(str::to_owned));
-        let mut missing = models::check(&spec, &files);
-        missing.extend(provider_options::check(&document.root, &spec));
+        let mut missing = models::check(spec, &files);
+        missing.extend(provider_options::check(&document.root, spec));
         if !missing.is_empty() {
             // Without its models the pipeline cannot be connected, but its other steps can be made.
             let mut factory = StepFactory::new(load_options, &files, Arc::new(super::builtins()), sandbox.as_ref());
@@ -168,21 +81,21 @@ impl Pipeline {
         }
         report(missing)?;
 
-        let loaded = models::load(&spec, &files, load_options)?;
+        let loaded = models::load(spec, &files, load_options)?;
         let mut factory = StepFactory::new(load_options, &files, Arc::new(loaded.registry.clone()), sandbox.as_ref());
-        let (labels, faults) = match labels::read(&spec, &files) {
+        let (labels, faults) = match labels::read(spec, &files) {
             Ok(labels) => (labels, Vec::new()),
             Err(faults) => (BTreeMap::new(), faults),
         };
-        let plan = build_plan(&spec, faults, &mut factory).map_err(|error| match error {
+        let plan = build_plan(spec, faults, &mut factory).map_err(|error| match error {
             StepBuildError::Invalid(faults) => report_all(faults),
             StepBuildError::Environment(error) => error.into(),
         })?;
-        let warm_up = warm_up::requests(&spec, &plan, &files).map_err(report_all)?;
+        let warm_up = warm_up::requests(spec, &plan, &files).map_err(report_all)?;
         warnings.extend(factory.warnings);
         warnings.extend(loaded.warnings);
         warnings.extend(files.warnings());
-        let lineage = Lineage::new(&spec, &plan);
+        let lineage = Lineage::new(spec, &plan);
         warnings.extend(lineage.unscaled_images());
         warnings.extend(lineage.oversized_vocabularies(|model, input| {
             let model = loaded.models.iter().find(|loaded| model.is_none_or(|name| name == loaded.name))?;
@@ -191,9 +104,10 @@ impl Pipeline {
         let probabilities = lineage.probabilities().map(str::to_owned).collect();
         let mut files = files.named();
         files.extend(loaded.models.iter().flat_map(|model| model.step.file().external_data().to_owned()));
-        files.insert(path.clone(), mark);
+        files.insert(definition.source().path().to_owned(), definition.version());
         let (engine, models) = (loaded.engine, loaded.models);
-        Ok(Self { path, spec, plan, models, engine, warnings, files, labels, probabilities, warm_up })
+        let (source, spec) = definition.into_parts();
+        Ok(Self { source, spec, plan, models, engine, warnings, files, labels, probabilities, warm_up })
     }
 
     /// The number of requests to run concurrently: the capacity of a model's instances.
@@ -210,9 +124,14 @@ impl Pipeline {
         self.models.iter().any(|model| matches!(model.step.batcher(), Some(Ok(_))))
     }
 
+    /// Where it was read from.
+    pub const fn source(&self) -> &Source {
+        &self.source
+    }
+
     /// The file it was read from.
     pub fn path(&self) -> &Path {
-        &self.path
+        self.source.path()
     }
 
     /// Every file that it was loaded from: gpux.yml, models with their weight files, components,
@@ -331,28 +250,6 @@ impl Pipeline {
     pub fn timeout(&self) -> Option<Duration> {
         Some(self.spec.runtime.timeout.0)
     }
-}
-
-/// Whether this names a model, not a pipeline.
-pub fn is_model(wanted: &str) -> bool {
-    let path = Path::new(wanted);
-    let is_onnx = path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("onnx"));
-    is_onnx || FileContent::detect(path) == Some(FileContent::Model)
-}
-
-fn read(path: &Path, load_options: &LoadOptions) -> Result<(Document, Spec), GpuxError> {
-    Ok(gpux_config::load(path, load_options.policy.outside_files, &variables(load_options), &check_step)?)
-}
-
-/// The variables that a file may read.
-fn variables(load_options: &LoadOptions) -> Variables<'static> {
-    let policy = &load_options.policy;
-    Variables::from_environment(policy.env.clone(), policy.reserved_env.clone())
-}
-
-/// The tag and the options of a built-in step, against the registry.
-pub(super) fn check_step(tag: &Spanned<String>, options: &Node) -> Vec<Diagnostic> {
-    step_factory::check_builtin(&super::builtins(), tag, options)
 }
 
 /// Creates and connects the steps. Adds an error for each step that cannot be created to `diagnostics`;

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::engine;
 use super::load_options::LoadOptions;
-use super::pipeline::{Pipeline, is_model};
+use super::source::Definition;
 use crate::GpuxError;
 use gpux_config::{ModelSpec, PrecisionChoice};
 use gpux_core::files::digest;
@@ -165,16 +165,9 @@ fn variant(files: &ProjectFiles, model: &Path, precision: PrecisionChoice) -> Op
 
 /// The models of a pipeline for which the precision is `auto`. Loads no engine: a process can load one library only,
 /// and which one the choice decides.
-pub fn auto_models(wanted: &str, load_options: &LoadOptions) -> Result<Vec<ModelFile>, GpuxError> {
-    if is_model(wanted) {
-        let is_auto = load_options.providers.precision == Some(PrecisionChoice::Auto);
-        return Ok(if is_auto { vec![ModelFile::open(wanted)?] } else { Vec::new() });
-    }
-    let spec = Pipeline::read_spec(wanted, load_options)?;
-    let path = gpux_config::find(wanted, Path::new("."))?;
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let files = ProjectFiles::new(folder, load_options.policy.outside_files);
-    let models = spec.models.iter().filter(|model| choice(model, load_options) == PrecisionChoice::Auto);
+pub fn auto_models(definition: &Definition, load_options: &LoadOptions) -> Result<Vec<ModelFile>, GpuxError> {
+    let files = definition.files(load_options);
+    let models = definition.spec().models.iter().filter(|model| choice(model, load_options) == PrecisionChoice::Auto);
     models.map(|model| Ok(read(&files, Path::new(&model.source.value))?)).collect()
 }
 

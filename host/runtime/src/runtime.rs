@@ -8,6 +8,7 @@ use serde_json::Value as Json;
 
 use super::load_options::LoadOptions;
 use super::pipeline::Pipeline;
+use super::source::Source;
 use crate::GpuxError;
 use gpux_core::{
     BenchmarkOptions, Kind, LatencyStatistics, Outputs, Plan, Port, Request, RunOptions, Size, ValidationError, Value,
@@ -101,17 +102,16 @@ impl RuntimeBuilder {
 
     /// A runtime for the ONNX model at `path`, and nothing around it.
     pub fn model(self, path: impl AsRef<Path>) -> Result<Runtime, GpuxError> {
-        let pipeline = Pipeline::from_model_with(path.as_ref(), &self.options, |runtime| {
-            runtime.gpu.memory = self.gpu_memory.or(runtime.gpu.memory);
-            runtime.batch_size = self.batch_size.unwrap_or(runtime.batch_size);
-        })?;
-        Ok(Runtime { pipeline, timeout: self.timeout })
+        let mut definition = Source::Model(path.as_ref().to_owned()).read(&self.options)?;
+        let runtime = &mut definition.spec.runtime;
+        runtime.gpu.memory = self.gpu_memory.or(runtime.gpu.memory);
+        runtime.batch_size = self.batch_size.unwrap_or(runtime.batch_size);
+        Ok(Runtime { pipeline: Pipeline::load(definition, &self.options)?, timeout: self.timeout })
     }
 
     /// A runtime for the pipeline of a folder, a gpux.yml, or a name.
     pub fn config(self, path: impl AsRef<Path>) -> Result<Runtime, GpuxError> {
-        let pipeline = Pipeline::open(&path.as_ref().to_string_lossy(), &self.options)?;
-        Ok(Runtime { pipeline, timeout: self.timeout })
+        Ok(Runtime { pipeline: Pipeline::open(path, &self.options)?, timeout: self.timeout })
     }
 }
 

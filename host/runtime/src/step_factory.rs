@@ -278,7 +278,7 @@ mod tests {
                 step.repeat(steps)
             );
             std::fs::write(&path, text).unwrap();
-            crate::Pipeline::open(path.to_str().unwrap(), &LoadOptions::default())
+            crate::Pipeline::open(&path, &LoadOptions::default())
         };
         for (steps, levels) in [(180, 52), (200, 1), (6, 50)] {
             let error = open(steps, levels, "json").err().unwrap().to_json().to_string();
@@ -303,7 +303,7 @@ mod tests {
         let path = folder.path().join("gpux.yml");
         let hint = |component: &str| {
             std::fs::write(&path, format!("name: t\nversion: 1\npipeline:\n  - wasm: {component}\n")).unwrap();
-            let error = crate::Pipeline::open(path.to_str().unwrap(), &LoadOptions::default()).err().unwrap();
+            let error = crate::Pipeline::open(&path, &LoadOptions::default()).err().unwrap();
             error.to_json()["details"]["diagnostics"]["errors"][0]["hint"].clone()
         };
         assert_eq!(hint("./tidy/tidy.wasm"), Json::Null);

@@ -13,7 +13,7 @@ use rustix::process::{PidfdFlags, getpid, pidfd_open};
 use crate::channel::ChannelMemory;
 use crate::environment_error;
 use crate::memory_watch::MemoryWatch;
-use gpux::GpuxError;
+use gpux::{Definition, GpuxError};
 use gpux_core::files::remove_tree;
 use gpux_core::{CacheDir, authenticated_file};
 
@@ -111,18 +111,18 @@ impl WorkerCommand {
     ///
     /// # Errors
     ///
-    /// There is no such pipeline, or the folder cannot be made.
-    pub fn environment_of(&self, pipeline: &str) -> Result<PipelineEnvironment, GpuxError> {
+    /// The folder cannot be made.
+    pub fn environment_of(&self, definition: &Definition) -> Result<PipelineEnvironment, GpuxError> {
         let temporary = self.temporary.make_folder().map_err(cannot_start)?;
-        let file = gpux::pipeline_file(pipeline)?;
         let mut variables = self.environment.clone();
         // Those that the pipeline does not read may be keys of the server.
-        let text = gpux::pipeline_text(pipeline);
+        let text = definition.text();
         let is_read = |name: &str| !name.starts_with("GPUX_") || name == CacheDir::VARIABLE || text.contains(name);
         variables.retain(|(name, _)| is_read(&name.to_string_lossy()));
         variables.push(("TMPDIR".into(), temporary.0.clone().into()));
         if let Some(cache) = CacheDir::from_environment() {
-            let own = cache.of_pipeline(&std::path::absolute(&file).unwrap_or(file));
+            let file = definition.source().path();
+            let own = cache.of_pipeline(&std::path::absolute(file).unwrap_or_else(|_| file.to_owned()));
             variables.push((CacheDir::PIPELINE_VARIABLE.into(), own.into()));
             if let Ok(key) = authenticated_file::public_key(&cache) {
                 let digits = key.iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().concat();

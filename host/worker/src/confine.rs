@@ -1,6 +1,6 @@
 //! Confines a process to what one pipeline needs.
 
-use gpux::{GpuxError, LoadOptions, PipelineAccess};
+use gpux::{Definition, LoadOptions, PipelineAccess};
 use gpux_confinement::{Confinement, limit_resources};
 
 /// Files open at a time: models have few, shared memory and folders of grants some.
@@ -11,12 +11,8 @@ const OOM_SCORE: &str = "500";
 
 /// Confines this process, which must have no other threads, to what the pipeline needs; returns what the system lacks
 /// for it, in words. Its cache and its folder for temporary files must be its own.
-///
-/// # Errors
-///
-/// There is no such pipeline.
-pub fn confine(pipeline: &str, load_options: &mut LoadOptions) -> Result<Vec<String>, GpuxError> {
-    let PipelineAccess { read, mut write, accelerators } = load_options.access(pipeline)?;
+pub fn confine(definition: &Definition, load_options: &mut LoadOptions) -> Vec<String> {
+    let PipelineAccess { read, mut write, accelerators } = definition.access(load_options);
     let mut lacks = Vec::new();
     if let Err(error) = limit_resources(OPEN_FILES) {
         lacks.push(format!("open files are not limited: {error}"));
@@ -31,5 +27,5 @@ pub fn confine(pipeline: &str, load_options: &mut LoadOptions) -> Result<Vec<Str
         lack => Some(format!("{name}: {lack}")),
     });
     lacks.extend(missing);
-    Ok(lacks)
+    lacks
 }

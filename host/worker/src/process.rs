@@ -3,6 +3,7 @@
 use std::io::{self, Read as _};
 use std::os::fd::AsFd as _;
 use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -18,7 +19,7 @@ use crate::messages::{self, ReadyMessage, WorkerMessage};
 use crate::model_statistics::ModelStatistics;
 use crate::trace::{Trace, run_observed};
 use crate::{environment_error, step_failure, warm_up};
-use gpux::{GpuxError, LoadOptions, Pipeline};
+use gpux::{Definition, GpuxError, LoadOptions, Pipeline, Source};
 use gpux_confinement::forbid_new_processes;
 use gpux_core::catch_panic::catch_panic;
 use gpux_core::file_passing::receive_files;
@@ -41,7 +42,7 @@ pub struct WorkerOptions {
 
 /// Runs requests of the pipeline until the server closes the control socket, which is standard input; that ends the
 /// process. The process must have no other threads yet.
-pub fn run_worker(pipeline: &str, mut options: WorkerOptions) -> io::Result<()> {
+pub fn run_worker(pipeline: &Path, mut options: WorkerOptions) -> io::Result<()> {
     begin_session();
     // Also where it is stopped, and cannot see that its socket was closed.
     let _ = set_parent_process_death_signal(Some(Signal::KILL));
@@ -62,8 +63,8 @@ pub fn run_worker(pipeline: &str, mut options: WorkerOptions) -> io::Result<()> 
         let _ = (&watched).read(&mut [0]);
         let _ = kill_process(getpid(), Signal::KILL);
     })?;
-    let loaded = confined.and_then(|lacks| {
-        let pipeline = Pipeline::open(pipeline, &options.load_options)?;
+    let loaded = confined.and_then(|(definition, lacks)| {
+        let pipeline = Pipeline::load(definition, &options.load_options)?;
         // Loading is what compiles and measures in child processes. Without seccomp, `lacks` says so.
         let _ = forbid_new_processes();
         let report = warm_up(&pipeline)?;
@@ -90,14 +91,16 @@ fn begin_session() {
     let _ = group.and_then(|group| setpgid(None, Some(group))).and_then(|()| setsid());
 }
 
-/// Confines this process; returns what the system lacks for it, in words.
-fn confine_for(pipeline: &str, options: &mut WorkerOptions) -> Result<Vec<String>, GpuxError> {
-    let lacks = confine(pipeline, &mut options.load_options)?;
+/// Reads what describes the pipeline, and confines this process to it; returns what the system lacks for that, in words.
+fn confine_for(pipeline: &Path, options: &mut WorkerOptions) -> Result<(Definition, Vec<String>), GpuxError> {
+    let definition = Source::find(pipeline)?.read(&options.load_options)?;
+    let lacks = confine(&definition, &mut options.load_options);
     if options.must_be_confined && !lacks.is_empty() {
         let message = format!("`--isolation-strict`: the process cannot be confined: {}", lacks.join("; "));
         return Err(environment_error(message));
     }
-    Ok(lacks.iter().map(|lack| format!("its process is not wholly confined: {lack}")).collect())
+    let lacks = lacks.iter().map(|lack| format!("its process is not wholly confined: {lack}")).collect();
+    Ok((definition, lacks))
 }
 
 /// Sends the numbers of models when they change.

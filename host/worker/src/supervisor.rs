@@ -6,13 +6,14 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::channel::{CallOptions, ChannelError, Lateness, Reply};
-use crate::command::{WorkerCommand, cannot_start};
+use crate::command::{PipelineEnvironment, WorkerCommand, cannot_start};
+use crate::configuration_error;
 use crate::memory_watch::Watched as _;
 use crate::messages::{self, WorkerMessage};
 use crate::model_statistics::ModelStatistics;
 use crate::warm_up::WarmUpReport;
 use crate::worker_process::{StartedWorker, Worker, WorkerProcess, lock};
-use gpux::{GpuxError, ModelCrash, PipelineInfo};
+use gpux::{Definition, GpuxError, ModelCrash, PipelineInfo};
 use gpux_core::{Request, threads};
 use gpux_inference::BatchSizes;
 
@@ -89,10 +90,9 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 pub struct IsolatedPipeline(Arc<Shared>);
 
 struct Shared {
-    name: String,
+    definition: Definition,
     /// the names of its steps
     steps: Vec<String>,
-    source: String,
     command: WorkerCommand,
     state: Mutex<State>,
     changed: Condvar,
@@ -114,26 +114,31 @@ enum State {
 }
 
 impl IsolatedPipeline {
-    /// Starts a process that loads the pipeline, and waits until it is warm. It is called `name`, whatever the process
-    /// says.
+    /// Starts a process that loads the pipeline, and waits until it is warm.
+    ///
+    /// # Errors
+    ///
+    /// The process cannot be started or load the pipeline, or loaded another version of its file.
     pub fn start(
-        name: &str,
-        source: &str,
+        definition: Definition,
         command: &WorkerCommand,
         on_event: OnWorkerEvent,
     ) -> Result<(Self, PipelineInfo, WarmUpReport), GpuxError> {
         let begun = Instant::now();
-        let process = WorkerProcess::spawn(source, command)?;
+        let process = WorkerProcess::spawn(&definition, command)?;
         let limit =
             process.worker.clone().limit_loading(command.load_timeout, " (`--load-timeout`)").map_err(cannot_start)?;
-        let started = StartedWorker::load(process, name)?;
+        let started = StartedWorker::load(process, &definition)?;
         drop(limit);
+        let path = definition.source().path();
+        if started.info.files.get(path) != Some(&definition.version()) {
+            return Err(configuration_error(format!("`{}` changed while it was loaded", path.display())));
+        }
         let restart_limit = (begun.elapsed() * SLOWER + LEAST_RESTART_LIMIT).min(command.load_timeout);
         let (info, report) = (started.info.clone(), started.warm_up_report.clone());
         let shared = Arc::new(Shared {
-            name: info.name.clone(),
+            definition,
             steps: info.steps.clone(),
-            source: source.to_owned(),
             command: command.clone(),
             state: Mutex::new(State::Running(started.process.worker.clone())),
             changed: Condvar::new(),
@@ -187,6 +192,15 @@ impl IsolatedPipeline {
         self.0.batches.iter().filter_map(|(name, sizes)| Some((name.as_deref()?, sizes)))
     }
 
+    /// The environment of its workers, for another process that runs the pipeline.
+    ///
+    /// # Errors
+    ///
+    /// The folder for temporary files cannot be made.
+    pub fn environment(&self) -> Result<PipelineEnvironment, GpuxError> {
+        self.0.command.environment_of(&self.0.definition)
+    }
+
     /// How often its worker has ended.
     pub fn crashes(&self) -> u64 {
         self.0.crashes.load(Ordering::Relaxed)
@@ -213,6 +227,10 @@ impl Drop for IsolatedPipeline {
 }
 
 impl Shared {
+    fn name(&self) -> &str {
+        &self.definition.spec().name.value
+    }
+
     /// The crash of a request in this step, from 1; 0 is before the first.
     fn crash(&self, reason: String, step: usize) -> ModelCrash {
         let name = step.checked_sub(1).and_then(|index| self.steps.get(index));
@@ -299,7 +317,7 @@ impl Shared {
             let ended = Instant::now();
             self.crashes.fetch_add(1, Ordering::Relaxed);
             // What it printed is for the log, not for clients.
-            on_event(WorkerEvent::Ended { pipeline: self.name.clone(), reason: format!("{reason}{last_words}") });
+            on_event(WorkerEvent::Ended { pipeline: self.name().to_owned(), reason: format!("{reason}{last_words}") });
             crashes = if began.elapsed() > STABLE { 1 } else { crashes + 1 };
             let quarantine = format!("its process ended {crashes} times in a row, at last: {reason}");
             let Some(next) = self.restart(&info, crashes, quarantine, on_event) else { return };
@@ -308,7 +326,7 @@ impl Shared {
                 started.process.worker.kill("closed".to_owned());
                 return;
             }
-            on_event(WorkerEvent::Restarted { pipeline: self.name.clone(), time: ended.elapsed() });
+            on_event(WorkerEvent::Restarted { pipeline: self.name().to_owned(), time: ended.elapsed() });
         }
     }
 
@@ -362,14 +380,14 @@ impl Shared {
         if crashes >= MAX_CRASHES {
             pause = LONGEST_PAUSE;
             self.set(State::Failed(quarantine.clone()));
-            on_event(WorkerEvent::NotRestarted { pipeline: self.name.clone(), reason: quarantine, pause });
+            on_event(WorkerEvent::NotRestarted { pipeline: self.name().to_owned(), reason: quarantine, pause });
         }
 
         loop {
             if !self.pause(pause) {
                 return None;
             }
-            let started = WorkerProcess::spawn(&self.source, &self.command);
+            let started = WorkerProcess::spawn(&self.definition, &self.command);
             // Requests wait while the first attempt goes on, and are rejected during later ones.
             if let Ok(process) = &started
                 && !self.note_start(&process.worker)
@@ -379,7 +397,7 @@ impl Shared {
 
             let loaded = started.and_then(|process| {
                 let _limit = process.worker.clone().limit_loading(self.restart_limit, "").map_err(cannot_start)?;
-                StartedWorker::load(process, &self.name)
+                StartedWorker::load(process, &self.definition)
             });
             let reason = match loaded {
                 Ok(started) if started.info.is_same_as(info) => return Some(started),
@@ -394,7 +412,7 @@ impl Shared {
             if !self.set(State::Failed(reason.clone())) {
                 return None;
             }
-            on_event(WorkerEvent::NotRestarted { pipeline: self.name.clone(), reason, pause });
+            on_event(WorkerEvent::NotRestarted { pipeline: self.name().to_owned(), reason, pause });
         }
     }
 

@@ -5,6 +5,7 @@ use std::net::Shutdown;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt as _;
+use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -19,7 +20,7 @@ use crate::memory_watch::Watched;
 use crate::messages::{self, ReadyMessage, WorkerMessage};
 use crate::model_statistics::ModelStatistics;
 use crate::warm_up::WarmUpReport;
-use gpux::{GpuxError, ModelCrash, PipelineInfo};
+use gpux::{Definition, GpuxError, ModelCrash, PipelineInfo};
 use gpux_core::child_process::describe_exit;
 use gpux_core::file_passing::send_files;
 use gpux_core::threads;
@@ -101,13 +102,13 @@ impl Worker {
 }
 
 impl StartedWorker {
-    /// Waits until the pipeline of the process is warm. Its description is filed under `name`, whatever the process
-    /// says.
-    pub(crate) fn load(mut process: WorkerProcess, name: &str) -> Result<Self, GpuxError> {
+    /// Waits until the pipeline of the process is warm. Its description is filed under the name in `definition`, whatever
+    /// the process says.
+    pub(crate) fn load(mut process: WorkerProcess, definition: &Definition) -> Result<Self, GpuxError> {
         match messages::receive(&mut process.control) {
             Ok(Some(WorkerMessage::Ready(ready))) => {
                 let ReadyMessage { mut info, warm_up_report, statistics } = *ready;
-                name.clone_into(&mut info.name);
+                info.name.clone_from(&definition.spec().name.value);
                 Ok(Self { process, info, warm_up_report, statistics })
             }
             Ok(Some(WorkerMessage::Failed(error))) => Err(GpuxError::Reported(Box::new(error))),
@@ -122,12 +123,12 @@ impl StartedWorker {
 }
 
 impl WorkerProcess {
-    pub(crate) fn spawn(source: &str, command: &WorkerCommand) -> Result<Self, GpuxError> {
-        let environment = command.environment_of(source)?;
-        Self::spawn_in(environment, source, command).map_err(cannot_start)
+    pub(crate) fn spawn(definition: &Definition, command: &WorkerCommand) -> Result<Self, GpuxError> {
+        let environment = command.environment_of(definition)?;
+        Self::spawn_in(environment, definition.source().path(), command).map_err(cannot_start)
     }
 
-    fn spawn_in(environment: PipelineEnvironment, source: &str, command: &WorkerCommand) -> io::Result<Self> {
+    fn spawn_in(environment: PipelineEnvironment, pipeline: &Path, command: &WorkerCommand) -> io::Result<Self> {
         let (ours, theirs) = UnixStream::pair()?;
         let (printed, prints) = io::pipe()?;
         let memory = ChannelMemory::create()?;
@@ -137,7 +138,7 @@ impl WorkerProcess {
         let mut command = {
             let WorkerCommand { program, arguments, .. } = command;
             let mut started = Command::new(program);
-            started.arg("__worker").args(arguments).arg(source);
+            started.arg("__worker").args(arguments).arg(pipeline);
             started.env_clear().envs(variables);
             started
         };

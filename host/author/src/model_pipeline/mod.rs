@@ -271,7 +271,7 @@ impl Draft<'_> {
     }
 
     fn open(&self) -> Result<Pipeline, GpuxError> {
-        Pipeline::open(&self.root.join(PIPELINE).display().to_string(), self.load_options)
+        Pipeline::open(self.root.join(PIPELINE), self.load_options)
     }
 
     /// The model's outputs on the sample.

@@ -9,8 +9,12 @@ use super::metrics::{Inferences, Metrics, PipelineMetrics, StepMetrics, Steps};
 use super::runner::{Runner, StartedRunner};
 use super::scheduler::{Lane, LaneOptions, Load, Scheduler};
 use crate::settings::Settings;
+#[cfg(target_os = "linux")]
+use gpux::GpuxError;
 use gpux::PipelineInfo;
 use gpux_core::PlanSignature;
+#[cfg(target_os = "linux")]
+use gpux_worker::PipelineEnvironment;
 use gpux_worker::{ModelStatistics, WarmUpReport};
 
 /// A pipeline that is loaded and warm, with its lane.
@@ -76,9 +80,13 @@ impl LoadedPipeline {
         &self.runner
     }
 
-    /// Whether it runs in a process of its own.
-    pub const fn is_isolated(&self) -> bool {
-        self.runner.is_isolated()
+    /// The environment of its process, for another that runs the pipeline; `None` if it has no process of its own.
+    #[cfg(target_os = "linux")]
+    pub fn worker_environment(&self) -> Option<Result<PipelineEnvironment, GpuxError>> {
+        match &self.runner {
+            Runner::Local(_) => None,
+            Runner::Isolated(pipeline) => Some(pipeline.environment()),
+        }
     }
 
     /// The current numbers of its models, in the order of the file.

@@ -18,7 +18,7 @@ use super::request_context::RequestContext;
 use super::runner::StartedRunner;
 use super::scheduler::Scheduler;
 use crate::settings::{IsolationPolicy, Settings, StartPolicy};
-use gpux::{GpuxError, Isolation, LoadOptions, Pipeline};
+use gpux::{GpuxError, Isolation, LoadOptions, Pipeline, Source};
 use gpux_config::{FILE_NAMES, Spec};
 use gpux_core::catch_panic::catch_panic;
 use gpux_inference::PendingDrop;
@@ -90,8 +90,7 @@ impl Repository {
     /// cannot be read gets that of its folder until it can. So does one whose name is another's as well: neither may
     /// have the other's requests.
     pub(crate) fn register(&self, sources: &[PipelineSource]) -> Vec<Arc<PipelineSlot>> {
-        let read = |source: &PipelineSource| Pipeline::name(&source.0, &self.load_options).ok();
-        let names: Vec<_> = sources.iter().map(read).collect();
+        let names: Vec<_> = sources.iter().map(|source| self.name_in(source).ok()).collect();
         let _naming = self.naming.lock().unwrap_or_else(PoisonError::into_inner);
         let mut slots = Slots::clone(&self.slots.load());
         let mut added = Vec::with_capacity(sources.len());
@@ -126,18 +125,22 @@ impl Repository {
         }
     }
 
+    /// The name in the file of a source.
+    fn name_in(&self, source: &PipelineSource) -> Result<String, GpuxError> {
+        Source::find(&source.0)?.name(&self.load_options)
+    }
+
     /// The slot under the name in its file.
     fn find_name(&self, slot: &Arc<PipelineSlot>) -> Result<Arc<PipelineSlot>, ServeError> {
         if slot.is_named() {
             return Ok(slot.clone());
         }
         let source = slot.source();
-        let name_in = |source: &PipelineSource| Pipeline::name(&source.0, &self.load_options);
-        let name = name_in(source)?;
+        let name = self.name_in(source)?;
         let _naming = self.naming.lock().unwrap_or_else(PoisonError::into_inner);
         let mut slots = Slots::clone(&self.slots.load());
         let is_called_so = |other: &&Arc<PipelineSlot>| {
-            other.name() == name || !other.is_named() && name_in(other.source()).is_ok_and(|others| others == name)
+            other.name() == name || !other.is_named() && self.name_in(other.source()).is_ok_and(|others| others == name)
         };
         if let Some(other) = slots.values().find(|other| !Arc::ptr_eq(other, slot) && is_called_so(other)) {
             let (first, second) = (&other.source().0, &source.0);
@@ -154,27 +157,25 @@ impl Repository {
     /// Loads and warms up the pipeline of a slot, in this process or in one of its own.
     fn start(&self, slot: &PipelineSlot) -> Result<StartedRunner, ServeError> {
         let source = &slot.source().0;
-        let (name, asked) = Pipeline::identity(source, &self.load_options)?;
-        if name != slot.name() {
-            let message = format!("`{source}` is now called `{name}`");
+        let definition = Source::find(source)?.read(&self.load_options)?;
+        let Spec { name, serving, .. } = definition.spec();
+        if name.value != slot.name() {
+            let message = format!("`{source}` is now called `{}`", name.value);
             return Err(gpux_worker::configuration_error(message).into());
         }
-        if self.isolation().max(asked) == Isolation::Pipeline {
+        if self.isolation().max(serving.isolation) == Isolation::Pipeline {
             #[cfg(target_os = "linux")]
             if let Some(command) = &self.settings.worker {
                 let on_event = self.on_worker_event.get().cloned();
                 let on_event = on_event.unwrap_or_else(|| Arc::new(|_| {}));
-                return Ok(StartedRunner::isolated(&name, source, command, on_event)?);
+                return Ok(StartedRunner::isolated(definition, command, on_event)?);
             }
             let error = gpux_worker::environment_error(format!(
                 "`{source}` asks for a process of its own (`serving.isolation`), which `gpux serve` on Linux can give"
             ));
             return Err(error.into());
         }
-        let mut started = StartedRunner::local(Pipeline::open(source, &self.load_options)?)?;
-        // Its file may have changed in between.
-        started.info.name = name;
-        Ok(started)
+        Ok(StartedRunner::local(Pipeline::load(definition, &self.load_options)?)?)
     }
 
     /// Where pipelines run that do not ask for more isolation.

@@ -13,6 +13,8 @@ use super::inline_execution;
 use super::metrics::StepTimer;
 #[cfg(target_os = "linux")]
 use super::scheduler::Rejection;
+#[cfg(target_os = "linux")]
+use gpux::Definition;
 use gpux::{GpuxError, Pipeline, PipelineInfo};
 use gpux_core::{Outputs, Request, RunOptions};
 #[cfg(target_os = "linux")]
@@ -49,15 +51,14 @@ impl StartedRunner {
         Ok(Self { runner: Runner::Local(BackgroundDrop::new(pipeline)), info, warm_up_report, is_cheap })
     }
 
-    /// Loads and warms up the pipeline of this name in a process of its own.
+    /// Loads and warms up the pipeline in a process of its own.
     #[cfg(target_os = "linux")]
     pub(crate) fn isolated(
-        name: &str,
-        source: &str,
+        definition: Definition,
         command: &WorkerCommand,
         on_event: OnWorkerEvent,
     ) -> Result<Self, GpuxError> {
-        let (pipeline, info, warm_up_report) = IsolatedPipeline::start(name, source, command, on_event)?;
+        let (pipeline, info, warm_up_report) = IsolatedPipeline::start(definition, command, on_event)?;
         Ok(Self { runner: Runner::Isolated(pipeline), info, warm_up_report, is_cheap: false })
     }
 }
@@ -79,11 +80,6 @@ impl Runner {
             #[cfg(target_os = "linux")]
             Self::Isolated(pipeline) => run_isolated(pipeline, info, &request, options, budget, timer, trace),
         }
-    }
-
-    /// Whether it runs in a process of its own.
-    pub(crate) const fn is_isolated(&self) -> bool {
-        self.local().is_none()
     }
 
     /// The pipeline, if it is in this process.

@@ -23,8 +23,8 @@ use crate::load_arguments::LoadArguments;
 use crate::printer::LogLevel;
 use crate::server_log::{Log, LogFormat};
 use gpux::GpuxError;
-use gpux::{LoadOptions, Pipeline, is_model};
-use gpux_config::FILE_NAMES;
+use gpux::{LoadOptions, Source};
+use gpux_config::{FILE_NAMES, ServingSpec};
 use gpux_core::Size;
 #[cfg(not(target_os = "linux"))]
 use gpux_serve::IsolationPolicy;
@@ -45,7 +45,7 @@ const ERASE_LIMIT: Duration = Duration::from_secs(1);
 #[command(verbatim_doc_comment, disable_help_flag = true)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
 pub(crate) struct Arguments {
-    /// Folders with a gpux.yml, such files, names in them, or models (.onnx) alone; of a folder
+    /// Folders with a gpux.yml, such files, names in them, or models (.onnx) or components (.wasm) alone; of a folder
     /// without a gpux.yml, the pipelines in it [default: this folder]
     #[arg(value_name = "PIPELINE")]
     pipelines: Vec<String>,
@@ -255,11 +255,12 @@ fn settings(
 ) -> Result<Settings, GpuxError> {
     let bytes = |size: Size| usize::try_from(size.0).unwrap_or(usize::MAX);
     let mut settings = arguments.memory.map_or_else(Settings::default, |memory| Settings::within(bytes(memory)));
-    if let [PipelineSource(only)] = sources
-        && !is_model(only)
-    {
-        match Pipeline::read_spec(only, load_options) {
-            Ok(spec) => (settings.port, settings.host) = (spec.serving.port, spec.serving.host),
+    if let [PipelineSource(only)] = sources {
+        match Source::find(only).and_then(|source| source.read(load_options)) {
+            Ok(definition) => {
+                let ServingSpec { port, host, .. } = &definition.spec().serving;
+                (settings.port, settings.host) = (*port, host.clone());
+            }
             Err(_) if is_restart && !arguments.server.requires_all() => {}
             Err(error) => return Err(error),
         }
@@ -315,7 +316,11 @@ fn holds_pipeline(folder: &Path) -> bool {
 fn pipelines_in(folder: &Path) -> std::io::Result<Vec<PathBuf>> {
     let entries = std::fs::read_dir(folder)?.map(|entry| entry.map(|entry| entry.path()));
     let mut paths = entries.collect::<Result<Vec<_>, _>>()?;
-    paths.retain(|path| holds_pipeline(path) || path.is_file() && is_model(&path.to_string_lossy()));
+    paths.retain(|path| holds_pipeline(path) || is_model(path));
     paths.sort();
     Ok(paths)
+}
+
+fn is_model(path: &Path) -> bool {
+    path.is_file() && matches!(Source::find(path), Ok(Source::Model(_)))
 }

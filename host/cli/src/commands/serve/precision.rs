@@ -88,10 +88,8 @@ impl PrecisionChooser {
         words.extend(self.flags.iter().map(OsString::as_os_str));
         words.push(OsStr::new(pipeline));
         #[cfg(target_os = "linux")]
-        if let Some(command) = &self.server.settings().worker
-            && slot.loaded().is_some_and(|loaded| loaded.is_isolated())
-        {
-            let environment = command.environment_of(pipeline).map_err(|error| error.to_string())?;
+        if let Some(environment) = slot.loaded().and_then(|loaded| loaded.worker_environment()) {
+            let environment = environment.map_err(|error| error.to_string())?;
             let answer: Result<Result<_, MeasureError>, _> =
                 child_process::run_json_in(&environment.variables, &program, &words, TIMEOUT);
             return answer.map_err(|error| error.to_string())?.map_err(|error| error.message);

@@ -134,7 +134,7 @@ mod tests {
         let text = format!("name: p\nversion: 1.0.0\ninputs:\n{fields}{step}");
         let path = folder.path().join("gpux.yml");
         std::fs::write(&path, text).unwrap();
-        let pipeline = Pipeline::open(&path.display().to_string(), &gpux::LoadOptions::default()).unwrap();
+        let pipeline = Pipeline::open(&path, &gpux::LoadOptions::default()).unwrap();
         let request = largest_request(pipeline.plan())?;
         Some(request.iter().map(|(_, value)| value.as_tensor().unwrap().shape().to_vec()).collect())
     }

@@ -30,7 +30,7 @@ fn write(folder: &Path, name: &str) {
 
 /// What the worker of the pipeline in this folder tells, with this name.
 fn claim(folder: &Path, name: &str) {
-    let mut info = Pipeline::open(folder.to_str().unwrap(), &LoadOptions::default()).unwrap().info();
+    let mut info = Pipeline::open(folder, &LoadOptions::default()).unwrap().info();
     name.clone_into(&mut info.name);
     let ready = json!({ "Ready": { "info": info, "warm_up_report": { "failure": null }, "statistics": [] } });
     std::fs::write(folder.join("ready.json"), format!("{ready}\n")).unwrap();
@@ -121,8 +121,22 @@ fn serves_pipelines_beside_one_that_dies_and_one_that_hangs() {
     assert!(matches!(fixture.error("other"), ServeError::NotFound(_)));
     // A reload of everything waits for neither.
     write(&fixture.path("good"), "good");
+    claim(&fixture.path("good"), "good");
     fixture.reloader.all();
     fixture.wait(|event| matches!(event, LoadEvent::Reloaded(name) if name == "good"));
+}
+
+#[test]
+fn rejects_a_worker_that_loaded_another_version_of_the_file() {
+    let fixture = Fixture::start(&[("good", "good")], StartPolicy::Any);
+    fixture.wait_until_loaded("good");
+    // As if it had changed after the worker read it.
+    write(&fixture.path("good"), "good");
+    fixture.reloader.all();
+    fixture.wait(
+        |event| matches!(event, LoadEvent::NotReloaded { reason, .. } if reason.ends_with("changed while it was loaded")),
+    );
+    assert_eq!(fixture.state("good"), PipelineState::Ready);
 }
 
 #[test]

@@ -1,8 +1,5 @@
 //! Whether a pipeline's golden cases may run together where its models run requests together.
 
-use std::path::Path;
-
-use super::case::CASES_FOLDER;
 use super::model_input_capture::{ModelInputCapture, case_requests};
 use gpux::Pipeline;
 
@@ -13,10 +10,9 @@ pub fn verify_batching(pipeline: &Pipeline) -> Result<(), String> {
     if batches.is_empty() {
         return Ok(());
     }
-    let folder = pipeline.path().parent().unwrap_or(Path::new(".")).join(CASES_FOLDER);
     let mut capture = ModelInputCapture::new(pipeline);
     // `gpux test` reports mistakes in cases.
-    for (_, request) in case_requests(pipeline, &folder).unwrap_or_default() {
+    for (_, request) in case_requests(pipeline).unwrap_or_default() {
         let _ = capture.run(request);
     }
     for (name, model) in batches {

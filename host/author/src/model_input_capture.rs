@@ -1,11 +1,10 @@
 //! Captures the inputs of a pipeline's models: samples for comparing a changed model.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::case::{Case, Expectation, cases_in, input_values};
-use gpux::GpuxError;
-use gpux::Pipeline;
+use super::case::{CASES_FOLDER, Case, Expectation, cases_in, input_values};
+use gpux::{FileContent, GpuxError, Pipeline};
 use gpux_core::{Context, Observer, PlannedStep, Port, Request, RunError, RunOptions, Value, deadline_after};
 
 /// The inputs of one run of a model, in the model's order.
@@ -47,11 +46,17 @@ impl Observer for ModelInputCapture<'_> {
     fn after(&mut self, _: &PlannedStep, _: Duration, _: &[Value], _: &Context) {}
 }
 
-/// The requests of a pipeline's golden cases in `folder`, with their names; without those that
-/// expect an error.
-pub fn case_requests(pipeline: &Pipeline, folder: &Path) -> Result<Vec<(String, Request)>, GpuxError> {
-    let cases = cases_in(folder).unwrap_or_default();
-    cases.iter().filter_map(|case| case_request(pipeline, case).transpose()).collect()
+/// The folders of a pipeline's golden cases. A model or a component alone has none: files beside it belong to others.
+fn cases_of(pipeline: &Pipeline) -> Vec<PathBuf> {
+    if FileContent::detect(pipeline.path()) != Some(FileContent::Pipeline) {
+        return Vec::new();
+    }
+    cases_in(&pipeline.path().with_file_name(CASES_FOLDER)).unwrap_or_default()
+}
+
+/// The requests of a pipeline's golden cases, with their names; without those that expect an error.
+pub fn case_requests(pipeline: &Pipeline) -> Result<Vec<(String, Request)>, GpuxError> {
+    cases_of(pipeline).iter().filter_map(|case| case_request(pipeline, case).transpose()).collect()
 }
 
 /// The request of one case, with its name; `None` if it expects an error.

@@ -14,7 +14,7 @@ use super::input::{InputArguments, RequestItem, UsageError, reject_overwrites};
 use super::load_arguments::{LoadArguments, PipelineArguments};
 use super::precision::SYNTHETIC_INPUTS;
 use super::printer::{LogLevel, Printer};
-use gpux::{FileContent, GpuxError, Pipeline};
+use gpux::{GpuxError, Pipeline};
 use gpux_author::{synthetic_audio, synthetic_image};
 use gpux_config::PrecisionChoice;
 use gpux_core::child_process::{self, ChildError};
@@ -287,10 +287,7 @@ fn measure(arguments: &Arguments, printer: Printer) -> Result<Measurement, Measu
 
 /// The requests of golden cases, else those that warm the server up.
 pub(super) fn known_requests(pipeline: &Pipeline) -> Result<Vec<(String, Request)>, GpuxError> {
-    let folder = pipeline.path().with_file_name(gpux_author::CASES_FOLDER);
-    // A model or a component alone has no cases: files beside it belong to others.
-    let alone = FileContent::detect(pipeline.path()) != Some(FileContent::Pipeline);
-    let cases = if alone { Vec::new() } else { gpux_author::case_requests(pipeline, &folder)? };
+    let cases = gpux_author::case_requests(pipeline)?;
     if !cases.is_empty() {
         return Ok(cases);
     }

@@ -201,7 +201,7 @@ impl Draft<'_> {
         let mut failure = None;
         for sizes in self.task.open_sizes(self.info) {
             let before = self.write_sample(sizes, &case)?;
-            match self.model_outputs(&case) {
+            match self.model_outputs() {
                 Ok(outputs) => return self.write_rest(&before, &outputs, &case, count),
                 // The next sizes would fail as well.
                 Err(error) if error.category() != ErrorCategory::Run && error.category() != ErrorCategory::Request => {
@@ -275,9 +275,9 @@ impl Draft<'_> {
     }
 
     /// The model's outputs on the sample.
-    fn model_outputs(&self, case: &Path) -> Result<Vec<(String, Value)>, GpuxError> {
+    fn model_outputs(&self) -> Result<Vec<(String, Value)>, GpuxError> {
         let pipeline = self.open()?;
-        let requests = super::case_requests(&pipeline, case.parent().unwrap_or(case))?;
+        let requests = super::case_requests(&pipeline)?;
         let Some((_, request)) = requests.into_iter().next() else { return Ok(Vec::new()) };
         Ok(pipeline.plan().run(request, RunOptions::default())?)
     }

@@ -41,10 +41,7 @@ pub(super) fn samples<'a>(
     let mut capture = ModelInputCapture::new(pipeline);
     let mut count = 0;
     let from = if asked.sample.is_empty() {
-        let folder = pipeline.path().with_file_name(gpux_author::CASES_FOLDER);
-        // A model alone has no cases: files beside it belong to others.
-        let cases =
-            if pipeline.source().is_alone() { Ok(Vec::new()) } else { gpux_author::case_requests(pipeline, &folder) };
+        let cases = gpux_author::case_requests(pipeline);
         for (name, request) in cases.map_err(|error| printer.error(&error))?.into_iter().take(MAX_REQUESTS) {
             match capture.run(request) {
                 Ok(()) => count += 1,

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use gpux::GpuxError;
 use gpux::{EngineChoice, EngineOptions, LoadOptions, Pipeline, engine_search};
-use gpux_core::{Context, Step as _};
+use gpux_core::{Context, Step as _, SyntheticInputs};
 use gpux_inference::{ModelLoadError, synthetic_inputs};
 
 use crate::damage::ALL;
@@ -112,7 +112,8 @@ impl Corrupted {
             Err(_) => return Outcome::Unread,
         };
         let (_, step) = pipeline.models().next().expect("it is a model");
-        let Some(inputs) = synthetic_inputs(step.file().info(), dice.next() >> 32) else { return Outcome::RunFailed };
+        let maker = SyntheticInputs { seed: Some(dice.next() >> 32), ..SyntheticInputs::default() };
+        let Some(inputs) = synthetic_inputs(step.file().info(), maker) else { return Outcome::RunFailed };
         let mut context = Context { deadline: Some(Instant::now() + PATIENCE), ..Context::default() };
         if step.run(inputs, &mut context).is_ok() { Outcome::Ran } else { Outcome::RunFailed }
     }

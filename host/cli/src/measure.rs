@@ -15,14 +15,12 @@ use super::load_arguments::{LoadArguments, PipelineArguments};
 use super::precision::SYNTHETIC_INPUTS;
 use super::printer::{LogLevel, Printer};
 use gpux::{GpuxError, Pipeline};
-use gpux_author::{synthetic_audio, synthetic_image};
 use gpux_config::PrecisionChoice;
 use gpux_core::child_process::{self, ChildError};
 use gpux_core::{
-    BenchmarkOptions, ElementType, Kind, LatencyStatistics, Request, RunOptions, Value, deadline_after, from_npy,
+    BenchmarkOptions, LatencyStatistics, Request, RunOptions, SyntheticInputs, Value, deadline_after, from_npy,
     to_json, to_npy,
 };
-use gpux_inference::{synthetic_shape, synthetic_tensor};
 
 /// The flags of the child, named like those of the commands that start it.
 #[derive(Debug, Args)]
@@ -354,27 +352,9 @@ pub(super) fn read_output(path: &Path) -> Result<Value, String> {
     serde_json::from_slice::<serde_json::Value>(&bytes).map(Value::from).map_err(|error| error.to_string())
 }
 
-/// A synthetic request: the same numbers every time, dynamic dimensions of 8 (of 1 on the first axis); for images and
-/// audio a file of them.
+/// A synthetic request, the same every time.
 pub(super) fn synthetic_request(pipeline: &Pipeline) -> Result<Request, UsageError> {
-    let plan = pipeline.plan();
-    let mut request = Request::new();
-    for input in plan.inputs().iter().filter(|input| input.default.is_none() && !input.port.optional) {
-        let value = match &input.port.kind {
-            Kind::Tensor(kind) => {
-                synthetic_tensor(kind.element().unwrap_or(ElementType::Float32), synthetic_shape(kind), 0)
-            }
-            Kind::Text => Some(Value::from("The quick brown fox jumps over the lazy dog.")),
-            _ => match pipeline.media_type(&input.port) {
-                Some("image/*") => Some(Value::from(synthetic_image())),
-                Some(_) => Some(Value::from(synthetic_audio())),
-                None => None,
-            },
-        };
-        let name = &input.port.name;
-        let value = value
-            .ok_or_else(|| UsageError::NotMadeUp { name: name.clone(), inputs: plan.signature().describe_inputs() })?;
-        request.push((name.clone(), value));
-    }
-    Ok(request)
+    let signature = pipeline.plan().signature();
+    let request = SyntheticInputs::default().request(signature, |port| pipeline.media_type(port));
+    request.map_err(|port| UsageError::NotMadeUp { name: port.name.clone(), inputs: signature.describe_inputs() })
 }

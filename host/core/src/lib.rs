@@ -43,6 +43,7 @@ mod signature;
 mod spelling;
 mod step;
 mod strided_copy;
+mod synthetic_inputs;
 mod table;
 mod tensor;
 pub mod threads;
@@ -79,6 +80,7 @@ pub use run::{Observer, Observers, Outputs, RunError, RunOptions, StepError, Val
 pub use signature::{Dim, Kind, Mismatch, Port, Signature, TensorKind};
 pub use spelling::{closest, list};
 pub use step::{Context, DeviceStep, InputConversions, LimitExceeded, Step, StepFailure, WaitObserver};
+pub use synthetic_inputs::SyntheticInputs;
 pub use table::{Table, TableOptions, table_header};
 pub use tensor::{
     Color, Elements, ElementsOwner, Geometry, Layout, MAX_AXES, Metadata, Tensor, TensorData, TensorElement,

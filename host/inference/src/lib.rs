@@ -70,7 +70,7 @@ pub use providers::{
 pub use sessions::{ModelInputs, SessionRunError, SessionSet};
 pub use sessions::{SessionReservation, with_preferred_session};
 pub use step::{InputShapes, ModelOptions, ModelStep};
-pub use synthetic_inputs::{synthetic_inputs, synthetic_shape, synthetic_tensor};
+pub use synthetic_inputs::synthetic_inputs;
 pub use tensor_comparison::TensorDifference;
 pub use trial_context::Trial;
 pub use validation::{TrialReport, ensure_validated, validation_child};

@@ -7,11 +7,8 @@ use super::error::ModelLoadError;
 use super::graph::{ModelInfo, OnnxType};
 use super::sessions::{ModelInputs, SessionRunError};
 use super::step::ModelStep;
-use super::synthetic_inputs::synthetic_inputs_sized;
-use gpux_core::{Deadline, Dim, Value};
-
-/// Items, and sizes of other open dimensions: a few, one, and what images, texts and sounds have.
-const SHAPE_CLASSES: [(usize, usize); 7] = [(1, 8), (1, 1), (2, 32), (1, 128), (1, 224), (1, 512), (1, 16_000)];
+use super::synthetic_inputs::synthetic_inputs;
+use gpux_core::{Deadline, Dim, SyntheticInputs, Value};
 
 impl ModelStep {
     /// Runs a model of the embedded engine on synthetic inputs, one class of shapes after the other until
@@ -37,8 +34,8 @@ impl ModelStep {
         let mut info = self.file().info().clone();
         fix_inferred_sizes(&mut info, &infer_input_sizes(self.file()));
         let mut first = None;
-        for (items, open) in SHAPE_CLASSES {
-            let Some(inputs) = synthetic_inputs_sized(&info, 0, items, open) else { continue };
+        for maker in SyntheticInputs::attempts() {
+            let Some(inputs) = synthetic_inputs(&info, maker) else { continue };
             let tensor = |(index, value): (usize, Option<Value>)| match value {
                 Some(Value::Tensor(tensor)) => Some((index, tensor)),
                 _ => None,

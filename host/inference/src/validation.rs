@@ -21,13 +21,12 @@ use super::onnxruntime::OnnxRuntime;
 use super::providers::ProviderOptions;
 use super::providers::{ExecutionProvider, ProviderChoice, ProviderLibrary};
 use super::step::{InputShapes, ModelOptions, ModelStep};
-use super::synthetic_inputs::shape_with_sizes;
 use super::trial_context::{Trial, absolute, candidate_providers, memory_limit};
 use gpux_core::authenticated_file;
 use gpux_core::child_process;
 use gpux_core::files::digest;
 use gpux_core::{
-    CacheFolder, Context, Dim, ElementType, Kind, Port, Step as _, StepFailure, Tensor, TensorKind, Value,
+    CacheFolder, Context, Dim, ElementType, Kind, Port, Step as _, StepFailure, SyntheticInputs, TensorKind, Value,
 };
 
 /// Loading and one run of a large model on a slow disk fit; a model that takes longer is refused.
@@ -218,7 +217,7 @@ fn misdeclared_outputs_of_two(step: &ModelStep) -> Vec<String> {
     }
     let two = |port: &Port| {
         let Kind::Tensor(kind) = &port.kind else { return None };
-        (is_fixed(&port.kind) == Some(false)).then(|| shape_with_sizes(kind, 2, TRIAL_SIZES[0]))
+        (is_fixed(&port.kind) == Some(false)).then(|| SyntheticInputs::zeros(2, TRIAL_SIZES[0]).shape(kind))
     };
     let shapes: InputShapes = signature.inputs.iter().map(two).collect();
     let inputs = trial_inputs_of(step.file().info(), &shapes, false).into_iter().next();
@@ -308,11 +307,12 @@ fn trial_inputs_sized(
 }
 
 fn zeros(kind: &TensorKind, shape: Option<&[usize]>, open: usize) -> Option<Value> {
-    let shape = shape.map_or_else(|| shape_with_sizes(kind, 1, open), <[usize]>::to_vec);
+    let maker = SyntheticInputs::zeros(1, open);
+    let shape = shape.map_or_else(|| maker.shape(kind), <[usize]>::to_vec);
     if gpux_core::element_count(&shape)? > INPUT_LIMIT {
         return None;
     }
-    Tensor::zeros(kind.element().unwrap_or(ElementType::Float32), shape).ok().map(Value::Tensor)
+    maker.tensor_of_shape(kind.element().unwrap_or(ElementType::Float32), shape).map(Value::Tensor)
 }
 
 /// Serves `gpux __vet-model REQUEST`: one line of JSON. Bounds the memory of the whole

@@ -166,12 +166,14 @@ impl Pipeline {
             Some(PortType::Audio) => return Some("audio/*"),
             _ => {}
         }
-        let only = self.plan.inputs().len() == 1;
-        match self.spec.pipeline.first().filter(|_| only).map(|step| step.tag.value.as_str()) {
-            Some("decode-image") => Some("image/*"),
-            Some("decode-audio") => Some("audio/*"),
+        let slot = self.plan.inputs().iter().position(|input| input.port.name == port.name)?;
+        let steps = self.plan.steps().iter().zip(&self.spec.pipeline);
+        let mut readers = steps.filter(|(step, _)| step.input_slots().any(|read| read == Some(slot)));
+        readers.find_map(|(_, step)| match step.tag.value.as_str() {
+            "decode-image" => Some("image/*"),
+            "decode-audio" => Some("audio/*"),
             _ => None,
-        }
+        })
     }
 
     /// The version of a model: as declared, else the one that its file says.

@@ -8,14 +8,14 @@ use serde::{Deserialize, Serialize};
 use gpux::GpuxError;
 use gpux::Pipeline;
 use gpux_core::{
-    Dim, Kind, Outputs, PlanSignature, Request, RunError, RunOptions, Tensor, TensorKind, Value, deadline_after,
+    Dim, Kind, Outputs, Port, Request, RunError, RunOptions, StepFailure, SyntheticInputs, deadline_after,
 };
 use gpux_inference::with_preferred_session;
 
 /// Result of the warm-up.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct WarmUpReport {
-    /// the error of the synthetic request, if it failed
+    /// why the pipeline is not warm, if it is not
     pub failure: Option<String>,
 }
 
@@ -25,11 +25,10 @@ const RUNS: usize = 20;
 /// Time limit of those runs.
 const LIMIT: Duration = Duration::from_millis(10);
 
-/// An image that every image decoder reads: 32 × 32, white.
-const PICTURE: &[u8] = include_bytes!("warm_up.png");
+/// The largest size of an open axis that is tried.
+const MAX_SIZE: usize = 512;
 
-/// Runs the requests of `serving.warmup`, or else a synthetic one. The configured ones must succeed. The synthetic one
-/// may fail: the pipeline may need inputs that cannot be synthesized.
+/// Runs the requests of `serving.warmup`, which must succeed; without any, synthetic requests.
 pub fn warm_up(pipeline: &Pipeline) -> Result<WarmUpReport, GpuxError> {
     let (plan, turns) = (pipeline.plan(), Cell::new(0));
     let sessions = pipeline.models().map(|(_, model)| model.sessions().instances()).max().unwrap_or(1);
@@ -38,15 +37,51 @@ pub fn warm_up(pipeline: &Pipeline) -> Result<WarmUpReport, GpuxError> {
         // Each session gets its first run now.
         with_preferred_session(turns.replace(turns.get() + 1), || plan.run(request.clone(), options))
     };
+    let run_all = |requests: &[Request]| run_repeatedly(requests, sessions, LIMIT, run);
+
     let configured = pipeline.warm_up();
     if !configured.is_empty() {
         let failed =
             |(index, error): (usize, RunError)| GpuxError::WarmUp { number: index + 1, error: Box::new(error.into()) };
-        return run_repeatedly(configured, sessions, LIMIT, run).map(|()| WarmUpReport::default()).map_err(failed);
+        return run_all(configured).map(|()| WarmUpReport::default()).map_err(failed);
     }
-    let Some(request) = synthetic_inputs(plan.signature()) else { return Ok(WarmUpReport::default()) };
-    let failure = run_repeatedly(&[request], sessions, LIMIT, run).err();
-    Ok(WarmUpReport { failure: failure.map(|(_, error)| error.to_string()) })
+    let failure = run_synthetic(pipeline, |request| run_all(&[request]).map_err(|(_, error)| error)).err();
+    Ok(WarmUpReport { failure })
+}
+
+/// Runs synthetic requests of several sizes until one succeeds. Fails with the reason for the first.
+fn run_synthetic(pipeline: &Pipeline, run: impl Fn(Request) -> Result<(), RunError>) -> Result<(), String> {
+    let signature = pipeline.plan().signature();
+    let has_open_axes = signature.inputs().iter().any(|input| has_open_axes(&input.port));
+    let attempts = SyntheticInputs::attempts().filter(|inputs| inputs.open <= MAX_SIZE);
+    let mut first_failure = None;
+    for inputs in attempts.take(if has_open_axes { usize::MAX } else { 1 }) {
+        let request = match inputs.request(signature, |port| pipeline.media_type(port)) {
+            Ok(request) => request,
+            Err(Port { name, kind, .. }) => {
+                first_failure.get_or_insert_with(|| format!("no value can be made up for its input `{name}` ({kind})"));
+                break;
+            }
+        };
+        let Err(error) = run(request) else { return Ok(()) };
+        first_failure.get_or_insert_with(|| format!("a request that was made up fails: {error}"));
+        if !may_depend_on_sizes(&error) {
+            break;
+        }
+    }
+    first_failure.map_or(Ok(()), Err)
+}
+
+fn has_open_axes(port: &Port) -> bool {
+    let Kind::Tensor(kind) = &port.kind else { return false };
+    kind.shape.iter().flatten().any(|dim| !matches!(dim, Dim::Fixed(_)))
+}
+
+fn may_depend_on_sizes(error: &RunError) -> bool {
+    match error {
+        RunError::Validation(_) => true,
+        RunError::Step(error) => matches!(error.failure, StepFailure::InvalidInput(_) | StepFailure::Failed(_)),
+    }
 }
 
 /// Runs all requests, and at least one per session, without a time limit; then repeats them within the limit. Fails
@@ -68,31 +103,53 @@ fn run_repeatedly(
     Ok(())
 }
 
-/// A request of zeros, a word, a white image.
-pub fn synthetic_inputs(signature: &PlanSignature) -> Option<Request> {
-    let needed = signature.inputs().iter().filter(|input| !input.port.optional && input.default.is_none());
-    needed.map(|input| Some((input.port.name.clone(), value(&input.port.kind)?))).collect()
-}
-
-fn value(kind: &Kind) -> Option<Value> {
-    Some(match kind {
-        Kind::Text | Kind::Any => Value::from("warm"),
-        Kind::Bytes => Value::from(PICTURE.to_vec()),
-        Kind::Json => Value::from(serde_json::json!({})),
-        Kind::Tensor(kind) => zeros(kind)?,
-    })
-}
-
-fn zeros(kind: &TensorKind) -> Option<Value> {
-    let size = |dim: &Dim| if let Dim::Fixed(size) = dim { *size } else { 1 };
-    let shape: Vec<_> = kind.shape.as_ref()?.iter().map(size).collect();
-    Tensor::zeros(kind.elements.iter().next()?, shape).ok().map(Value::from)
-}
-
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "tests")]
 mod tests {
     use super::*;
+    use gpux::LoadOptions;
+
+    /// A pipeline with these lines in its gpux.yml.
+    fn pipeline(lines: &str) -> Pipeline {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("gpux.yml");
+        std::fs::write(&path, format!("name: p\nversion: 1.0.0\n{lines}\n")).unwrap();
+        Pipeline::open(path.to_str().unwrap(), &LoadOptions::default()).unwrap()
+    }
+
+    fn failure(pipeline: &Pipeline) -> Option<String> {
+        warm_up(pipeline).unwrap().failure
+    }
+
+    #[test]
+    fn synthesizes_requests_by_kind_and_media_type() {
+        for lines in [
+            "inputs: { x: image }\npipeline: [decode-image]",
+            "inputs: { x: audio }\npipeline: [decode-audio]",
+            "inputs: { x: bytes }\npipeline: [decode-audio]",
+            "inputs: { x: bytes, y: bytes }\npipeline: [decode-image: { in: x, out: a }, decode-audio: { in: y, out: b }]",
+            "inputs: { x: { type: float32, shape: [n, 3] } }\npipeline: [softmax]",
+        ] {
+            assert_eq!(failure(&pipeline(lines)), None, "{lines}");
+        }
+    }
+
+    #[test]
+    fn synthesizes_other_sizes_after_a_failure() {
+        let inputs = "inputs: { x: { type: float32, shape: [n] }, y: { type: float32, shape: [k, n] } }";
+        let pipeline =
+            pipeline(&format!("{inputs}\npipeline: [softmax: {{ in: x, out: a }}, softmax: {{ in: y, out: b }}]"));
+        let first = SyntheticInputs::default().request(pipeline.plan().signature(), |_| None).unwrap();
+        assert!(pipeline.plan().run(first, RunOptions::default()).is_err(), "`n` has two sizes");
+        assert_eq!(failure(&pipeline), None);
+    }
+
+    #[test]
+    fn reports_failing_synthetic_requests() {
+        let sevens = "inputs: { x: { type: float32, shape: [n, 5] } }\npipeline: [reshape: { shape: [7] }]";
+        let failure = failure(&pipeline(sevens)).unwrap();
+        assert!(failure.starts_with("a request that was made up fails: step 1 (reshape)"), "{failure}");
+    }
 
     #[test]
     fn warms_up_every_session() {

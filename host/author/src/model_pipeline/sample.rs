@@ -6,8 +6,7 @@ use std::path::Path;
 use super::ModelPipelineError;
 use super::steps::SAMPLE_RATE;
 use super::task::{self, Task, is_sample_rate};
-use crate::synthetic_media::synthetic_audio;
-use gpux_core::{Dim, ElementType, Tensor, TensorKind, element_count, to_npy};
+use gpux_core::{Dim, ElementType, SyntheticInputs, Tensor, TensorKind, element_count, to_npy};
 use gpux_inference::{InputSpec, ModelInfo, OnnxType};
 
 /// The picture of the other new pipelines.
@@ -28,7 +27,7 @@ pub(super) fn write(task: Task, info: &ModelInfo, open: usize, case: &Path) -> R
         }
         Task::Text => return Ok("  text: The quick brown fox jumps over the lazy dog.\n".to_owned()),
         Task::Audio => {
-            std::fs::write(case.join("sample.wav"), synthetic_audio())?;
+            std::fs::write(case.join("sample.wav"), SyntheticInputs::audio())?;
             "  audio: { file: sample.wav }\n"
         }
         Task::Table | Task::Tensor => "",

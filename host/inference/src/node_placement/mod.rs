@@ -17,11 +17,10 @@ use super::library::{LibraryFile, LibraryOrigin};
 use super::model_file::ModelFile;
 use super::onnxruntime::OnnxRuntime;
 use super::providers::{ExecutionProvider, ProviderLibrary, ProviderOptions};
-use super::synthetic_inputs::{synthetic_shape, synthetic_tensor};
 use super::trial_context::{self, Trial};
 use gpux_core::child_process;
 use gpux_core::files::check_room;
-use gpux_core::{ElementType, Tensor, Value};
+use gpux_core::{ElementType, SyntheticInputs, Tensor};
 pub use report::{NodeReport, OperatorNodes, Placement};
 
 /// A large model is loaded, compiled for its provider and run within it.
@@ -89,7 +88,7 @@ pub fn profile_nodes(
 fn shapes(info: &ModelInfo) -> Option<Vec<(usize, Vec<usize>)>> {
     let required = info.inputs.iter().enumerate().filter(|(_, input)| input.required);
     let shape = |(index, input): (usize, &InputSpec)| match &input.value {
-        Some(OnnxType::Tensor { kind, narrow: None }) => Some((index, synthetic_shape(kind))),
+        Some(OnnxType::Tensor { kind, narrow: None }) => Some((index, SyntheticInputs::default().shape(kind))),
         _ => None,
     };
     required.map(shape).collect()
@@ -155,10 +154,9 @@ fn run(request: &Request) -> Result<(), String> {
     let tensor = |(index, shape): &(usize, Vec<usize>)| {
         let input = file.info().inputs.get(*index).ok_or("the model has changed")?;
         let kind = input.value.as_ref().and_then(OnnxType::plain).ok_or("the model has changed")?;
-        match synthetic_tensor(kind.element().unwrap_or(ElementType::Float32), shape.clone(), 0) {
-            Some(Value::Tensor(tensor)) => Ok((*index, tensor)),
-            _ => Err(format!("the input `{}` would be too large", input.name)),
-        }
+        let element = kind.element().unwrap_or(ElementType::Float32);
+        let tensor = SyntheticInputs::default().tensor_of_shape(element, shape.clone());
+        tensor.map(|tensor| (*index, tensor)).ok_or_else(|| format!("the input `{}` would be too large", input.name))
     };
     let inputs: Vec<(usize, Tensor)> = request.inputs.iter().map(tensor).collect::<Result<_, _>>()?;
     let options = SessionOptions {

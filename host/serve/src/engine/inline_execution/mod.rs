@@ -9,7 +9,7 @@ mod data_independent_cost;
 use std::time::{Duration, Instant};
 
 use gpux::Pipeline;
-use gpux_core::{Dim, ElementType, Kind, Outputs, Plan, Request, RunOptions, Tensor, TensorKind, Value};
+use gpux_core::{Dim, ElementType, Kind, Outputs, Plan, Request, RunOptions, SyntheticInputs, TensorKind};
 
 /// The approximate cost of a hop to a worker and back. In tests, a limit that no machine exceeds.
 const HOP_COST: Duration = if cfg!(test) { Duration::from_mins(1) } else { Duration::from_micros(50) };
@@ -63,57 +63,36 @@ fn largest_request(plan: &Plan) -> Option<Request> {
         if input.port.optional || input.default.is_some() {
             return None;
         }
-        inputs.push((&input.port.name, Shape::new(kind)?));
+        inputs.push((kind, least_element_bytes(kind)?));
     }
-    let mut dynamic: Vec<_> = inputs.iter().flat_map(|(_, shape)| shape.dynamic()).collect();
+
+    let dims = inputs.iter().flat_map(|(kind, _)| kind.shape.iter().flatten());
+    let mut dynamic: Vec<_> = dims.filter(|dim| !matches!(dim, Dim::Fixed(_))).collect();
     let is_anonymous = dynamic.contains(&&Dim::Dynamic);
     let occurrences = dynamic.len();
     dynamic.dedup();
     if dynamic.len() > 1 || is_anonymous && occurrences > 1 {
         return None;
     }
+
     let fits = |size: &usize| {
-        let bytes = inputs.iter().map(|(_, shape)| shape.least_bytes(*size));
-        bytes.reduce(usize::saturating_add).is_some_and(|bytes| bytes <= MAX_BODY)
+        let maker = SyntheticInputs::zeros(*size, *size);
+        let least_bytes = |(kind, element): &(&TensorKind, usize)| {
+            maker.shape(kind).into_iter().fold(*element, usize::saturating_mul)
+        };
+        inputs.iter().map(least_bytes).reduce(usize::saturating_add).is_some_and(|bytes| bytes <= MAX_BODY)
     };
     let size = if dynamic.is_empty() { Some(0).filter(fits) } else { (1..=MAX_BODY).take_while(fits).last() }?;
-    let value = |(name, shape): &(&String, Shape<'_>)| Some((String::clone(name), shape.zeros(size)?));
-    inputs.iter().map(value).collect()
+    SyntheticInputs::zeros(size, size).request(plan.signature(), |_| None).ok()
 }
 
-/// The shape and element type of a numeric input.
-struct Shape<'k> {
-    dims: &'k [Dim],
-    element: ElementType,
-    /// the fewest bytes of an element in a body: a digit and a comma as text, or its raw size
-    element_bytes: usize,
-}
-
-impl<'k> Shape<'k> {
-    fn new(kind: &'k TensorKind) -> Option<Self> {
-        let dims = kind.shape.as_deref()?;
-        let sizes = kind.elements.iter().map(ElementType::size);
-        let element_bytes = sizes.min()??.clamp(1, 2);
-        // A dimension of 0 leaves the other dimensions unbounded.
-        let is_bounded = !dims.contains(&Dim::Fixed(0));
-        is_bounded.then_some(Self { dims, element: kind.elements.iter().next()?, element_bytes })
-    }
-
-    fn dynamic(&self) -> impl Iterator<Item = &'k Dim> {
-        self.dims.iter().filter(|dim| !matches!(dim, Dim::Fixed(_)))
-    }
-
-    fn of_size(&self, size: usize) -> impl Iterator<Item = usize> {
-        self.dims.iter().map(move |dim| if let Dim::Fixed(fixed) = dim { *fixed } else { size })
-    }
-
-    fn least_bytes(&self, size: usize) -> usize {
-        self.of_size(size).fold(self.element_bytes, usize::saturating_mul)
-    }
-
-    fn zeros(&self, size: usize) -> Option<Value> {
-        Tensor::zeros(self.element, self.of_size(size).collect::<Vec<_>>()).ok().map(Value::from)
-    }
+/// The fewest bytes of an element in a body: a digit and a comma as text, or its raw size. `None` if a body does not
+/// bound tensors of this kind.
+fn least_element_bytes(kind: &TensorKind) -> Option<usize> {
+    // A dimension of 0 leaves the other dimensions unbounded.
+    let is_bounded = !kind.shape.as_ref()?.contains(&Dim::Fixed(0));
+    let bytes = kind.elements.iter().map(ElementType::size).min()??;
+    is_bounded.then_some(bytes.clamp(1, 2))
 }
 
 #[cfg(test)]

@@ -1,24 +1,18 @@
-//! The example request of a pipeline: its warm-up request.
+//! The example request of a pipeline.
 
 use serde_json::{Map, Value as Json};
 
 use crate::LoadedPipeline;
-use gpux_core::{Kind, Request, Value, to_json};
-use gpux_worker::synthetic_inputs;
+use gpux_core::{Request, SyntheticInputs, to_json};
 
-/// The most elements of a tensor in an example.
-const MOST: usize = 64;
+/// The most bytes of a value in an example.
+const MAX_BYTES: usize = 512;
 
 /// A short synthetic request, if one can be made.
 pub(super) fn request(loaded: &LoadedPipeline) -> Option<Request> {
-    let signature = loaded.signature();
-    // The synthetic bytes are an image.
-    let sound = |kind: &Kind| *kind != Kind::Bytes;
-    let fits = |name: &str| {
-        signature.port(name).is_some_and(|port| sound(&port.kind) || loaded.info().media_type(port) == Some("image/*"))
-    };
-    let short = |value: &Value| value.as_tensor().is_none_or(|tensor| tensor.len() <= MOST);
-    synthetic_inputs(signature).filter(|request| request.iter().all(|(name, value)| fits(name) && short(value)))
+    let inputs = SyntheticInputs::zeros(1, 1);
+    let request = inputs.request(loaded.signature(), |port| loaded.info().media_type(port)).ok()?;
+    request.iter().all(|(_, value)| value.byte_len() <= MAX_BYTES).then_some(request)
 }
 
 /// The example request as an object.

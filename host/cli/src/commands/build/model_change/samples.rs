@@ -7,7 +7,7 @@ use crate::input::{InputArguments, RequestItem};
 use crate::printer::{Printer, pluralize};
 use gpux::Pipeline;
 use gpux_author::{ModelComparison, ModelInputCapture, ModelSample};
-use gpux_core::Tensor;
+use gpux_core::{SyntheticInputs, Tensor};
 use gpux_inference::{ModelStep, synthetic_inputs};
 
 /// The most requests that are run: their tensors are all held.
@@ -98,5 +98,6 @@ impl Samples<'_> {
 }
 
 fn synthetic_samples(model: &ModelStep) -> Option<Vec<ModelSample>> {
-    (0..SYNTHETIC_SAMPLES).map(|seed| synthetic_inputs(model.file().info(), seed)).collect()
+    let maker = |seed| SyntheticInputs { seed: Some(seed), ..SyntheticInputs::default() };
+    (0..SYNTHETIC_SAMPLES).map(|seed| synthetic_inputs(model.file().info(), maker(seed))).collect()
 }

@@ -68,10 +68,10 @@ impl SyntheticInputs {
     pub fn value(self, kind: &Kind, media_type: Option<&str>) -> Option<Value> {
         match (kind, media_type) {
             (Kind::Tensor(kind), _) => self.tensor(kind).map(Value::from),
-            (Kind::Text, _) => Some(Value::from(TEXT)),
+            (Kind::Text | Kind::Any, _) => Some(Value::from(TEXT)),
             (Kind::Bytes, Some("image/*")) => Some(Value::from(self.image())),
             (Kind::Bytes, Some("audio/*")) => Some(Value::from(Self::audio())),
-            (Kind::Bytes | Kind::Json | Kind::Any, _) => None,
+            (Kind::Bytes | Kind::Json, _) => None,
         }
     }
 

@@ -23,6 +23,7 @@ pub(crate) struct Outcome<'a> {
     pub(crate) pipeline: &'a str,
     pub(crate) request_id: &'a str,
     pub(crate) queued: Duration,
+    pub(crate) truncated: u32,
 }
 
 impl Telemetry {

@@ -90,6 +90,13 @@ impl Server {
         self.find_line(wanted, |_| {})
     }
 
+    /// The lines of its log before the next with this in it.
+    pub(crate) fn lines_before(&self, wanted: &str) -> Vec<String> {
+        let lines = std::cell::RefCell::default();
+        self.find_line(wanted, |line| Vec::push(&mut lines.borrow_mut(), line.to_owned()));
+        lines.into_inner()
+    }
+
     fn find_line(&self, wanted: &str, check: impl Fn(&str)) -> String {
         let mut before = Vec::new();
         let end = Instant::now() + PATIENCE;

@@ -46,7 +46,7 @@ pub use diff_statistics::DiffStatistics;
 pub use edit_detector::EditDetector;
 pub use language::Language;
 pub use model_comparison::{Accuracy, ComparisonError, ModelComparison, compare_models};
-pub use model_input_capture::{ModelInputCapture, ModelSample, case_requests};
+pub use model_input_capture::{ModelInputCapture, ModelSample, case_requests, first_case_request};
 pub use model_pipeline::{
     ColumnsError, ModelPipelineError, ModelPipelineReport, ModelPipelineRequest, Task, TestFailure, pipeline_for_model,
 };

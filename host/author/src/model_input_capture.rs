@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::case::{CASES_FOLDER, Case, Expectation, cases_in, input_values};
-use gpux::{FileContent, GpuxError, Pipeline};
+use gpux::{GpuxError, Pipeline};
 use gpux_core::{Context, Observer, PlannedStep, Port, Request, RunError, RunOptions, Value, deadline_after};
 
 /// The inputs of one run of a model, in the model's order.
@@ -48,7 +48,7 @@ impl Observer for ModelInputCapture<'_> {
 
 /// The folders of a pipeline's golden cases. A model or a component alone has none: files beside it belong to others.
 fn cases_of(pipeline: &Pipeline) -> Vec<PathBuf> {
-    if FileContent::detect(pipeline.path()) != Some(FileContent::Pipeline) {
+    if pipeline.source().is_alone() {
         return Vec::new();
     }
     cases_in(&pipeline.path().with_file_name(CASES_FOLDER)).unwrap_or_default()
@@ -57,6 +57,12 @@ fn cases_of(pipeline: &Pipeline) -> Vec<PathBuf> {
 /// The requests of a pipeline's golden cases, with their names; without those that expect an error.
 pub fn case_requests(pipeline: &Pipeline) -> Result<Vec<(String, Request)>, GpuxError> {
     cases_of(pipeline).iter().filter_map(|case| case_request(pipeline, case).transpose()).collect()
+}
+
+/// The first of [`case_requests`] that can be read.
+pub fn first_case_request(pipeline: &Pipeline) -> Option<Request> {
+    let request = |case: &PathBuf| case_request(pipeline, case).ok().flatten();
+    cases_of(pipeline).iter().find_map(request).map(|(_, request)| request)
 }
 
 /// The request of one case, with its name; `None` if it expects an error.

@@ -89,7 +89,8 @@ fn worker(load: &LoadArguments, must_be_confined: bool, pipeline: &Path) -> Exit
         Ok(load_options) => gpux::LoadOptions { serving: true, ..load_options },
         Err(error) => return printer.error(&error),
     };
-    match gpux_worker::run_worker(pipeline, WorkerOptions { load_options, must_be_confined }) {
+    let options = WorkerOptions { load_options, must_be_confined, golden_case: gpux_author::first_case_request };
+    match gpux_worker::run_worker(pipeline, options) {
         Ok(()) => Exit::Done,
         Err(error) => printer.environment(&error),
     }

@@ -38,7 +38,7 @@ pub use process::{WorkerOptions, run_worker};
 #[cfg(target_os = "linux")]
 pub use supervisor::{IsolatedPipeline, OnWorkerEvent, WorkerError, WorkerEvent};
 pub use trace::{Trace, run_observed};
-pub use warm_up::{WarmUpReport, warm_up};
+pub use warm_up::{GoldenCase, WarmUpReport, warm_up};
 
 /// The machine's fault.
 pub fn environment_error(message: String) -> gpux::GpuxError {

@@ -18,7 +18,8 @@ use crate::confine::confine;
 use crate::messages::{self, ReadyMessage, WorkerMessage};
 use crate::model_statistics::ModelStatistics;
 use crate::trace::{Trace, run_observed};
-use crate::{environment_error, step_failure, warm_up};
+use crate::warm_up::{GoldenCase, warm_up};
+use crate::{environment_error, step_failure};
 use gpux::{Definition, GpuxError, LoadOptions, Pipeline, Source};
 use gpux_confinement::forbid_new_processes;
 use gpux_core::catch_panic::catch_panic;
@@ -38,6 +39,8 @@ pub struct WorkerOptions {
     pub load_options: LoadOptions,
     /// whether it ends where the system cannot confine it
     pub must_be_confined: bool,
+    /// warms the pipeline up if `serving.warmup` is empty
+    pub golden_case: GoldenCase,
 }
 
 /// Runs requests of the pipeline until the server closes the control socket, which is standard input; that ends the
@@ -67,7 +70,7 @@ pub fn run_worker(pipeline: &Path, mut options: WorkerOptions) -> io::Result<()>
         let pipeline = Pipeline::load(definition, &options.load_options)?;
         // Loading is what compiles and measures in child processes. Without seccomp, `lacks` says so.
         let _ = forbid_new_processes();
-        let report = warm_up(&pipeline)?;
+        let report = warm_up(&pipeline, options.golden_case)?;
         Ok((pipeline, report, lacks))
     });
     let (pipeline, report, lacks) = match loaded {

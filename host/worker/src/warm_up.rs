@@ -19,6 +19,9 @@ pub struct WarmUpReport {
     pub failure: Option<String>,
 }
 
+/// Reads the request of a golden case of a pipeline, if there is one.
+pub type GoldenCase = fn(&Pipeline) -> Option<Request>;
+
 /// The most runs after the first run of each session.
 const RUNS: usize = 20;
 
@@ -28,8 +31,9 @@ const LIMIT: Duration = Duration::from_millis(10);
 /// The largest size of an open axis that is tried.
 const MAX_SIZE: usize = 512;
 
-/// Runs the requests of `serving.warmup`, which must succeed; without any, synthetic requests.
-pub fn warm_up(pipeline: &Pipeline) -> Result<WarmUpReport, GpuxError> {
+/// Runs the requests of `serving.warmup`, which must succeed; without any, the golden case; without one that succeeds,
+/// synthetic requests.
+pub fn warm_up(pipeline: &Pipeline, golden_case: GoldenCase) -> Result<WarmUpReport, GpuxError> {
     let (plan, turns) = (pipeline.plan(), Cell::new(0));
     let sessions = pipeline.models().map(|(_, model)| model.sessions().instances()).max().unwrap_or(1);
     let run = |request: &Request| {
@@ -44,6 +48,9 @@ pub fn warm_up(pipeline: &Pipeline) -> Result<WarmUpReport, GpuxError> {
         let failed =
             |(index, error): (usize, RunError)| GpuxError::WarmUp { number: index + 1, error: Box::new(error.into()) };
         return run_all(configured).map(|()| WarmUpReport::default()).map_err(failed);
+    }
+    if golden_case(pipeline).is_some_and(|request| run_all(&[request]).is_ok()) {
+        return Ok(WarmUpReport::default());
     }
     let failure = run_synthetic(pipeline, |request| run_all(&[request]).map_err(|(_, error)| error)).err();
     Ok(WarmUpReport { failure })
@@ -108,6 +115,7 @@ fn run_repeatedly(
 mod tests {
     use super::*;
     use gpux::LoadOptions;
+    use gpux_core::Value;
 
     /// A pipeline with these lines in its gpux.yml.
     fn pipeline(lines: &str) -> Pipeline {
@@ -117,8 +125,8 @@ mod tests {
         Pipeline::open(path.to_str().unwrap(), &LoadOptions::default()).unwrap()
     }
 
-    fn failure(pipeline: &Pipeline) -> Option<String> {
-        warm_up(pipeline).unwrap().failure
+    fn failure(pipeline: &Pipeline, golden_case: GoldenCase) -> Option<String> {
+        warm_up(pipeline, golden_case).unwrap().failure
     }
 
     #[test]
@@ -130,7 +138,7 @@ mod tests {
             "inputs: { x: bytes, y: bytes }\npipeline: [decode-image: { in: x, out: a }, decode-audio: { in: y, out: b }]",
             "inputs: { x: { type: float32, shape: [n, 3] } }\npipeline: [softmax]",
         ] {
-            assert_eq!(failure(&pipeline(lines)), None, "{lines}");
+            assert_eq!(failure(&pipeline(lines), |_| None), None, "{lines}");
         }
     }
 
@@ -141,13 +149,27 @@ mod tests {
             pipeline(&format!("{inputs}\npipeline: [softmax: {{ in: x, out: a }}, softmax: {{ in: y, out: b }}]"));
         let first = SyntheticInputs::default().request(pipeline.plan().signature(), |_| None).unwrap();
         assert!(pipeline.plan().run(first, RunOptions::default()).is_err(), "`n` has two sizes");
-        assert_eq!(failure(&pipeline), None);
+        assert_eq!(failure(&pipeline, |_| None), None);
+    }
+
+    #[test]
+    fn golden_case_precedes_synthetic_requests() {
+        fn case(pipeline: &Pipeline) -> Option<Request> {
+            let photo = &pipeline.plan().inputs()[0].port;
+            let photo = SyntheticInputs::default().value(&photo.kind, pipeline.media_type(photo));
+            Some(vec![("photo".to_owned(), photo?), ("size".to_owned(), Value::from(serde_json::json!(1)))])
+        }
+        let pipeline = pipeline("inputs: { photo: image, size: json }\npipeline: [decode-image: { in: photo }]");
+        let unknown = Some("no value can be made up for its input `size` (JSON)".to_owned());
+        assert_eq!(failure(&pipeline, case), None);
+        assert_eq!(failure(&pipeline, |_| Some(Request::new())), unknown);
+        assert_eq!(failure(&pipeline, |_| None), unknown);
     }
 
     #[test]
     fn reports_failing_synthetic_requests() {
         let sevens = "inputs: { x: { type: float32, shape: [n, 5] } }\npipeline: [reshape: { shape: [7] }]";
-        let failure = failure(&pipeline(sevens)).unwrap();
+        let failure = failure(&pipeline(sevens), |_| None).unwrap();
         assert!(failure.starts_with("a request that was made up fails: step 1 (reshape)"), "{failure}");
     }
 

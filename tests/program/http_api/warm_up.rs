@@ -1,4 +1,4 @@
-//! `serving.warmup`: requests that must succeed before a pipeline is ready.
+//! Warm-up: `serving.warmup`, whose requests must succeed before a pipeline is ready; golden cases and made-up requests.
 
 use std::path::Path;
 
@@ -54,4 +54,32 @@ fn rejects_mistyped_warm_up_requests_on_load() {
     }
     let said = refused(folder("    - 7").path());
     assert!(said.contains("warmup"), "{said}");
+}
+
+#[test]
+fn warns_of_pipelines_that_cannot_be_warmed_up() {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, inputs: &str, step: &str| {
+        let path = folder.path().join(name);
+        std::fs::create_dir(&path).unwrap();
+        let text = format!("name: {name}\nversion: 1.0.0\ninputs: {{ {inputs} }}\npipeline: [{{ {step} }}]\n");
+        std::fs::write(path.join("gpux.yml"), text).unwrap();
+        path
+    };
+    let sound = write("sound", "x: audio", "decode-audio: { in: x }");
+    let cold = write("cold", "photo: image, size: json", "decode-image: { in: photo }");
+    let with_case = write("with-case", "photo: image, size: json", "decode-image: { in: photo }");
+    let case = with_case.join("tests/seven");
+    std::fs::create_dir_all(&case).unwrap();
+    std::fs::write(case.join("seven.png"), seven()).unwrap();
+    std::fs::write(case.join("case.yml"), "inputs: { photo: { file: seven.png }, size: 1 }\n").unwrap();
+    let pipelines = [&sound, &cold, &with_case].map(|path| path.to_str().unwrap());
+    for isolation in if cfg!(target_os = "linux") { &["none", "pipeline"][..] } else { &["none"] } {
+        let server = Server::begin(&[&pipelines[..], &["--require-all", "--isolation", isolation]].concat());
+        let lines = server.lines_before("ready on ");
+        let warnings: Vec<_> = lines.iter().filter(|line| line.contains("warm")).collect();
+        let [warning] = warnings.as_slice() else { panic!("{isolation}: {lines:?}") };
+        assert!(warning.contains("cold is not warm") && warning.contains("`size` (JSON)"), "{warning}");
+        assert!(warning.starts_with("warning: ") && warning.contains("`serving.warmup`"), "{warning}");
+    }
 }

@@ -175,7 +175,8 @@ impl Repository {
             ));
             return Err(error.into());
         }
-        Ok(StartedRunner::local(Pipeline::load(definition, &self.load_options)?)?)
+        let pipeline = Pipeline::load(definition, &self.load_options)?;
+        Ok(StartedRunner::local(pipeline, self.settings.golden_case)?)
     }
 
     /// Where pipelines run that do not ask for more isolation.

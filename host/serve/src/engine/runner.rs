@@ -22,7 +22,7 @@ use gpux_core::{RunError, StepError, StepFailure, Value};
 use gpux_inference::{BatchSizes, Batcher, SessionSet};
 #[cfg(target_os = "linux")]
 use gpux_worker::{CallOptions, IsolatedPipeline, OnWorkerEvent, Reply, WorkerCommand, WorkerError};
-use gpux_worker::{ModelStatistics, Trace, WarmUpReport};
+use gpux_worker::{GoldenCase, ModelStatistics, Trace, WarmUpReport};
 
 /// A pipeline that is loaded and warm.
 pub(crate) enum Runner {
@@ -44,8 +44,8 @@ pub(crate) struct StartedRunner {
 
 impl StartedRunner {
     /// Warms up the pipeline. Fails if a configured warm-up request fails.
-    pub(crate) fn local(pipeline: Pipeline) -> Result<Self, GpuxError> {
-        let warm_up_report = gpux_worker::warm_up(&pipeline)?;
+    pub(crate) fn local(pipeline: Pipeline, golden_case: GoldenCase) -> Result<Self, GpuxError> {
+        let warm_up_report = gpux_worker::warm_up(&pipeline, golden_case)?;
         let is_cheap = inline_execution::is_cheap(&pipeline);
         let info = pipeline.info();
         Ok(Self { runner: Runner::Local(BackgroundDrop::new(pipeline)), info, warm_up_report, is_cheap })

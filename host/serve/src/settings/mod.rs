@@ -5,6 +5,7 @@ mod available_memory;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use gpux_worker::GoldenCase;
 #[cfg(target_os = "linux")]
 use gpux_worker::WorkerCommand;
 
@@ -106,6 +107,8 @@ pub struct Settings {
     /// how the process of a pipeline is started; `None` where none can be
     #[cfg(target_os = "linux")]
     pub worker: Option<WorkerCommand>,
+    /// warms up the pipelines in this process that have no `serving.warmup`
+    pub golden_case: GoldenCase,
     /// whether pipelines are reloaded when their files change
     pub reload: bool,
     /// how long the server keeps accepting requests after a shutdown begins, so that load balancers can see that it is
@@ -279,6 +282,7 @@ impl Settings {
             start: StartPolicy::Any,
             #[cfg(target_os = "linux")]
             worker: None,
+            golden_case: |_| None,
             reload: false,
             drain_delay: Duration::ZERO,
             drain: Duration::from_secs(30),

@@ -89,7 +89,9 @@ impl EventLogger {
             self.note(&format!("{name}: {note}"));
         }
         if let Some(failure) = &loaded.warm_up_report().failure {
-            self.detail(&format!("{name}: a made-up request is refused, so it is not warm: {failure}"));
+            self.warning(&format!(
+                "{name} is not warm, so its first requests take longer: {failure}; requests in `serving.warmup` warm it up"
+            ));
         }
     }
 

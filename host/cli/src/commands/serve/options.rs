@@ -236,6 +236,7 @@ impl ServerArguments {
         settings.access_log = self.access_log;
         settings.triton_metrics = self.triton_metrics;
         settings.reload = self.reload;
+        settings.golden_case = gpux_author::first_case_request;
         settings.isolation_strict = self.isolation_strict;
         if self.require_all {
             settings.start = StartPolicy::All;

@@ -14,17 +14,12 @@ use hyper::body::{Body as _, Frame, SizeHint};
 use super::error_response;
 use crate::engine::body_budget::RequestBudget;
 use crate::engine::error::ServeError;
+use crate::engine::memory_charge::{Charge, attach_permit};
 use crate::engine::metrics::ProtocolLabel;
 use crate::engine::request_context::RequestContext;
 use crate::engine::server::Server;
 use crate::protocol::http::compression::Uncompressed;
 use gpux_core::MemoryPermit;
-
-/// Responses up to this size, in bytes, are not charged to the budget: a connection itself may use more.
-const SMALL: usize = 4 << 10;
-
-/// Request heads up to this size, in bytes, are not charged to the budget.
-const SMALL_HEAD: usize = 4 << 10;
 
 /// Overhead of one header, in bytes.
 const HEADER: usize = 128;
@@ -48,7 +43,7 @@ pub(crate) fn reserve_request_head(head: &Parts, server: &Server) -> Result<Opti
     }
     let headers = head.headers.iter().map(|(name, value)| name.as_str().len() + value.len() + HEADER);
     let bytes = headers.sum::<usize>() + head.uri.path_and_query().map_or(0, |path| path.as_str().len());
-    (bytes > SMALL_HEAD).then(|| server.request_budget().for_context(None).reserve(bytes)).transpose()
+    Charge::RequestHead.reserve(bytes, || server.request_budget().for_context(None))
 }
 
 /// Charges a large response to the budget; if it does not fit, replaces it by an error. A response of unknown length is
@@ -64,7 +59,7 @@ pub(crate) fn charge_response(
     let exact = response.body().size_hint().exact();
     let whole = exact.or_else(|| response.extensions().get::<Uncompressed>().map(|Uncompressed(size)| *size));
     let whole = whole.map(|size| usize::try_from(size).unwrap_or(usize::MAX));
-    if whole.is_some_and(|size| size <= SMALL) {
+    if whole.is_some_and(|size| !Charge::Response.applies_to(size)) {
         return response;
     }
     let budget = server.response_budget().for_context(Some(context.clone()));
@@ -78,15 +73,11 @@ pub(crate) fn charge_response(
 
 /// A permit for a response of this many bytes; `before` may cover some of them already.
 fn permit(budget: &RequestBudget, before: Option<MemoryPermit>, bytes: usize) -> Result<MemoryPermit, ServeError> {
-    let limit = budget.limit();
-    if bytes > limit {
-        return Err(ServeError::ResponseNeverFits { needed: bytes, limit });
-    }
     let Some(mut permit) = before else { return budget.reserve(bytes) };
     permit.shrink(bytes);
     let missing = bytes.saturating_sub(permit.bytes());
     if missing > 0 {
-        permit.merge(budget.reserve(missing)?);
+        permit.merge(budget.clone().holding(permit.bytes()).reserve(missing)?);
     }
     Ok(permit)
 }
@@ -106,30 +97,20 @@ struct BudgetedBody {
     reservation: Reservation,
 }
 
-/// Bytes with their permit.
-struct BudgetedBytes {
-    bytes: Bytes,
-    _permit: Arc<MemoryPermit>,
-}
-
-impl AsRef<[u8]> for BudgetedBytes {
-    fn as_ref(&self) -> &[u8] {
-        &self.bytes
-    }
-}
-
 impl BudgetedBody {
     /// The bytes with their permit, or the end of the response if they do not fit.
-    fn attach_permit(&mut self, bytes: Bytes) -> Result<Frame<Bytes>, axum::Error> {
+    fn charge_part(&mut self, bytes: Bytes) -> Result<Frame<Bytes>, axum::Error> {
         let permit = match &self.reservation {
             Reservation::Whole(permit) => permit.clone(),
-            Reservation::Parts(budget, _) if bytes.len() > SMALL => match permit(budget, None, bytes.len()) {
-                Ok(permit) => Arc::new(permit),
-                Err(error) => return self.end(&error),
-            },
+            Reservation::Parts(budget, _) if Charge::Response.applies_to(bytes.len()) => {
+                match permit(budget, None, bytes.len()) {
+                    Ok(permit) => Arc::new(permit),
+                    Err(error) => return self.end(&error),
+                }
+            }
             Reservation::Parts(..) | Reservation::Exhausted => return Ok(Frame::data(bytes)),
         };
-        Ok(Frame::data(Bytes::from_owner(BudgetedBytes { bytes, _permit: permit })))
+        Ok(Frame::data(attach_permit(bytes, permit)))
     }
 
     fn end(&mut self, error: &ServeError) -> Result<Frame<Bytes>, axum::Error> {
@@ -166,7 +147,7 @@ impl hyper::body::Body for BudgetedBody {
     ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
         Poll::Ready(match ready!(Pin::new(&mut self.body).poll_frame(task)) {
             Some(Ok(frame)) => Some(match frame.into_data() {
-                Ok(bytes) => self.attach_permit(bytes),
+                Ok(bytes) => self.charge_part(bytes),
                 Err(other) => Ok(other),
             }),
             end => end,
@@ -193,6 +174,7 @@ mod tests {
     use gpux::LoadOptions;
 
     const MOST: usize = 128 << 10;
+    const SMALL: usize = Charge::Response.free_bytes();
 
     fn server() -> Server {
         Server::new(Settings { max_body: MOST, body_memory: MOST, ..Settings::default() }, LoadOptions::default())
@@ -223,7 +205,7 @@ mod tests {
         drop(first);
         let refused = whole(&server, SMALL + 1);
         assert_eq!(refused.status(), StatusCode::SERVICE_UNAVAILABLE);
-        assert_eq!(whole(&server, SMALL).status(), StatusCode::OK, "small ones are not attach_permit");
+        assert_eq!(whole(&server, SMALL).status(), StatusCode::OK, "small ones are not charged");
         let rest = bytes.slice(MOST - 1..);
         drop(bytes);
         assert_eq!(whole(&server, SMALL + 1).status(), StatusCode::SERVICE_UNAVAILABLE);

@@ -4,13 +4,11 @@ use std::sync::Arc;
 
 use gpux_core::{BudgetExhausted, ElementType, Kind, MemoryBudget, MemoryPermit, PlanSignature, json_decoded_size};
 
+use crate::engine::memory_charge::Charge;
 use crate::engine::metrics::{Metrics, PipelineMetrics, RejectionReason};
 use crate::engine::request_context::RequestContext;
 use crate::engine::tenant::{LimitExceeded, Tenant};
 use crate::{Rejection, ServeError, Settings};
-
-/// Bodies up to this size, in bytes, are not charged for what they decode to: only executing requests hold that.
-const UNCHARGED_DECODED: usize = 64 << 10;
 
 /// The budget of the bodies of all requests, or of all responses.
 #[derive(Clone, Debug)]
@@ -23,14 +21,26 @@ struct Limits {
     per_key: usize,
     /// counts rejections of requests without a pipeline
     none: Arc<PipelineMetrics>,
+    /// the error if this many bytes are `needed` beyond the limit
+    never_fits: fn(needed: usize, limit: usize) -> ServeError,
 }
 
 impl BodyBudget {
-    pub(crate) fn new(settings: &Settings, metrics: &Metrics) -> Self {
+    /// The budget of request bodies.
+    pub(crate) fn requests(settings: &Settings, metrics: &Metrics) -> Self {
+        Self::new(settings, metrics, |needed, limit| ServeError::NeverFits { needed, limit })
+    }
+
+    /// The budget of responses.
+    pub(crate) fn responses(settings: &Settings, metrics: &Metrics) -> Self {
+        Self::new(settings, metrics, |needed, limit| ServeError::ResponseNeverFits { needed, limit })
+    }
+
+    fn new(settings: &Settings, metrics: &Metrics, never_fits: fn(usize, usize) -> ServeError) -> Self {
         let all = settings.body_memory;
         // Half of it leaves room for others, but one body must fit.
         let per_key = (all / 2).max(settings.max_body);
-        Self(Arc::new(Limits { all: MemoryBudget::new(all), per_key, none: metrics.none().clone() }))
+        Self(Arc::new(Limits { all: MemoryBudget::new(all), per_key, none: metrics.none().clone(), never_fits }))
     }
 
     /// The budget of the request that the calling task executes.
@@ -77,7 +87,7 @@ impl RequestBudget {
     /// Fails if the request can never hold this many bytes more.
     fn check_limit(&self, bytes: usize) -> Result<(), ServeError> {
         let (limit, needed) = (self.limit(), self.held.saturating_add(bytes));
-        if needed > limit { Err(ServeError::NeverFits { needed, limit }) } else { Ok(()) }
+        if needed > limit { Err((self.limits.never_fits)(needed, limit)) } else { Ok(()) }
     }
 
     /// Fails if this many bytes are not free now. Reserves nothing, so that concurrent checks do not reject each other.
@@ -105,7 +115,8 @@ impl RequestBudget {
     /// Reserves memory for tensors: of a text whose widest numbers take `widest` bytes, and of `raw` bytes, which are
     /// copied.
     pub(crate) fn reserve_tensors(&self, json: &[u8], widest: usize, raw: usize) -> Result<MemoryPermit, ServeError> {
-        let text = if is_charged(json.len()) { json_decoded_size::tensor_bytes(json, widest) } else { 0 };
+        let text =
+            if Charge::DecodedBody.applies_to(json.len()) { json_decoded_size::tensor_bytes(json, widest) } else { 0 };
         self.reserve(text.saturating_add(raw))
     }
 
@@ -135,11 +146,6 @@ impl RequestBudget {
             context.pipeline().unwrap_or(&self.limits.none).note_rejection(reason);
         }
     }
-}
-
-/// Whether a body is large enough to be charged for what it decodes to.
-pub(crate) const fn is_charged(bytes: usize) -> bool {
-    bytes > UNCHARGED_DECODED
 }
 
 #[cfg(test)]
@@ -177,7 +183,7 @@ mod tests {
     #[test]
     fn rejects_bodies_that_never_fit() {
         let settings = Settings { max_body: 1 << 20, body_memory: 2 << 20, ..Settings::default() };
-        let request_budget = BodyBudget::new(&settings, &Metrics::new());
+        let request_budget = BodyBudget::requests(&settings, &Metrics::new());
         let held = request_budget.for_request().reserve(1 << 20).unwrap();
         assert_eq!(refused(request_budget.for_request().reserve(2 << 20)), 503, "it would fit alone");
         assert_eq!(refused(request_budget.for_request().reserve((2 << 20) + 1)), 413);
@@ -196,7 +202,7 @@ mod tests {
     #[test]
     fn shrinking_a_permit_releases_memory() {
         let settings = Settings { max_body: 1 << 20, body_memory: 4 << 20, ..Settings::default() };
-        let request_budget = BodyBudget::new(&settings, &Metrics::new());
+        let request_budget = BodyBudget::requests(&settings, &Metrics::new());
         let budget = budgets(&request_budget)("alice");
         let mut reserve = budget.reserve(2 << 20).unwrap();
         assert_eq!(refused(budget.reserve(1)), 429);
@@ -212,7 +218,7 @@ mod tests {
 
     #[test]
     fn one_key_leaves_memory_for_others() {
-        let request_budget = BodyBudget::new(
+        let request_budget = BodyBudget::requests(
             &Settings { max_body: 1 << 20, body_memory: 10 << 20, ..Settings::default() },
             &Metrics::new(),
         );
@@ -230,7 +236,7 @@ mod tests {
         drop((other, again));
         request_budget.for_request().reserve(10 << 20).unwrap();
         // A key may always have one body.
-        let small = BodyBudget::new(
+        let small = BodyBudget::requests(
             &Settings { max_body: 1 << 20, body_memory: 1 << 20, ..Settings::default() },
             &Metrics::new(),
         );

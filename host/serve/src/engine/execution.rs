@@ -12,6 +12,7 @@ use tokio::time::timeout_at;
 
 use super::error::ServeError;
 use super::loaded_pipeline::LoadedPipeline;
+use super::memory_charge::Charge;
 use super::metrics::{StageTimings, StepTimer};
 use super::request_context::RequestContext;
 use super::request_options::RequestOptions;
@@ -25,11 +26,8 @@ use gpux_core::{Outputs, Request, RunOptions, StepError, StepFailure, Value, Wai
 use gpux_inference::SessionSet;
 use gpux_worker::Trace;
 
-/// Values up to this size, in bytes, make a small response; its encoded size is not computed.
+/// Values up to this size, in bytes, make a response that is not charged: its encoded size is not computed.
 const SMALL: usize = 1 << 10;
-
-/// Responses up to this size, in bytes, are not charged to the budget.
-const UNCOUNTED: usize = 32 << 10;
 
 /// One request while it is executed.
 pub struct Execution {
@@ -125,16 +123,8 @@ impl Execution {
         if encoded_size::of_all(values) <= SMALL {
             return Ok(());
         }
-        let needed = size();
-        if needed <= UNCOUNTED {
-            return Ok(());
-        }
-        let budget = self.loaded.response_budget().for_context(self.context.clone());
-        let limit = budget.limit();
-        if needed > limit {
-            return Err(ServeError::ResponseNeverFits { needed, limit });
-        }
-        self.answer.set(Some(budget.reserve(needed)?));
+        let budget = || self.loaded.response_budget().for_context(self.context.clone());
+        self.answer.set(Charge::EncodedResponse.reserve(size(), budget)?);
         Ok(())
     }
 

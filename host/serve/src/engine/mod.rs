@@ -11,6 +11,7 @@ pub(crate) mod execution;
 pub(crate) mod inline_execution;
 pub(crate) mod loaded_pipeline;
 pub(crate) mod loader;
+pub(crate) mod memory_charge;
 pub(crate) mod metrics;
 pub(crate) mod pipeline_slot;
 pub(crate) mod pipeline_source;

@@ -55,7 +55,7 @@ impl Repository {
         settings: Settings,
         metrics: Arc<Metrics>,
     ) -> Self {
-        let answers = BodyBudget::new(&settings, &metrics);
+        let answers = BodyBudget::responses(&settings, &metrics);
         Self {
             slots: ArcSwap::default(),
             naming: Mutex::default(),

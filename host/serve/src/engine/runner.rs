@@ -149,13 +149,7 @@ fn run_isolated(
     // While the answer is read; what is made of it is charged later.
     let reserved = Cell::new(None);
     let admits = |bytes| {
-        let budget = budget();
-        let limit = budget.limit();
-        let permit = if bytes > limit {
-            Err(ServeError::ResponseNeverFits { needed: bytes, limit })
-        } else {
-            budget.reserve(bytes)
-        };
+        let permit = budget().reserve(bytes);
         let is_admitted = permit.is_ok();
         reserved.set(Some(permit));
         is_admitted

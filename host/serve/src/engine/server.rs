@@ -44,7 +44,7 @@ impl Server {
         let metrics = Arc::new(Metrics::new());
         let repository =
             Repository::new(load_options, Scheduler::new(settings.workers), settings.clone(), metrics.clone());
-        let request_budget = BodyBudget::new(&settings, &metrics);
+        let request_budget = BodyBudget::requests(&settings, &metrics);
         let (closing, stopping) = (AtomicBool::new(false), watch::Sender::new(false));
         Self {
             settings,

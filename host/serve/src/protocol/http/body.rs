@@ -16,11 +16,9 @@ use http_body_util::BodyExt as _;
 
 use super::accept::joined;
 use crate::engine::body_budget::RequestBudget;
+use crate::engine::memory_charge::{Charge, attach_permit};
 use crate::{LoadedPipeline, Priority, RequestOptions, ServeError, Server};
 use gpux_core::MemoryPermit;
-
-/// Bodies up to this size, in bytes (one packet), are not charged to the budget.
-const SMALLEST: usize = 1 << 10;
 
 /// The most bytes that are allocated in advance for a body's declared length, so that most bodies are assembled without
 /// reallocation.
@@ -31,18 +29,6 @@ const BYTES_BETWEEN_YIELDS: usize = 256 << 10;
 
 /// Compressed bytes that are decompressed before the task yields. Bytes that produce no output take longest.
 pub(crate) const COMPRESSED: usize = 2 << 10;
-
-/// Bytes with their permit.
-struct BudgetedBytes {
-    bytes: Bytes,
-    _permit: Option<MemoryPermit>,
-}
-
-impl AsRef<[u8]> for BudgetedBytes {
-    fn as_ref(&self) -> &[u8] {
-        &self.bytes
-    }
-}
 
 /// Reads the body of a request for this pipeline, unless its queue would reject it. `timeout` is the request's; if the
 /// body may state a priority, `priority` is the highest possible one.
@@ -145,7 +131,7 @@ impl<R: Fn() -> RequestBudget> BodyBuffer<R> {
         if declared > most {
             return Err(ServeError::TooLarge(most));
         }
-        if declared > SMALLEST {
+        if Charge::RequestBody.applies_to(declared) {
             budget().check(declared)?;
         }
         let (first, all) = (Bytes::new(), BytesMut::new());
@@ -185,7 +171,7 @@ impl<R: Fn() -> RequestBudget> BodyBuffer<R> {
         if length > self.most {
             return Err(ServeError::TooLarge(self.most));
         }
-        let held = self.permit.as_ref().map_or(SMALLEST, MemoryPermit::bytes);
+        let held = self.permit.as_ref().map_or(Charge::RequestBody.free_bytes(), MemoryPermit::bytes);
         if length > held {
             let kept = self.permit.as_ref().map_or(0, MemoryPermit::bytes);
             let more = (self.budget)().holding(kept).reserve(length - held)?;
@@ -217,7 +203,10 @@ impl<R: Fn() -> RequestBudget> BodyBuffer<R> {
     /// All bytes with their permit.
     pub(crate) fn into_bytes(self) -> Bytes {
         let bytes = if self.all.is_empty() { self.first } else { self.all.freeze() };
-        if self.permit.is_none() { bytes } else { Bytes::from_owner(BudgetedBytes { bytes, _permit: self.permit }) }
+        match self.permit {
+            Some(permit) => attach_permit(bytes, permit),
+            None => bytes,
+        }
     }
 }
 

@@ -18,7 +18,8 @@ use super::http::accept::Accept;
 use super::http::body;
 use super::http::path_name::PathName;
 use super::http::response;
-use crate::engine::body_budget::{RequestBudget, is_charged};
+use crate::engine::body_budget::RequestBudget;
+use crate::engine::memory_charge::Charge;
 use crate::engine::request_context::RequestContext;
 use crate::{Execution, LoadedPipeline, Priority, Rejection, RequestOptions, ServeError, Server};
 use gpux::GpuxError;
@@ -30,9 +31,6 @@ use output::EncodedOutput;
 
 /// The largest response to a list, in bytes: a request of a few bytes may produce megabytes.
 const MAX_RESULTS: usize = 256 << 20;
-
-/// The results of a list are charged to the budget in steps of at least this many bytes; fewer are not charged.
-const GATHERED: usize = 64 << 10;
 
 /// What the query of a request may say.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
@@ -162,7 +160,8 @@ async fn predict(
     let body_bytes = (!is_traced).then_some(body.len());
     let options = RequestOptions { timeout, priority, body_bytes };
 
-    let budget = is_charged(body.len()).then(|| server.request_budget().for_request().holding(body.len()));
+    let budget =
+        Charge::DecodedBody.applies_to(body.len()).then(|| server.request_budget().for_request().holding(body.len()));
 
     let turned = server.run(loaded, options, {
         let write = write.clone();
@@ -260,8 +259,8 @@ async fn list(
         }
 
         let more = text.len().saturating_sub(permit.bytes());
-        if more > 0 && text.len() > GATHERED {
-            permit.merge(budget.reserve(more.max(GATHERED))?);
+        if more > 0 && Charge::ListResults.applies_to(text.len()) {
+            permit.merge(budget.reserve(more.max(Charge::ListResults.free_bytes()))?);
         }
     }
 

@@ -11,7 +11,7 @@ use http::{HeaderValue, Request as HttpRequest};
 use serde_json::Value as Json;
 
 use super::{PathParameters, answered, early_parameters};
-use crate::engine::body_budget::is_charged;
+use crate::engine::memory_charge::Charge;
 use crate::protocol::http::compression::AcceptedEncodings;
 use crate::protocol::http::{body, response};
 use crate::protocol::oip::lookup;
@@ -52,7 +52,8 @@ async fn generated(server: &Server, named: &PathParameters, request: HttpRequest
     let body = body::read_for(&model.loaded, None, Priority::High, &head.headers, body, server).await?;
     let loaded = model.loaded.clone();
     let options = early_parameters::options(&body, body.len())?;
-    let budget = is_charged(body.len()).then(|| server.request_budget().for_request().holding(body.len()));
+    let budget =
+        Charge::DecodedBody.applies_to(body.len()).then(|| server.request_budget().for_request().holding(body.len()));
     let run = move |execution: &Execution| {
         let _permit = budget.as_ref().map(|budget| budget.reserve_tree(&body)).transpose()?;
         run(execution, &model, &body)

@@ -11,7 +11,8 @@ use super::framing::Framing;
 use super::response::{EncodedResponse, ResponseEncoding, ResponseHeading};
 use super::{PathParameters, answered};
 use super::{early_parameters, request, response};
-use crate::engine::body_budget::{RequestBudget, is_charged};
+use crate::engine::body_budget::RequestBudget;
+use crate::engine::memory_charge::Charge;
 use crate::protocol::http::body;
 use crate::protocol::http::compression::AcceptedEncodings;
 use crate::protocol::oip::{infer as inference, lookup, metadata, parameters};
@@ -61,7 +62,7 @@ fn run(
     let json = framing.json();
     let raw = framing.raw().len();
     let reserve = || budget.reserve_tensors(json, request::widest(json), raw);
-    let _permit = is_charged(json.len() + raw).then(reserve).transpose()?;
+    let _permit = Charge::DecodedBody.applies_to(json.len() + raw).then(reserve).transpose()?;
     let (request, has_literals) = request::read(framing, &inputs, budget)?;
     execution.shorten_deadline(parameters::options(&request.parameters, 0)?.timeout)?;
     let binary = parameters::flag(&request.parameters, "binary_data_output")?.unwrap_or(false);

@@ -262,7 +262,7 @@ mod tests {
     use crate::{Rejection, Settings};
 
     fn budget() -> RequestBudget {
-        BodyBudget::new(&Settings::default(), &Metrics::new()).for_request()
+        BodyBudget::requests(&Settings::default(), &Metrics::new()).for_request()
     }
 
     fn request(json: &str, binary: &'static [u8]) -> Result<InferRequest, String> {
@@ -369,7 +369,7 @@ mod tests {
             let json = format!(r#"{{"inputs":[{{"name":"x","datatype":"FP32","shape":[2],"data":[{data}]}}]}}"#);
             let framing = Framing::Json { json: Bytes::from(json), binary: Bytes::new() };
             let settings = Settings { body_memory: 64 << 10, ..Settings::default() };
-            let request_budget = BodyBudget::new(&settings, &Metrics::new());
+            let request_budget = BodyBudget::requests(&settings, &Metrics::new());
             let _held = request_budget.for_request().reserve((64 << 10) - left).unwrap();
             read(framing, &[], &request_budget.for_request()).map(drop)
         };

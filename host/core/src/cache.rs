@@ -6,6 +6,9 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use etcetera::BaseStrategy as _;
+use serde::{Deserialize, Serialize};
+
+use crate::lossless_path;
 
 /// A folder of the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -109,16 +112,18 @@ impl CacheFolder {
 pub type PublicKey = [u8; 32];
 
 /// The operator's cache folder. Only its owner may enter it: what lies there is trusted as code.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CacheDir {
+    #[serde(with = "lossless_path")]
     root: PathBuf,
     /// the operator's cache, if this is that of one pipeline
     shared: Option<SharedCache>,
 }
 
 /// The operator's cache, as the process of one pipeline sees it: it can be read.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SharedCache {
+    #[serde(with = "lossless_path")]
     root: PathBuf,
     pub(crate) public_key: Option<PublicKey>,
 }

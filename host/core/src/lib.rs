@@ -28,6 +28,7 @@ mod json_request;
 mod json_schema_limits;
 mod json_text;
 mod labels;
+pub mod lossless_path;
 mod memory_budget;
 mod moving_estimate;
 mod npy;

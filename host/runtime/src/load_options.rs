@@ -3,16 +3,20 @@
 use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 
+use serde::{Deserialize, Serialize};
+
 use super::policy::Policy;
 use gpux_config::PrecisionChoice;
-use gpux_core::CacheDir;
+use gpux_core::{CacheDir, lossless_path};
 use gpux_inference::{Drivers, InputShapes, ProviderLibrary};
 use gpux_sandbox::{Sandbox, SandboxError, SandboxOptions};
 
 /// How a pipeline is loaded. The operator sets these options; a gpux.yml cannot.
 ///
 /// Default: the best engine and provider, the default [`Policy`], the user's cache, no program.
-#[derive(Clone, Debug)]
+///
+/// As JSON, all of them reach the processes that gpux starts.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LoadOptions {
     /// the permissions of a gpux.yml
     pub policy: Policy,
@@ -24,6 +28,7 @@ pub struct LoadOptions {
     pub cache: Option<CacheDir>,
     /// the `gpux` program, which tries unknown models in a child process; without it they are
     /// loaded in this process, guarded against panics only
+    #[serde(with = "lossless_path::option")]
     pub program: Option<PathBuf>,
     /// whether optimized graphs of the models are written to the cache, for later starts
     pub optimize: bool,
@@ -34,11 +39,12 @@ pub struct LoadOptions {
 }
 
 /// The inference engine and its libraries.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EngineOptions {
     /// which engine
     pub choice: EngineChoice,
     /// the path of ONNX Runtime's library, in place of a search
+    #[serde(with = "lossless_path::option")]
     pub library: Option<PathBuf>,
     /// libraries of further execution providers
     pub provider_libraries: Vec<ProviderLibrary>,
@@ -54,7 +60,7 @@ pub struct EngineOptions {
 pub const MAX_THREADS: u32 = 256;
 
 /// An inference engine.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum EngineChoice {
     /// ONNX Runtime where its library is found, else the embedded engine
     #[default]
@@ -66,7 +72,7 @@ pub enum EngineChoice {
 }
 
 /// The execution providers, in place of those in gpux.yml.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ProviderSelection {
     /// a provider, or several with commas, tried in order
     pub names: Option<String>,
@@ -140,7 +146,105 @@ impl Default for LoadOptions {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use serde_json::{Value as Json, json};
+
     use super::*;
+    use crate::policy::{AllowedDir, AllowedGrants};
+    use gpux_sandbox::Limits;
+
+    /// Options that are the default ones in nothing; a new field is missing here.
+    fn unusual() -> LoadOptions {
+        let (second, one) = (Duration::from_secs(77), 77);
+        let ceiling = Limits {
+            time: second,
+            setup_time: second,
+            memory: one,
+            table_elements: one,
+            memories: one,
+            tables: one,
+            instances: one,
+            handles: one,
+            input: one,
+            result: one,
+            copy: one,
+            calls: one,
+            values: one,
+            name_length: one,
+            json_depth: one,
+            log: one,
+            component_size: one,
+            compile_time: second,
+            compile_memory: one,
+        };
+        let dirs = vec![AllowedDir { path: "/data".into(), writable: true }];
+        LoadOptions {
+            policy: Policy {
+                outside_files: true,
+                env: vec!["LANG".to_owned()],
+                reserved_env: vec!["KEY".to_owned()],
+                grants: AllowedGrants { clock: true, random: true, env: vec!["TZ".to_owned()], dirs },
+                ceiling,
+            },
+            engine: EngineOptions {
+                choice: EngineChoice::OnnxRuntime,
+                library: Some("libonnxruntime.so".into()),
+                provider_libraries: vec!["openvino=/opt/ep.so".parse().unwrap()],
+                python_packages: vec!["/venv".into()],
+                installed: Some(CacheDir::at("/engines")),
+                threads: NonZeroU32::new(3),
+            },
+            providers: ProviderSelection {
+                names: Some("cuda,cpu".to_owned()),
+                options: vec![("device_id".to_owned(), json!(1))],
+                precision: Some(PrecisionChoice::Bf16),
+                strict: true,
+                measure: true,
+                shapes: vec![("model".to_owned(), vec![None, Some(vec![1, 2])])],
+            },
+            cache: Some(CacheDir::within(&CacheDir::at("/shared"), "/own".into(), Some([7; 32]))),
+            program: Some("/bin/gpux".into()),
+            optimize: true,
+            serving: true,
+            model_files: vec![("model".to_owned(), "other.onnx".into())],
+        }
+    }
+
+    /// The paths of the values that are the same in both.
+    fn same(one: &Json, other: &Json, path: &str) -> Vec<String> {
+        match (one, other) {
+            (Json::Object(one), Json::Object(other)) => {
+                one.iter().flat_map(|(key, value)| same(value, &other[key], &format!("{path}/{key}"))).collect()
+            }
+            _ if one == other => vec![path.to_owned()],
+            _ => Vec::new(),
+        }
+    }
+
+    #[test]
+    fn every_option_is_in_the_json() {
+        let options = unusual();
+        let json = serde_json::to_value(&options).unwrap();
+        assert_eq!(serde_json::from_value::<LoadOptions>(json.clone()).unwrap(), options);
+        let usual = LoadOptions { cache: None, ..LoadOptions::default() };
+        let usual = serde_json::to_value(usual).unwrap();
+        assert_eq!(same(&json, &usual, ""), [""; 0], "each has another value than usual");
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn paths_need_not_be_utf8_in_json() {
+        use std::ffi::OsStr;
+        use std::os::unix::ffi::OsStrExt as _;
+
+        let path = Path::new(OsStr::from_bytes(b"\xff"));
+        let engine = EngineOptions { library: Some(path.to_owned()), ..EngineOptions::default() };
+        let cache = Some(CacheDir::at(path));
+        let options = LoadOptions { cache, program: Some(path.to_owned()), engine, ..LoadOptions::default() };
+        let json = serde_json::to_string(&options).unwrap();
+        assert_eq!(serde_json::from_str::<LoadOptions>(&json).unwrap(), options);
+    }
 
     #[cfg(target_os = "linux")]
     #[test]

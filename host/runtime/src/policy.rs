@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use super::limits;
 use gpux_config::{DirGrant, WasmLimits};
 use gpux_sandbox::Limits;
@@ -13,7 +15,7 @@ use gpux_sandbox::Limits;
 ///
 /// Default: nothing outside the pipeline's folder, variables named `GPUX_*` that are no secrets, no grants,
 /// components of at most 256 MiB and 10 s.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Policy {
     /// whether gpux.yml may name files outside its folder
     pub outside_files: bool,
@@ -49,7 +51,7 @@ impl Default for Policy {
 /// The grants that a gpux.yml may give to components. It may always grant its own models.
 ///
 /// As a flag: `--allow clock,random,env=LANG,dir=./assets`.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AllowedGrants {
     /// read the clock and wait
     pub clock: bool,
@@ -62,7 +64,7 @@ pub struct AllowedGrants {
 }
 
 /// A folder that a pipeline may grant.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AllowedDir {
     /// absolute, or relative to the pipeline's folder
     pub path: PathBuf,

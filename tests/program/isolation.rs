@@ -208,7 +208,10 @@ fn a_process_is_confined() {
         assert!(status.contains("NoNewPrivs:\t1"), "{status}");
         assert_eq!(status.contains("Seccomp:\t2"), has_seccomp, "{status}");
         let environment = read("environ");
-        assert!(environment.contains("GPUX_PIPELINE_CACHE=") && !environment.contains("NOT_FOR_MODELS"));
+        assert!(environment.contains("TMPDIR=") && !environment.contains("NOT_FOR_MODELS"), "{environment}");
+        // Settings come over the socket.
+        let words = read("cmdline");
+        assert!(words.split('\0').nth(1) == Some("__worker") && !words.contains("--"), "{words:?}");
     }
 }
 

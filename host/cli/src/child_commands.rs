@@ -5,13 +5,11 @@ use std::path::Path;
 use std::path::PathBuf;
 
 use clap::Subcommand;
+use serde::de::DeserializeOwned;
 
 use super::exit::Exit;
-#[cfg(target_os = "linux")]
-use super::load_arguments::LoadArguments;
 use super::{measure, precision};
-#[cfg(target_os = "linux")]
-use gpux_worker::WorkerOptions;
+use gpux_core::child_process;
 
 /// Called by gpux itself; each prints one line of JSON.
 #[derive(Debug, Subcommand)]
@@ -33,65 +31,53 @@ pub(super) enum Command {
     RunNodes { request: String },
     /// Run a pipeline on one engine and provider
     #[command(name = "__measure", hide = true)]
-    Measure(Box<measure::Arguments>),
+    Measure,
     /// Run the requests of one pipeline for a server
     #[cfg(target_os = "linux")]
     #[command(name = "__worker", hide = true)]
-    Worker {
-        #[command(flatten)]
-        load: Box<LoadArguments>,
-        /// Fail where the kernel cannot confine this process in everything
-        #[arg(long)]
-        isolation_strict: bool,
-        pipeline: PathBuf,
-    },
+    Worker { pipeline: PathBuf },
     /// Measure what `precision: auto` comes to
     #[command(name = "__choose-precision", hide = true)]
-    ChoosePrecision(Box<precision::Arguments>),
+    ChoosePrecision,
 }
 
 pub(super) fn main(command: Command) -> Exit {
-    #[cfg(target_os = "linux")]
-    match &command {
-        Command::Worker { load, isolation_strict, pipeline } => return worker(load, *isolation_strict, pipeline),
-        // While this is the only thread.
-        Command::ChoosePrecision(arguments) => arguments.confine(),
-        _ => {}
-    }
-    // What is told comes before the silence that lasts as long as the parent does.
-    let told = matches!(command, Command::PrepareComponent { .. }).then(gpux_core::child_process::read_parent_input);
-    // Without the watching thread the work is bounded by its limits, and by the parent's patience.
-    let _ = gpux_core::child_process::exit_with_parent();
     let answer = match command {
-        Command::VetModel { request } => gpux_inference::validation_child(&request),
-        Command::PrepareComponent { folder } => {
-            let told = told.unwrap_or_else(|| Err(std::io::ErrorKind::UnexpectedEof.into()));
-            gpux_sandbox::prepare_answer(&folder, told, gpux::builtins())
-        }
-        Command::EngineProbe { library, plugins } => gpux_inference::probe_child(&library, &plugins),
-        Command::OptimizeModel { request } => gpux_inference::optimization_child(&request),
-        Command::RunNodes { request } => gpux_inference::node_placement_child(&request),
         #[cfg(target_os = "linux")]
-        Command::Worker { .. } => return Exit::Usage,
-        Command::Measure(arguments) => measure::answer(&arguments),
-        Command::ChoosePrecision(arguments) => precision::answer(&arguments),
+        Command::Worker { pipeline } => return worker(&pipeline),
+        Command::PrepareComponent { folder } => gpux_sandbox::prepare_answer(&folder, input(), gpux::builtins()),
+        Command::Measure => measure::answer(input()),
+        Command::ChoosePrecision => precision::answer(child_process::read_parent_input()),
+        Command::VetModel { request } => end_with_parent(|| gpux_inference::validation_child(&request)),
+        Command::EngineProbe { library, plugins } => {
+            end_with_parent(|| gpux_inference::probe_child(&library, &plugins))
+        }
+        Command::OptimizeModel { request } => end_with_parent(|| gpux_inference::optimization_child(&request)),
+        Command::RunNodes { request } => end_with_parent(|| gpux_inference::node_placement_child(&request)),
     };
     // Without a reader there is nobody to tell.
     let _ = crate::printer(true, false).result(&answer);
     Exit::Done
 }
 
+/// What the parent tells, before the silence that lasts as long as it does.
+fn input<T: DeserializeOwned>() -> std::io::Result<T> {
+    let told = child_process::read_parent_input();
+    end_with_parent(|| told)
+}
+
+/// Works in a process that ends with its parent.
+fn end_with_parent<T>(work: impl FnOnce() -> T) -> T {
+    // Without the watching thread the work is bounded by its limits, and by the parent's patience.
+    let _ = child_process::exit_with_parent();
+    work()
+}
+
 /// Ends without its destructors: the server is gone, or kills the process anyway.
 #[cfg(target_os = "linux")]
-fn worker(load: &LoadArguments, must_be_confined: bool, pipeline: &Path) -> Exit {
-    let printer = crate::printer(false, false);
-    let load_options = match load.options() {
-        Ok(load_options) => gpux::LoadOptions { serving: true, ..load_options },
-        Err(error) => return printer.error(&error),
-    };
-    let options = WorkerOptions { load_options, must_be_confined, golden_case: gpux_author::first_case_request };
-    match gpux_worker::run_worker(pipeline, options) {
+fn worker(pipeline: &Path) -> Exit {
+    match gpux_worker::run_worker(pipeline, gpux_author::first_case_request) {
         Ok(()) => Exit::Done,
-        Err(error) => printer.environment(&error),
+        Err(error) => crate::printer(false, false).environment(&error),
     }
 }

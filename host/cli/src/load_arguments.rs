@@ -1,6 +1,5 @@
 //! The flags that every command which opens a pipeline shares: the operator's word.
 
-use std::ffi::OsString;
 use std::io::Read as _;
 use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
@@ -57,12 +56,6 @@ pub(super) struct PipelineArguments {
 }
 
 impl PipelineArguments {
-    /// The same on another command line.
-    pub(super) fn to_flags(&self) -> Vec<OsString> {
-        let config = self.config.iter().map(|config| format!("--config={config}").into());
-        config.chain(self.pipeline.iter().map(Into::into)).collect()
-    }
-
     /// Opens the pipeline; warnings go to the printer.
     pub(super) fn open(&self, load: &LoadArguments, printer: Printer) -> Result<Pipeline, GpuxError> {
         self.open_as(load.options()?, printer)
@@ -70,23 +63,7 @@ impl PipelineArguments {
 
     /// [`Self::open`] with the operator's word given.
     pub(super) fn open_as(&self, load_options: LoadOptions, printer: Printer) -> Result<Pipeline, GpuxError> {
-        if let Some(folder) = self.step_folder() {
-            return Err(step_folder_is_no_pipeline(&folder).into());
-        }
-        let line = ProgressLine::on_terminal(printer, "loading; what is new is compiled and tried once");
-        let pipeline = self.open_without_warnings(&load_options)?;
-        drop(line);
-        for warning in pipeline.warnings() {
-            printer.warning(warning);
-        }
-        for optimized in pipeline.optimization_notes() {
-            printer.note(&optimized);
-        }
-        for measured in pipeline.ranking_notes() {
-            printer.note(&format!("fastest provider of {measured}"));
-        }
-        printer.detail(&format!("engine: {}", pipeline.engine()));
-        Ok(pipeline)
+        open(&self.path(), &load_options, printer)
     }
 
     /// The pipeline with default options.
@@ -120,9 +97,7 @@ impl PipelineArguments {
 
     /// The folder that the user named, if it holds a step and no pipeline.
     pub(super) fn step_folder(&self) -> Option<PathBuf> {
-        let folder = self.folder();
-        let is_pipeline = FILE_NAMES.iter().any(|name| folder.join(name).is_file());
-        (self.config.is_none() && !is_pipeline && StepFile::exists_in(&folder)).then_some(folder)
+        Some(self.path()).filter(|path| is_step_folder(path))
     }
 
     /// The named folder; by default the working directory.
@@ -130,12 +105,39 @@ impl PipelineArguments {
         PathBuf::from(self.pipeline.as_deref().unwrap_or("."))
     }
 
-    fn path(&self) -> PathBuf {
+    /// The named file or folder.
+    pub(super) fn path(&self) -> PathBuf {
         match &self.config {
             Some(config) => self.folder().join(config),
             None => self.folder(),
         }
     }
+}
+
+/// Opens the pipeline at [`path`](PipelineArguments::path); warnings go to the printer.
+pub(super) fn open(path: &Path, load_options: &LoadOptions, printer: Printer) -> Result<Pipeline, GpuxError> {
+    if is_step_folder(path) {
+        return Err(step_folder_is_no_pipeline(path).into());
+    }
+    let line = ProgressLine::on_terminal(printer, "loading; what is new is compiled and tried once");
+    let pipeline = Pipeline::open(path, load_options)?;
+    drop(line);
+    for warning in pipeline.warnings() {
+        printer.warning(warning);
+    }
+    for optimized in pipeline.optimization_notes() {
+        printer.note(&optimized);
+    }
+    for measured in pipeline.ranking_notes() {
+        printer.note(&format!("fastest provider of {measured}"));
+    }
+    printer.detail(&format!("engine: {}", pipeline.engine()));
+    Ok(pipeline)
+}
+
+/// Whether it is a folder that holds a step and no pipeline.
+fn is_step_folder(path: &Path) -> bool {
+    !FILE_NAMES.iter().any(|name| path.join(name).is_file()) && StepFile::exists_in(path)
 }
 
 fn step_folder_is_no_pipeline(folder: &Path) -> LoadError {
@@ -182,7 +184,7 @@ fn provider_option(text: &str) -> Result<(String, serde_json::Value), String> {
 }
 
 /// The operator's flags.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Operator")]
 pub(super) struct LoadArguments {
     /// Execution provider: auto, fastest, tensorrt, cuda, rocm, coreml, directml, webgpu, openvino, cpu; or a
@@ -226,9 +228,9 @@ pub(super) struct LoadArguments {
     #[arg(long, value_name = "NAME")]
     env: Vec<String>,
 
-    /// A file of the operator's own reads this environment variable: gpux.yml may not, unless `--env` names it
-    #[arg(long, value_name = "NAME", hide = true)]
-    reserve_env: Vec<String>,
+    /// The variables that files of the operator's own read: gpux.yml may not, unless `--env` names them
+    #[arg(skip)]
+    reserved_env: Vec<String>,
 
     /// Let gpux.yml name files outside its folder
     #[arg(long)]
@@ -252,37 +254,6 @@ impl LoadArguments {
         listed.map(|provider| provider.trim().to_owned()).filter(|provider| !provider.is_empty()).collect()
     }
 
-    /// The engine on another command line.
-    pub(super) fn engine_flags(&self) -> Vec<OsString> {
-        let name = self.engine.to_possible_value().map(|engine| format!("--engine={}", engine.get_name()).into());
-        let library = self.engine_library.iter().flat_map(|library| ["--engine-library".into(), library.into()]);
-        let plugin = |plugin: &ProviderLibrary| format!("--provider-library={plugin}").into();
-        let option = |(name, value): &(String, serde_json::Value)| format!("--provider-option={name}={value}").into();
-        let options = self.provider_library.iter().map(plugin).chain(self.provider_option.iter().map(option));
-        name.into_iter().chain(library).chain(options).collect()
-    }
-
-    /// Provider and precision on another command line.
-    pub(super) fn provider_flags(&self) -> Vec<OsString> {
-        let provider = self.provider.iter().map(|provider| format!("--provider={provider}").into());
-        let precision = self.precision.iter().map(|precision| format!("--precision={precision}").into());
-        provider.chain(precision).collect()
-    }
-
-    /// The same on another command line, but for engine, provider and precision, which may differ there.
-    pub(super) fn to_flags(&self) -> Vec<OsString> {
-        let mut words: Vec<OsString> = Vec::new();
-        if self.allow_outside {
-            words.push("--allow-outside".into());
-        }
-        words.extend(self.threads.iter().map(|threads| format!("--threads={threads}").into()));
-        words.extend(self.env.iter().map(|name| format!("--env={name}").into()));
-        words.extend(self.reserve_env.iter().map(|name| format!("--reserve-env={name}").into()));
-        words.extend(self.allow.iter().map(|allow| format!("--allow={allow}").into()));
-        words.extend(self.limit.iter().map(|limit| format!("--limit={limit}").into()));
-        words
-    }
-
     /// Whether the operator lets gpux.yml read this variable, or grant it.
     #[cfg(target_os = "linux")]
     pub(super) fn names_variable(&self, name: &str) -> bool {
@@ -293,56 +264,101 @@ impl LoadArguments {
     /// later, with its errors.
     pub(super) fn reserve_variables_of(&mut self, file: &Path) {
         let text = std::fs::read_to_string(file).unwrap_or_default();
-        self.reserve_env.extend(variable_names(&text).map(str::to_owned));
+        self.reserved_env.extend(variable_names(&text).map(str::to_owned));
     }
 
     /// Whether gpux.yml may not read this variable unless `--env` names it.
     #[cfg(target_os = "linux")]
     pub(super) fn is_secret(&self, name: &str) -> bool {
-        gpux_config::is_secret(name) || self.reserve_env.iter().any(|reserved| reserved == name)
-    }
-
-    /// All of them on another command line.
-    #[cfg(target_os = "linux")]
-    pub(super) fn all_flags(&self) -> Vec<OsString> {
-        let strict = self.strict.then(|| "--strict".into());
-        [self.engine_flags(), self.provider_flags(), self.to_flags(), strict.into_iter().collect()].concat()
+        gpux_config::is_secret(name) || self.reserved_env.iter().any(|reserved| reserved == name)
     }
 
     /// The operator's settings: flags, then environment, then defaults.
     pub(super) fn options(&self) -> Result<LoadOptions, GpuxError> {
-        let choice = match self.engine {
+        // No flag is forgotten.
+        let Self {
+            provider,
+            provider_library,
+            provider_option,
+            precision,
+            strict,
+            engine,
+            engine_library,
+            threads,
+            env,
+            reserved_env,
+            allow_outside,
+            allow,
+            limit,
+        } = self.clone();
+        let choice = match engine {
             EngineName::Auto => EngineChoice::Auto,
             EngineName::Onnxruntime => EngineChoice::OnnxRuntime,
             EngineName::Embedded => EngineChoice::Embedded,
         };
-        let (env, reserved_env) = (self.env.clone(), self.reserve_env.clone());
-        let mut policy = Policy { outside_files: self.allow_outside, env, reserved_env, ..Policy::default() };
-        for grants in &self.allow {
-            policy.grants.extend(grants.clone());
+        let mut policy = Policy { outside_files: allow_outside, env, reserved_env, ..Policy::default() };
+        for grants in allow {
+            policy.grants.extend(grants);
         }
-        if !self.limit.is_empty() {
-            let lines: Vec<_> = self.limit.iter().map(|limit| limit.replacen('=', ": ", 1)).collect();
+        if !limit.is_empty() {
+            let lines: Vec<_> = limit.iter().map(|limit| limit.replacen('=', ": ", 1)).collect();
             policy.set_ceiling(&WasmLimits::parse("--limit", &lines.join("\n"))?);
         }
         Ok(LoadOptions {
             policy,
             engine: EngineOptions {
                 choice,
-                library: self.engine_library.clone(),
-                provider_libraries: self.provider_library.clone(),
-                threads: self.threads.and_then(NonZeroU32::new),
+                library: engine_library,
+                provider_libraries: provider_library,
+                threads: threads.and_then(NonZeroU32::new),
                 ..EngineOptions::default()
             },
             providers: ProviderSelection {
-                names: self.provider.clone(),
-                options: self.provider_option.clone(),
-                precision: self.precision,
-                strict: self.strict,
+                names: provider,
+                options: provider_option,
+                precision,
+                strict,
                 ..ProviderSelection::default()
             },
             program: child_process::own_program().ok(),
             ..LoadOptions::default()
         })
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use clap::FromArgMatches as _;
+
+    use super::*;
+
+    #[test]
+    fn every_flag_changes_the_options() {
+        let values = [
+            ("provider", "cuda"),
+            ("provider-library", "openvino=/opt/ep.so"),
+            ("provider-option", "device_id=1"),
+            ("precision", "bf16"),
+            ("strict", ""),
+            ("engine", "embedded"),
+            ("engine-library", "libonnxruntime.so"),
+            ("threads", "3"),
+            ("env", "LANG"),
+            ("allow-outside", ""),
+            ("allow", "clock"),
+            ("limit", "memory=1GiB"),
+        ];
+        let command = || LoadArguments::augment_args(clap::Command::new("gpux"));
+        let options = |flags: &[String]| {
+            let words = ["gpux".to_owned()].into_iter().chain(flags.iter().cloned());
+            LoadArguments::from_arg_matches(&command().get_matches_from(words)).unwrap().options().unwrap()
+        };
+        for flag in command().get_arguments().filter_map(clap::Arg::get_long) {
+            let (_, value) =
+                values.iter().find(|(name, _)| *name == flag).unwrap_or_else(|| panic!("--{flag}: no value"));
+            let word = if value.is_empty() { format!("--{flag}") } else { format!("--{flag}={value}") };
+            assert_ne!(options(&[word]), options(&[]), "--{flag}");
+        }
     }
 }

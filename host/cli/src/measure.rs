@@ -1,71 +1,25 @@
 //! Runs a pipeline on one engine and provider in a child process, for `gpux verify` and comparing
 //! benchmarks. A process can load one engine library only.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::{Duration, Instant};
 
-use clap::Args;
 use serde::{Deserialize, Serialize};
 
 use super::exit::Exit;
 use super::input::{InputArguments, RequestItem, UsageError, reject_overwrites};
-use super::load_arguments::{LoadArguments, PipelineArguments};
+use super::load_arguments::open;
 use super::precision::SYNTHETIC_INPUTS;
 use super::printer::{LogLevel, Printer};
-use gpux::{GpuxError, Pipeline};
+use gpux::{EngineChoice, GpuxError, LoadOptions, Pipeline};
 use gpux_config::PrecisionChoice;
 use gpux_core::child_process::{self, ChildError};
 use gpux_core::{
     BenchmarkOptions, LatencyStatistics, Request, RunOptions, SyntheticInputs, Value, deadline_after, from_npy,
-    to_json, to_npy,
+    lossless_path, to_json, to_npy,
 };
-
-/// The flags of the child, named like those of the commands that start it.
-#[derive(Debug, Args)]
-pub(super) struct Arguments {
-    #[command(flatten)]
-    pub(super) pipeline: PipelineArguments,
-
-    #[command(flatten)]
-    pub(super) input: InputArguments,
-
-    #[command(flatten)]
-    pub(super) load: LoadArguments,
-
-    /// Where to put what comes out
-    #[arg(long)]
-    folder: PathBuf,
-
-    /// How many requests to run
-    #[arg(long, default_value_t = 1)]
-    samples: usize,
-
-    /// Run the golden cases, else the warm-up requests, rather than synthetic numbers, where no input is given
-    #[arg(long)]
-    cases: bool,
-
-    /// Time for measuring requests a second, in seconds, after as much of warming up
-    #[arg(long)]
-    throughput: Option<f64>,
-
-    /// How many timed runs of the first request
-    #[arg(long, default_value_t = 0)]
-    runs: usize,
-
-    /// How many runs before those
-    #[arg(long, default_value_t = 0)]
-    warmup: usize,
-
-    /// Seconds that one request may take
-    #[arg(long)]
-    timeout: Option<f64>,
-
-    /// The file for the measurements, which must not be one of the inputs
-    #[arg(long)]
-    output: Option<PathBuf>,
-}
 
 /// Where a measurement runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -118,21 +72,28 @@ impl std::fmt::Display for Target {
 }
 
 impl Target {
-    /// The flags that say so. Nothing else will do: a comparison with a stand-in is none.
-    fn flags(&self) -> Vec<OsString> {
-        let strings = |flags: &[&str]| flags.iter().map(Into::into).collect::<Vec<OsString>>();
-        match self {
-            Self::Provider(provider) => strings(&["--strict", "--provider", provider]),
+    /// Sets the options so. Nothing else will do: a comparison with a stand-in is none.
+    fn apply(&self, options: &mut LoadOptions) {
+        let (engine, providers) = (&mut options.engine, &mut options.providers);
+        let (strict, name) = match self {
+            Self::Provider(provider) => (true, provider.as_str()),
             Self::Precision(provider, precision) => {
-                strings(&["--strict", "--provider", provider, "--precision", precision.name()])
+                providers.precision = Some(*precision);
+                (true, provider.as_str())
             }
-            Self::Embedded => strings(&["--engine", "embedded", "--provider", "cpu"]),
-            Self::Library(path, provider) => {
-                let mut flags = strings(&["--strict", "--provider", provider.as_deref().unwrap_or("auto")]);
-                flags.extend(["--engine-library".into(), path.clone().into_os_string()]);
-                flags
-            }
-        }
+            Self::Embedded => (false, "cpu"),
+            Self::Library(_, provider) => (true, provider.as_deref().unwrap_or("auto")),
+        };
+        (providers.strict, providers.names) = (strict, Some(name.to_owned()));
+        let (choice, library) = match self {
+            Self::Provider(_) | Self::Precision(..) => return,
+            Self::Embedded => (EngineChoice::Embedded, None),
+            Self::Library(path, _) => (EngineChoice::Auto, Some(path.clone())),
+        };
+        // Plug-ins and options are those of another engine.
+        (engine.choice, engine.library) = (choice, library);
+        engine.provider_libraries.clear();
+        providers.options.clear();
     }
 }
 
@@ -169,23 +130,30 @@ impl From<GpuxError> for MeasureError {
     }
 }
 
-/// The options of a measurement, which all children share.
-pub(super) struct MeasureRequest<'a> {
-    pub(super) pipeline: &'a PipelineArguments,
-    pub(super) input: &'a InputArguments,
-    pub(super) load: &'a LoadArguments,
+/// A measurement, which several children make.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct MeasureRequest {
+    /// as [`PipelineArguments::path`](super::load_arguments::PipelineArguments::path) gives it
+    #[serde(with = "lossless_path")]
+    pub(super) pipeline: PathBuf,
+    pub(super) input: InputArguments,
+    /// of each child but for its target
+    pub(super) load_options: LoadOptions,
+    /// how many requests to run
     pub(super) samples: usize,
+    /// how many timed runs of the first request
     pub(super) runs: usize,
+    /// how many runs before those
     pub(super) warmup: usize,
+    /// how long one request may take
     pub(super) timeout: Option<Duration>,
-    /// whether to run golden cases, else warm-up requests, where no input is given
+    /// whether to run golden cases, else warm-up requests, rather than made-up inputs, where no input is given
     pub(super) cases: bool,
-    /// how long to measure requests a second
+    /// how long to measure requests a second, after as much of warming up
     pub(super) throughput: Option<Duration>,
-    /// where the comparison will be written
-    pub(super) output: Option<&'a Path>,
-    /// the longest that a child may take
-    pub(super) child_timeout: Duration,
+    /// the file for the comparison, which must not be one of the inputs
+    #[serde(with = "lossless_path::option")]
+    pub(super) output: Option<PathBuf>,
 }
 
 /// The most threads that send requests: enough for the largest usual batch.
@@ -193,40 +161,15 @@ const MAX_THREADS: usize = 32;
 /// The longest that a child may take, where nobody waits beside it.
 pub(super) const CHILD_TIMEOUT: Duration = Duration::from_hours(1);
 
-impl MeasureRequest<'_> {
-    /// Runs the pipeline in a child at `place`, with what comes out in `folder`.
-    pub(super) fn run(&self, place: &Target, folder: &Path) -> Result<Measurement, MeasureError> {
-        let failed = |message: String| MeasureError { message, exit: Exit::Environment };
-        let program = child_process::own_program().map_err(|error| failed(error.to_string()))?;
-        let mut words: Vec<OsString> = vec!["__measure".into(), "--folder".into(), folder.into()];
-        for (flag, number) in [("--samples", self.samples), ("--runs", self.runs), ("--warmup", self.warmup)] {
-            words.extend([flag.into(), number.to_string().into()]);
-        }
-        if let Some(timeout) = self.timeout {
-            words.extend(["--timeout".into(), timeout.as_secs_f64().to_string().into()]);
-        }
-        if let Some(output) = self.output {
-            words.extend(["--output".into(), output.into()]);
-        }
-        if let Some(throughput) = self.throughput {
-            words.extend(["--throughput".into(), throughput.as_secs_f64().to_string().into()]);
-        }
-        if self.cases {
-            words.push("--cases".into());
-        }
-        if matches!(place, Target::Provider(_) | Target::Precision(..)) {
-            words.extend(self.load.engine_flags());
-        }
-        if !matches!(place, Target::Precision(..)) {
-            words.extend(self.load.precision.map(|precision| format!("--precision={precision}").into()));
-        }
-        words.extend(self.load.to_flags());
-        words.extend(place.flags());
-        words.extend(self.input.to_flags());
-        words.extend(self.pipeline.to_flags());
-        let words: Vec<&OsStr> = words.iter().map(OsString::as_os_str).collect();
+impl MeasureRequest {
+    /// Runs the pipeline in a child at `target`, for at most `limit`, with what comes out in `folder`.
+    pub(super) fn run(&self, target: &Target, folder: &Path, limit: Duration) -> Result<Measurement, MeasureError> {
+        let program = child_process::own_program().map_err(environment_error)?;
+        let mut request = self.clone();
+        target.apply(&mut request.load_options);
+        let told = (request, folder.as_os_str());
         let answer: Result<Result<Measurement, MeasureError>, ChildError> =
-            child_process::run_json(&program, &words, self.child_timeout);
+            child_process::run_json_with_input(&program, &["__measure".as_ref()], &told, limit);
         answer.map_err(|fault| MeasureError {
             message: fault.to_string(),
             exit: if fault.is_environment() { Exit::Environment } else { Exit::Failed },
@@ -234,49 +177,54 @@ impl MeasureRequest<'_> {
     }
 }
 
+/// The machine's fault.
+pub(super) fn environment_error(error: std::io::Error) -> MeasureError {
+    MeasureError { message: error.to_string(), exit: Exit::Environment }
+}
+
 /// Runs in the child; returns the line to print.
-pub(super) fn answer(arguments: &Arguments) -> String {
+pub(super) fn answer(told: std::io::Result<(MeasureRequest, OsString)>) -> String {
     let quiet = Printer { json: true, level: LogLevel::Error };
-    let answer = measure(arguments, quiet);
+    let told = told.map_err(environment_error);
+    let answer = told.and_then(|(request, folder)| measure(&request, Path::new(&folder), quiet));
     serde_json::to_string(&answer).unwrap_or_default()
 }
 
-fn measure(arguments: &Arguments, printer: Printer) -> Result<Measurement, MeasureError> {
+fn measure(asked: &MeasureRequest, folder: &Path, printer: Printer) -> Result<Measurement, MeasureError> {
     let usage = |message: String| MeasureError { message, exit: Exit::Usage };
-    let mut load_options = arguments.load.options().map_err(MeasureError::from)?;
     // Batches are as large as in the server.
-    load_options.serving = arguments.throughput.is_some();
-    let pipeline = arguments.pipeline.open_as(load_options, printer).map_err(MeasureError::from)?;
-    let timeout = arguments.timeout.map(Duration::from_secs_f64).or(pipeline.timeout());
+    let load_options = LoadOptions { serving: asked.throughput.is_some(), ..asked.load_options.clone() };
+    let pipeline = open(&asked.pipeline, &load_options, printer)?;
+    let timeout = asked.timeout.or(pipeline.timeout());
     let wrong = |error: UsageError| usage(error.to_string());
-    let outputs = arguments.output.as_slice();
-    let requests: Vec<(String, Result<Request, String>)> = if arguments.input.is_given() {
-        let requests = arguments.input.requests(pipeline.plan(), printer).map_err(wrong)?;
+    let outputs = asked.output.as_slice();
+    let requests: Vec<(String, Result<Request, String>)> = if asked.input.is_given() {
+        let requests = asked.input.requests(pipeline.plan(), printer).map_err(wrong)?;
         reject_overwrites(&pipeline, requests.source_paths(), outputs).map_err(wrong)?;
         let item = |item: RequestItem| (item.source, item.request.map_err(|error| error.to_string()));
-        requests.take(arguments.samples.max(1)).map(item).collect()
+        requests.take(asked.samples.max(1)).map(item).collect()
     } else {
         reject_overwrites(&pipeline, std::iter::empty(), outputs).map_err(wrong)?;
-        let known = if arguments.cases { known_requests(&pipeline).map_err(MeasureError::from)? } else { Vec::new() };
+        let known = if asked.cases { known_requests(&pipeline)? } else { Vec::new() };
         if known.is_empty() {
             vec![(SYNTHETIC_INPUTS.to_owned(), Ok(synthetic_request(&pipeline).map_err(wrong)?))]
         } else {
-            known.into_iter().take(arguments.samples.max(1)).map(|(source, request)| (source, Ok(request))).collect()
+            known.into_iter().take(asked.samples.max(1)).map(|(source, request)| (source, Ok(request))).collect()
         }
     };
     let mut times = None;
-    if arguments.runs > 0
+    if asked.runs > 0
         && let Some((_, Ok(request))) = requests.first()
     {
-        let options = BenchmarkOptions { runs: arguments.runs, warmup: arguments.warmup, timeout, cancelled: None };
+        let options = BenchmarkOptions { runs: asked.runs, warmup: asked.warmup, timeout, cancelled: None };
         times = Some(pipeline.plan().benchmark(request, options).map_err(GpuxError::from)?.total);
     }
-    let throughput = arguments.throughput.map(|seconds| {
+    let throughput = asked.throughput.map(|time| {
         let requests: Vec<_> = requests.iter().filter_map(|(_, request)| request.clone().ok()).collect();
-        throughput(&pipeline, &requests, Duration::from_secs_f64(seconds))
+        throughput(&pipeline, &requests, time)
     });
     let run = |(number, (source, request)): (usize, (String, Result<Request, String>))| {
-        let result = request.and_then(|request| run_one(&pipeline, request, timeout, &arguments.folder, number));
+        let result = request.and_then(|request| run_one(&pipeline, request, timeout, folder, number));
         MeasuredItem { source, result }
     };
     let items = requests.into_iter().enumerate().map(run).collect();
@@ -357,4 +305,48 @@ pub(super) fn synthetic_request(pipeline: &Pipeline) -> Result<Request, UsageErr
     let signature = pipeline.plan().signature();
     let request = SyntheticInputs::default().request(signature, |port| pipeline.media_type(port));
     request.map_err(|port| UsageError::NotMadeUp { name: port.name.clone(), inputs: signature.describe_inputs() })
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use super::*;
+
+    /// The operator's options, and those of a child at this target.
+    fn applied(target: &str) -> (LoadOptions, LoadOptions) {
+        let mut operator = LoadOptions::default();
+        operator.engine.choice = EngineChoice::OnnxRuntime;
+        operator.engine.library = Some("libonnxruntime.so".into());
+        operator.engine.provider_libraries = vec!["openvino=/opt/ep.so".parse().unwrap()];
+        operator.engine.threads = std::num::NonZeroU32::new(3);
+        operator.providers.names = Some("cuda".to_owned());
+        operator.providers.options = vec![("device_id".to_owned(), 1.into())];
+        operator.providers.precision = Some(PrecisionChoice::Bf16);
+        operator.policy.outside_files = true;
+        let mut child = operator.clone();
+        target.parse::<Target>().unwrap().apply(&mut child);
+        (operator, child)
+    }
+
+    #[test]
+    fn targets_keep_the_other_options() {
+        let (mut operator, child) = applied("cpu");
+        (operator.providers.strict, operator.providers.names) = (true, Some("cpu".to_owned()));
+        assert_eq!(child, operator);
+        let (_, child) = applied("cpu:fp16");
+        operator.providers.precision = Some(PrecisionChoice::Fp16);
+        assert_eq!(child, operator);
+        operator.providers.precision = Some(PrecisionChoice::Bf16);
+        // Another engine has other plug-ins and options.
+        operator.providers.options.clear();
+        operator.engine.provider_libraries.clear();
+        let (_, child) = applied("./lib.so=cuda");
+        operator.providers.names = Some("cuda".to_owned());
+        (operator.engine.choice, operator.engine.library) = (EngineChoice::Auto, Some("./lib.so".into()));
+        assert_eq!(child, operator);
+        let (_, child) = applied("embedded");
+        (operator.providers.strict, operator.providers.names) = (false, Some("cpu".to_owned()));
+        (operator.engine.choice, operator.engine.library) = (EngineChoice::Embedded, None);
+        assert_eq!(child, operator);
+    }
 }

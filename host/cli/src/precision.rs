@@ -1,45 +1,28 @@
 //! `precision: auto`: measures the pipeline in every precision that this machine has, and remembers the fastest whose
 //! results stay close to `exact`.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use clap::Args;
 use serde::{Deserialize, Serialize};
 
 use super::exit::Exit;
 use super::input::InputArguments;
-use super::load_arguments::{LoadArguments, PipelineArguments};
-use super::measure::{self, MeasureError, MeasureRequest, Measurement, Target};
+use super::measure::{self, MeasureError, MeasureRequest, Measurement, Target, environment_error};
 use super::printer::{LogLevel, Printer, table};
-use gpux::{GpuxError, LoadOptions, PrecisionDecision};
+use gpux::{GpuxError, LoadOptions, PrecisionDecision, Source};
 use gpux_author::Accuracy;
 use gpux_config::PrecisionChoice;
-use gpux_core::{CacheDir, child_process};
+use gpux_core::{CacheDir, child_process, lossless_path};
 use gpux_inference::ExecutionProvider;
 
-/// The arguments of the hidden command that chooses beside a server.
-#[derive(Debug, Args)]
-pub(super) struct Arguments {
-    #[command(flatten)]
-    pipeline: PipelineArguments,
-
-    #[command(flatten)]
-    load: LoadArguments,
-}
-
-#[cfg(target_os = "linux")]
-impl Arguments {
-    /// Confines this process if the pipeline is isolated, which the variable says.
-    pub(super) fn confine(&self) {
-        if std::env::var_os(CacheDir::PIPELINE_VARIABLE).is_some()
-            && let Ok(mut load_options) = self.load.options()
-            // Opening the pipeline reports errors; what the system lacks, its worker reports.
-            && let Ok(definition) = self.pipeline.read(&load_options)
-        {
-            gpux_worker::confine(&definition, &mut load_options);
-        }
-    }
+/// A choice, which a server has a child make.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct PrecisionRequest {
+    /// as [`PipelineArguments::path`](super::load_arguments::PipelineArguments::path) gives it
+    #[serde(with = "lossless_path")]
+    pub(super) pipeline: PathBuf,
+    pub(super) load_options: LoadOptions,
 }
 
 /// The outcome of a measurement.
@@ -51,14 +34,31 @@ pub(super) struct Choice {
     pub(super) warning: Option<String>,
 }
 
-/// Runs in the child; returns the line to print.
-pub(super) fn answer(arguments: &Arguments) -> String {
+/// Runs in the child, which has no other threads yet; returns the line to print.
+pub(super) fn answer(told: std::io::Result<PrecisionRequest>) -> String {
     child_process::lower_priority();
     let quiet = Printer { json: true, level: LogLevel::Error };
-    let choice = arguments.load.options().map_err(MeasureError::from);
-    let choice = choice.and_then(|options| choose(&arguments.pipeline, &[], &arguments.load, &options, quiet));
+    let choice = told.map_err(environment_error).and_then(|mut request| {
+        confine(&mut request);
+        let _ = child_process::exit_with_parent();
+        choose(&request.pipeline, &[], &request.load_options, quiet)
+    });
     serde_json::to_string(&choice).unwrap_or_default()
 }
+
+/// Confines this process if the pipeline is isolated, which its cache says.
+#[cfg(target_os = "linux")]
+fn confine(request: &mut PrecisionRequest) {
+    if request.load_options.cache.as_ref().is_some_and(|cache| cache.shared().is_some()) {
+        // Opening the pipeline reports errors; what the system lacks, its worker reports.
+        if let Ok(definition) = Source::find(&request.pipeline).and_then(|source| source.read(&request.load_options)) {
+            gpux_worker::confine(&definition, &mut request.load_options);
+        }
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn confine(_: &mut PrecisionRequest) {}
 
 /// By how much an output may be off, as a part of its largest number.
 const TOLERANCE: f64 = 0.03;
@@ -129,14 +129,14 @@ impl Gain {
 
 /// Chooses the precision of the pipeline's models for which it is `auto`; `None` if there are none.
 pub(super) fn choose(
-    pipeline: &PipelineArguments,
+    pipeline: &Path,
     samples: &[String],
-    load: &LoadArguments,
     load_options: &LoadOptions,
     printer: Printer,
 ) -> Result<Option<Choice>, MeasureError> {
     // Errors are reported when the pipeline is opened.
-    let models = pipeline.read(load_options).and_then(|definition| gpux::auto_models(&definition, load_options));
+    let definition = Source::find(pipeline).and_then(|source| source.read(load_options));
+    let models = definition.and_then(|definition| gpux::auto_models(&definition, load_options));
     let Ok(models) = models else { return Ok(None) };
     if models.is_empty() {
         return Ok(None);
@@ -156,11 +156,14 @@ pub(super) fn choose(
     let reference = (ExecutionProvider::Cpu, PrecisionChoice::Exact);
     candidates.retain(|candidate| *candidate != reference);
     candidates.insert(0, reference);
-    let input = InputArguments::of_files(samples);
+    let mut load_options_of_child = load_options.clone();
+    // Nothing is measured or kept but the choice.
+    load_options_of_child.optimize = false;
+    (load_options_of_child.providers.measure, load_options_of_child.providers.shapes) = (false, Vec::new());
     let asked = MeasureRequest {
-        pipeline,
-        input: &input,
-        load,
+        pipeline: pipeline.to_owned(),
+        input: InputArguments::of_files(samples),
+        load_options: load_options_of_child,
         samples: SAMPLES,
         runs: 0,
         warmup: 0,
@@ -168,7 +171,6 @@ pub(super) fn choose(
         cases: true,
         throughput: Some(MEASURING),
         output: None,
-        child_timeout: CANDIDATE_TIMEOUT,
     };
     let Measured { mut candidates, samples } = measure_all(&asked, candidates, printer)?;
     let Some(first) = candidates.first() else { return Ok(None) };
@@ -201,10 +203,6 @@ pub(super) fn choose(
     Ok(Some(Choice { report: report(&candidates, chosen, &decision), warning }))
 }
 
-fn environment_error(error: std::io::Error) -> MeasureError {
-    MeasureError { message: error.to_string(), exit: Exit::Environment }
-}
-
 /// The name of synthetic requests.
 pub(super) const SYNTHETIC_INPUTS: &str = "made-up inputs";
 
@@ -216,7 +214,7 @@ struct Measured {
 
 /// Compares the others with the first candidate, and measures each once.
 fn measure_all(
-    asked: &MeasureRequest<'_>,
+    asked: &MeasureRequest,
     candidates: Vec<(ExecutionProvider, PrecisionChoice)>,
     printer: Printer,
 ) -> Result<Measured, MeasureError> {
@@ -226,7 +224,7 @@ fn measure_all(
         let mut candidate = Candidate { provider, precision, result: Err(String::new()), rounds: Vec::new() };
         printer.detail(&format!("measuring {}", candidate.target()));
         let folder = tempfile::tempdir().map_err(environment_error)?;
-        let own = asked.run(&candidate.target(), folder.path());
+        let own = asked.run(&candidate.target(), folder.path(), CANDIDATE_TIMEOUT);
         let own = match own {
             Ok(own) => own,
             Err(error) => {
@@ -251,11 +249,7 @@ fn measure_all(
 }
 
 /// Measures those that may be worth it in further rounds, in turns with the reference, which is the first.
-fn measure_again(
-    asked: &MeasureRequest<'_>,
-    candidates: &mut [Candidate],
-    printer: Printer,
-) -> Result<(), MeasureError> {
+fn measure_again(asked: &MeasureRequest, candidates: &mut [Candidate], printer: Printer) -> Result<(), MeasureError> {
     for round in 1..ROUNDS {
         let Some((reference, others)) = candidates.split_first_mut() else { return Ok(()) };
         let mut left: Vec<_> = others
@@ -274,8 +268,8 @@ fn measure_again(
         for candidate in left {
             printer.detail(&format!("measuring {} again", candidate.target()));
             let folder = tempfile::tempdir().map_err(environment_error)?;
-            let throughput = asked.run(&candidate.target(), folder.path())?.throughput;
-            candidate.rounds.push(throughput.unwrap_or_default());
+            let own = asked.run(&candidate.target(), folder.path(), CANDIDATE_TIMEOUT)?;
+            candidate.rounds.push(own.throughput.unwrap_or_default());
         }
     }
     Ok(())

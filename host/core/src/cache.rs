@@ -164,24 +164,11 @@ impl CacheDir {
     /// The variable that moves the cache.
     pub const VARIABLE: &str = "GPUX_CACHE_DIR";
 
-    /// The variable that gives the process of one pipeline a cache of its own: nobody else uses what it writes there.
-    /// gpux sets it for the processes that it starts.
-    pub const PIPELINE_VARIABLE: &str = "GPUX_PIPELINE_CACHE";
-
-    /// The variable with the public key of the operator's cache, in hexadecimal digits, for such a process.
-    pub const KEY_VARIABLE: &str = "GPUX_CACHE_PUBLIC_KEY";
-
-    /// The folder of [`Self::PIPELINE_VARIABLE`]; else `$GPUX_CACHE_DIR`, else `gpux` in the platform's cache folder
-    /// (`~/.cache` on Linux). `None` on a machine without a home.
+    /// `$GPUX_CACHE_DIR`, else `gpux` in the platform's cache folder (`~/.cache` on Linux). `None` on a machine without
+    /// a home.
     pub fn from_environment() -> Option<Self> {
-        let named = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-        let cache = named(Self::VARIABLE).or_else(Self::default_root).map(Self::at)?;
-        Some(match named(Self::PIPELINE_VARIABLE) {
-            Some(root) => {
-                Self::within(&cache, root, std::env::var(Self::KEY_VARIABLE).ok().and_then(|key| parse(&key)))
-            }
-            None => cache,
-        })
+        let named = std::env::var_os(Self::VARIABLE).filter(|value| !value.is_empty()).map(PathBuf::from);
+        named.or_else(Self::default_root).map(Self::at)
     }
 
     fn default_root() -> Option<PathBuf> {
@@ -346,17 +333,6 @@ fn check_owner(folder: &Path) -> std::io::Result<()> {
     #[cfg(not(unix))]
     let _ = metadata;
     Ok(())
-}
-
-/// The key that these hexadecimal digits are.
-fn parse(digits: &str) -> Option<PublicKey> {
-    let mut key = PublicKey::default();
-    let digits = digits.as_bytes();
-    for (index, byte) in key.iter_mut().enumerate() {
-        let digits = std::str::from_utf8(digits.get(2 * index..2 * index + 2)?).ok()?;
-        *byte = u8::from_str_radix(digits, 16).ok()?;
-    }
-    Some(key)
 }
 
 /// A file or a folder in a folder of the cache.

@@ -138,7 +138,18 @@ pub fn run_json<T: serde::de::DeserializeOwned>(
     arguments: &[&OsStr],
     timeout: Duration,
 ) -> Result<T, ChildError> {
-    run_json_with_stdin(program, arguments, Vec::new(), timeout)
+    answer_of(Command::new(program), arguments, Vec::new(), timeout)
+}
+
+/// The same, and gives the child an input to read ([`read_parent_input`]): for what is long, what no other process may
+/// see, as it would an argument, and what may lie on no disk.
+pub fn run_json_with_input<T: serde::de::DeserializeOwned>(
+    program: &Path,
+    arguments: &[&OsStr],
+    input: &impl serde::Serialize,
+    timeout: Duration,
+) -> Result<T, ChildError> {
+    answer_of(Command::new(program), arguments, line(input)?, timeout)
 }
 
 /// The same with these variables of the environment alone.
@@ -146,31 +157,27 @@ pub fn run_json_in<T: serde::de::DeserializeOwned>(
     environment: &[(OsString, OsString)],
     program: &Path,
     arguments: &[&OsStr],
+    input: &impl serde::Serialize,
     timeout: Duration,
 ) -> Result<T, ChildError> {
     let mut command = Command::new(program);
-    command.args(arguments).env_clear().envs(environment.iter().cloned());
-    answer_of(command, Vec::new(), timeout)
+    command.env_clear().envs(environment.iter().cloned());
+    answer_of(command, arguments, line(input)?, timeout)
 }
 
-/// The same, and gives the child a line to read ([`read_parent_input`]): for what no other process may see, as
-/// it would an argument, and what may lie on no disk.
-pub fn run_json_with_stdin<T: serde::de::DeserializeOwned>(
-    program: &Path,
+fn line(input: &impl serde::Serialize) -> Result<Vec<u8>, ChildError> {
+    let mut line = serde_json::to_vec(input).map_err(|error| ChildError::Start(error.into()))?;
+    line.push(b'\n');
+    Ok(line)
+}
+
+fn answer_of<T: serde::de::DeserializeOwned>(
+    mut command: Command,
     arguments: &[&OsStr],
     line: Vec<u8>,
     timeout: Duration,
 ) -> Result<T, ChildError> {
-    let mut command = Command::new(program);
     command.args(arguments);
-    answer_of(command, line, timeout)
-}
-
-fn answer_of<T: serde::de::DeserializeOwned>(
-    command: Command,
-    line: Vec<u8>,
-    timeout: Duration,
-) -> Result<T, ChildError> {
     // Files, not pipes: a child that writes more than anyone reads must not hang.
     let (mut stdout, mut stderr) = (temporary()?, temporary()?);
     let status = run(command, line, timeout, &stdout, &stderr)?;
@@ -324,12 +331,12 @@ mod tests {
         assert_eq!(crash, "it was ended by signal 11 (segmentation fault): terminate called");
         assert_eq!(shell("exit 3", long).unwrap_err(), "it ended with exit code 3 and no answer");
         assert!(shell("sleep 600", Duration::from_millis(1)).unwrap_err().contains("did not end within"));
-        let with_stdin = |script: &str, line: Vec<u8>, timeout| -> Result<Vec<u8>, _> {
-            run_json_with_stdin(Path::new("/bin/sh"), &["-c".as_ref(), script.as_ref()], line, timeout)
+        let with_input = |script: &str, input: &[u8], timeout| -> Result<Vec<u8>, _> {
+            run_json_with_input(Path::new("/bin/sh"), &["-c".as_ref(), script.as_ref()], &input, timeout)
         };
-        assert_eq!(with_stdin("read line; echo $line", b"[1,2]\n".to_vec(), long).ok(), Some(vec![1, 2]));
+        assert_eq!(with_input("read line; echo $line", &[1, 2], long).ok(), Some(vec![1, 2]));
         // More than a pipe holds, which no process reads.
-        let unread = with_stdin("sleep 600", vec![b'x'; 1 << 20], Duration::from_millis(1));
+        let unread = with_input("sleep 600", &vec![0; 1 << 20], Duration::from_millis(1));
         assert!(matches!(unread, Err(ChildError::Timeout(_))));
         // More than a pipe holds.
         assert_eq!(shell("head -c 900000 /dev/zero | tr '\\0' x; echo; echo '[3]'", long), Ok(vec![3]));

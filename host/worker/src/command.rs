@@ -13,6 +13,7 @@ use rustix::process::{PidfdFlags, getpid, pidfd_open};
 use crate::channel::ChannelMemory;
 use crate::environment_error;
 use crate::memory_watch::MemoryWatch;
+use crate::process::WorkerOptions;
 use gpux::{Definition, GpuxError};
 use gpux_core::files::remove_tree;
 use gpux_core::{CacheDir, authenticated_file};
@@ -22,8 +23,8 @@ use gpux_core::{CacheDir, authenticated_file};
 pub struct WorkerCommand {
     /// the `gpux` program
     pub program: PathBuf,
-    /// the operator's flags for loading pipelines
-    pub arguments: Vec<OsString>,
+    /// how they load their pipelines
+    pub options: WorkerOptions,
     /// the variables of this process that they get
     pub environment: Vec<(OsString, OsString)>,
     /// how long a worker may take until its pipeline is warm
@@ -88,11 +89,13 @@ impl Drop for TemporaryFolder {
     }
 }
 
-/// What the environment of such a process is, and where it writes temporary files. Dropped, that folder is removed.
+/// What such a process finds, and where it writes temporary files. Dropped, that folder is removed.
 #[derive(Debug)]
 pub struct PipelineEnvironment {
     /// every variable
     pub variables: Vec<(OsString, OsString)>,
+    /// how it loads the pipeline: with a cache of its own
+    pub options: WorkerOptions,
     pub(crate) temporary: TemporaryFolder,
 }
 
@@ -106,7 +109,7 @@ impl WorkerCommand {
         Ok(())
     }
 
-    /// The environment of a process that runs the pipeline: a cache and a folder for temporary files that nobody else
+    /// What a process that runs the pipeline finds: a cache and a folder for temporary files that nobody else
     /// uses, and nothing that it does not need.
     ///
     /// # Errors
@@ -120,16 +123,13 @@ impl WorkerCommand {
         let is_read = |name: &str| !name.starts_with("GPUX_") || name == CacheDir::VARIABLE || text.contains(name);
         variables.retain(|(name, _)| is_read(&name.to_string_lossy()));
         variables.push(("TMPDIR".into(), temporary.0.clone().into()));
-        if let Some(cache) = CacheDir::from_environment() {
+        let mut options = self.options.clone();
+        options.load_options.cache = options.load_options.cache.map(|cache| {
             let file = definition.source().path();
             let own = cache.of_pipeline(&std::path::absolute(file).unwrap_or_else(|_| file.to_owned()));
-            variables.push((CacheDir::PIPELINE_VARIABLE.into(), own.into()));
-            if let Ok(key) = authenticated_file::public_key(&cache) {
-                let digits = key.iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().concat();
-                variables.push((CacheDir::KEY_VARIABLE.into(), digits.into()));
-            }
-        }
-        Ok(PipelineEnvironment { variables, temporary })
+            CacheDir::within(&cache, own, authenticated_file::public_key(&cache).ok())
+        });
+        Ok(PipelineEnvironment { variables, options, temporary })
     }
 }
 

@@ -1,6 +1,6 @@
 //! The worker: a process that loads one pipeline and runs its requests.
 
-use std::io::{self, Read as _};
+use std::io::{self, BufReader, Read as _};
 use std::os::fd::AsFd as _;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
@@ -11,6 +11,7 @@ use std::time::Duration;
 use rustix::process::{
     Signal, getpgid, getpid, getppid, kill_process, set_parent_process_death_signal, setpgid, setsid,
 };
+use serde::{Deserialize, Serialize};
 use signal_hook::consts::{SIGINT, SIGTERM};
 
 use crate::channel::{ChannelMemory, IncomingRequest, RequestService, SLOTS, StepTime};
@@ -32,20 +33,18 @@ const IDLE: Duration = Duration::from_secs(5);
 /// How often the numbers of models are sent, if they have changed.
 const STATISTICS: Duration = Duration::from_secs(1);
 
-/// How a worker is run.
-#[derive(Debug)]
+/// How a worker is run: the first message that the server sends it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct WorkerOptions {
     /// how its pipeline is loaded
     pub load_options: LoadOptions,
     /// whether it ends where the system cannot confine it
     pub must_be_confined: bool,
-    /// warms the pipeline up if `serving.warmup` is empty
-    pub golden_case: GoldenCase,
 }
 
 /// Runs requests of the pipeline until the server closes the control socket, which is standard input; that ends the
-/// process. The process must have no other threads yet.
-pub fn run_worker(pipeline: &Path, mut options: WorkerOptions) -> io::Result<()> {
+/// process. `golden_case` warms the pipeline up if `serving.warmup` is empty. The process must have no other threads yet.
+pub fn run_worker(pipeline: &Path, golden_case: GoldenCase) -> io::Result<()> {
     begin_session();
     // Also where it is stopped, and cannot see that its socket was closed.
     let _ = set_parent_process_death_signal(Some(Signal::KILL));
@@ -54,6 +53,8 @@ pub fn run_worker(pipeline: &Path, mut options: WorkerOptions) -> io::Result<()>
     rustix::stdio::dup2_stdin(std::fs::File::open("/dev/null")?)?;
     let memory = receive_files(&control)?.pop().ok_or(io::ErrorKind::UnexpectedEof)?;
     let memory = ChannelMemory::open(memory)?;
+    let options = messages::receive(&mut BufReader::new(&control))?;
+    let mut options: WorkerOptions = options.ok_or(io::ErrorKind::UnexpectedEof)?;
     // Whoever ends a group of processes means the server, which drains first and then closes the socket.
     for signal in [SIGINT, SIGTERM] {
         signal_hook::flag::register(signal, Arc::default())?;
@@ -70,7 +71,7 @@ pub fn run_worker(pipeline: &Path, mut options: WorkerOptions) -> io::Result<()>
         let pipeline = Pipeline::load(definition, &options.load_options)?;
         // Loading is what compiles and measures in child processes. Without seccomp, `lacks` says so.
         let _ = forbid_new_processes();
-        let report = warm_up(&pipeline, options.golden_case)?;
+        let report = warm_up(&pipeline, golden_case)?;
         Ok((pipeline, report, lacks))
     });
     let (pipeline, report, lacks) = match loaded {

@@ -133,15 +133,10 @@ impl WorkerProcess {
         let (printed, prints) = io::pipe()?;
         let memory = ChannelMemory::create()?;
 
-        let PipelineEnvironment { variables, temporary } = environment;
+        let PipelineEnvironment { variables, options, temporary } = environment;
         let watch = &command.memory;
-        let mut command = {
-            let WorkerCommand { program, arguments, .. } = command;
-            let mut started = Command::new(program);
-            started.arg("__worker").args(arguments).arg(pipeline);
-            started.env_clear().envs(variables);
-            started
-        };
+        let mut command = Command::new(&command.program);
+        command.arg("__worker").arg(pipeline).env_clear().envs(variables);
         // Of a process group of its own: ctrl-C on a terminal is for the server, which drains first.
         command.process_group(0).stdin(OwnedFd::from(theirs)).stdout(prints.try_clone()?).stderr(prints);
 
@@ -170,7 +165,8 @@ impl WorkerProcess {
         })?;
 
         let (pid, process) = start.recv().map_err(|_| io::ErrorKind::BrokenPipe)??;
-        if let Err(error) = send_files(&ours, &[memory.memory().as_fd()])
+        let sent = send_files(&ours, &[memory.memory().as_fd()]).and_then(|()| messages::send(&ours, &options));
+        if let Err(error) = sent
             // One that has ended already says so when it is waited for.
             && !matches!(error.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset)
         {

@@ -9,6 +9,7 @@ use crate::input::InputArguments;
 use crate::load_arguments::{LoadArguments, PipelineArguments};
 use crate::measure::{self, MeasureError, MeasureRequest, Measurement, Target};
 use crate::printer::{Printer, pluralize, pretty, table};
+use gpux::LoadOptions;
 use gpux_author::{Accuracy, DiffStatistics};
 use gpux_config::PrecisionChoice;
 use gpux_inference::ExecutionProvider;
@@ -76,12 +77,13 @@ fn verify(arguments: &Arguments, printer: Printer) -> Result<Exit, Exit> {
         let message = "several places cannot share standard input: give a file";
         return Err(printer.fail("UsageError", message, Exit::Usage));
     }
-    let places = places(arguments, printer)?;
+    let load_options = arguments.load.options().map_err(|error| printer.error(&error))?;
+    let places = places(arguments, &load_options, printer)?;
     let failed = |message: String| printer.fail("VerifyError", &message, Exit::Failed);
     let asked = MeasureRequest {
-        pipeline: &arguments.pipeline,
-        input: &arguments.input,
-        load: &arguments.load,
+        pipeline: arguments.pipeline.path(),
+        input: arguments.input.clone(),
+        load_options,
         samples: arguments.samples,
         runs: 0,
         warmup: 0,
@@ -89,14 +91,14 @@ fn verify(arguments: &Arguments, printer: Printer) -> Result<Exit, Exit> {
         cases: true,
         throughput: None,
         output: None,
-        child_timeout: measure::CHILD_TIMEOUT,
     };
     let mut measured = Vec::new();
     // The results lie on disk until they are compared.
     let mut folders = Vec::new();
     for place in &places {
         let folder = tempfile::tempdir().map_err(|error| failed(error.to_string()))?;
-        let result = asked.run(place, folder.path()).map_err(|failed| refuse(arguments, place, &failed, printer))?;
+        let result = asked.run(place, folder.path(), measure::CHILD_TIMEOUT);
+        let result = result.map_err(|failed| refuse(arguments, place, &failed, printer))?;
         printer.note(&format!("{place}: {}", result.engine));
         measured.push(result);
         folders.push(folder);
@@ -122,7 +124,7 @@ fn refuse(arguments: &Arguments, place: &Target, failed: &MeasureError, printer:
 }
 
 /// The targets of `--on`, else the CPU and the best other target of this machine.
-fn places(arguments: &Arguments, printer: Printer) -> Result<Vec<Target>, Exit> {
+fn places(arguments: &Arguments, load_options: &LoadOptions, printer: Printer) -> Result<Vec<Target>, Exit> {
     if arguments.on.len() == 1 {
         let message = "one place has nothing to be compared with: give --on twice or more";
         return Err(printer.fail("UsageError", message, Exit::Usage));
@@ -134,9 +136,7 @@ fn places(arguments: &Arguments, printer: Printer) -> Result<Vec<Target>, Exit> 
         let exact = Target::Precision("cpu".to_owned(), PrecisionChoice::Exact);
         return Ok(vec![exact, Target::Precision("auto".to_owned(), precision)]);
     }
-    let fail = |error| printer.error(&error);
-    let operator = arguments.load.options().map_err(fail)?;
-    let selected = gpux::select_engine(&operator, &[]).map_err(fail)?;
+    let selected = gpux::select_engine(load_options, &[]).map_err(|error| printer.error(&error))?;
     if selected.library.is_none() {
         let message = "there is only the embedded engine here: `gpux engine install` brings another to compare it with";
         return Err(printer.fail("UsageError", message, Exit::Environment));

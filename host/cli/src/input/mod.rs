@@ -3,10 +3,10 @@
 mod requests;
 mod sources;
 
-use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
+use serde::{Deserialize, Serialize};
 
 use crate::printer::Printer;
 use gpux::Pipeline;
@@ -17,7 +17,7 @@ pub(super) use requests::{RequestItem, Requests};
 pub(super) use sources::{UsageError, extension, is_pattern};
 
 /// The flags that name requests.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Args, Serialize, Deserialize)]
 pub(super) struct InputArguments {
     /// Input: JSON, `@file.json`, `name=value` or `name=@path` (a tensor as .npy, .pb or .json); may be
     /// repeated
@@ -39,14 +39,14 @@ pub(super) struct InputArguments {
 }
 
 /// The header of a table, as RFC 4180 names it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 enum Header {
     Present,
     Absent,
 }
 
 /// Columns of a table that no input takes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 enum ExtraColumns {
     Error,
     Ignore,
@@ -55,7 +55,7 @@ enum ExtraColumns {
 impl InputArguments {
     /// As if these files were named.
     pub(super) fn of_files(files: &[String]) -> Self {
-        Self { input: Vec::new(), file: files.to_vec(), header: None, extra_columns: None }
+        Self { file: files.to_vec(), ..Self::default() }
     }
 
     /// Adds files before those of `--file`.
@@ -82,17 +82,6 @@ impl InputArguments {
         };
         Requests::new(plan, &self.input, &self.file, table, printer)
     }
-
-    /// These flags for the command line of a child process.
-    pub(super) fn to_flags(&self) -> Vec<OsString> {
-        let flag = |flag: &'static str| move |value: &String| OsString::from(format!("{flag}={value}"));
-        let header = self.header.and_then(|header| header.to_possible_value());
-        let extra = self.extra_columns.and_then(|extra| extra.to_possible_value());
-        let named = [("--header", header), ("--extra-columns", extra)];
-        let named = named.into_iter().filter_map(|(flag, value)| Some(format!("{flag}={}", value?.get_name()).into()));
-        let own = self.input.iter().map(flag("--input")).chain(self.file.iter().map(flag("--file")));
-        own.chain(named).collect()
-    }
 }
 
 /// Rejects outputs that the pipeline or its requests are read from.
@@ -105,5 +94,28 @@ pub(super) fn reject_overwrites<'a>(
     match own.chain(sources).find(|path| outputs.iter().any(|output| is_same(path, output))) {
         Some(path) => Err(UsageError::Overwrites(path.display().to_string())),
         None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use clap::FromArgMatches as _;
+
+    use super::*;
+
+    #[test]
+    fn every_flag_reaches_a_child() {
+        let values = [("input", "x=1"), ("file", "a.csv"), ("header", "absent"), ("extra-columns", "ignore")];
+        let command = || InputArguments::augment_args(clap::Command::new("gpux"));
+        for flag in command().get_arguments().filter_map(clap::Arg::get_long) {
+            let (_, value) =
+                values.iter().find(|(name, _)| *name == flag).unwrap_or_else(|| panic!("--{flag}: no value"));
+            let matches = command().get_matches_from(["gpux", &format!("--{flag}={value}")]);
+            let given = InputArguments::from_arg_matches(&matches).unwrap();
+            assert_ne!(given, InputArguments::default(), "--{flag}");
+            let json = serde_json::to_string(&given).unwrap();
+            assert_eq!(serde_json::from_str::<InputArguments>(&json).unwrap(), given, "--{flag}");
+        }
     }
 }

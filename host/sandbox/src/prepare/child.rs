@@ -100,16 +100,13 @@ fn prepare_in_folder(
         keep_functions: functions.is_some(),
     };
     let limits = &request.config.limits;
-    let mut child_request =
-        serde_json::to_vec(&child_request).map_err(|error| SandboxError::Engine(error.to_string()))?;
-    child_request.push(b'\n');
     std::fs::write(path(COMPONENT), request.bytes).map_err(here)?;
     if let Some(known) = functions.and_then(FunctionFile::read) {
         std::fs::write(path(FUNCTIONS), known).map_err(here)?;
     }
     let arguments = ["__prepare-component".as_ref(), folder.path().as_os_str()];
     let answer: Result<PreparedComponent, SandboxError> =
-        child_process::run_json_with_stdin(program, &arguments, child_request, child_timeout(limits))
+        child_process::run_json_with_input(program, &arguments, &child_request, child_timeout(limits))
             .map_err(|fault| child_error(&fault, limits))?;
     let mut prepared = answer?;
     if let (Some(functions), Ok(new)) = (functions, std::fs::read(path(NEW_FUNCTIONS))) {

@@ -130,7 +130,7 @@ fn pipeline(arguments: &Arguments, printer: Printer) -> Exit {
 
     if let Ok(load_options) = &load_options {
         let samples = &arguments.change.sample;
-        match precision::choose(&arguments.pipeline, samples, &arguments.load, load_options, printer) {
+        match precision::choose(&arguments.pipeline.path(), samples, load_options, printer) {
             Ok(None) => {}
             Ok(Some(choice)) => {
                 printer.note(&choice.report);

@@ -17,18 +17,21 @@ pub(super) fn compare(arguments: &Arguments, printer: Printer) -> Exit {
         let message = "several providers cannot share standard input: give a file";
         return printer.fail("UsageError", message, Exit::Usage);
     }
+    let load_options = match arguments.load.options() {
+        Ok(load_options) => load_options,
+        Err(error) => return printer.error(&error),
+    };
     let asked = MeasureRequest {
-        pipeline: &arguments.pipeline,
-        input: &arguments.input,
-        load: &arguments.load,
+        pipeline: arguments.pipeline.path(),
+        input: arguments.input.clone(),
+        load_options,
         samples: 1,
         runs: arguments.runs,
         warmup: arguments.warmup,
         timeout: arguments.timeout,
         cases: false,
         throughput: None,
-        output: arguments.output.as_deref(),
-        child_timeout: CHILD_TIMEOUT,
+        output: arguments.output.clone(),
     };
     let mut rows = Vec::new();
     for provider in arguments.load.providers() {
@@ -40,7 +43,7 @@ pub(super) fn compare(arguments: &Arguments, printer: Printer) -> Exit {
             Ok(folder) => folder,
             Err(error) => return printer.fail("RunError", &error.to_string(), Exit::Failed),
         };
-        rows.push((provider, asked.run(&place, folder.path())));
+        rows.push((provider, asked.run(&place, folder.path(), CHILD_TIMEOUT)));
     }
     let wrong = |(_, measured): &Row| measured.as_ref().is_err_and(|failed| failed.exit == Exit::Usage);
     if let Some((_, Err(failed))) = rows.first().filter(|_| rows.iter().all(wrong)) {

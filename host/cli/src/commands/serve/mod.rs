@@ -151,7 +151,7 @@ pub(crate) fn main(mut arguments: Arguments) -> Exit {
     };
 
     #[cfg(target_os = "linux")]
-    match arguments.server.worker(&arguments.load, settings.memory.unwrap_or(usize::MAX) as u64) {
+    match arguments.server.worker(&arguments.load, &load_options, settings.memory.unwrap_or(usize::MAX) as u64) {
         Ok(mut worker) => {
             let folder = supervisor.as_ref().and_then(|(supervisor, _)| supervisor.temporary.clone());
             worker.temporary = Arc::new(folder.map(TemporaryFiles::at).unwrap_or_default());
@@ -188,7 +188,7 @@ pub(crate) fn main(mut arguments: Arguments) -> Exit {
     };
 
     // Letting go of models may take long, and the process is about to end: the system frees them.
-    let server = ManuallyDrop::new(Arc::new(Server::new(settings, load_options)));
+    let server = ManuallyDrop::new(Arc::new(Server::new(settings, load_options.clone())));
     let told = Arc::clone(&server);
 
     let shows_progress = format == LogFormat::Text && printer.level >= LogLevel::Info;
@@ -200,7 +200,7 @@ pub(crate) fn main(mut arguments: Arguments) -> Exit {
     if let Err(warning) = traces {
         events.warning(&warning);
     }
-    if let Err(error) = PrecisionChooser::start(Arc::clone(&server), events.clone(), &arguments.load) {
+    if let Err(error) = PrecisionChooser::start(Arc::clone(&server), events.clone(), load_options) {
         events.warning(&format!("no precision is chosen beside the server: {error}"));
     }
 

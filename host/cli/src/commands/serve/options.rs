@@ -14,11 +14,13 @@ use crate::load_arguments::LoadArguments;
 use crate::printer::LogLevel;
 use crate::server_log::LogFormat;
 #[cfg(target_os = "linux")]
+use gpux::LoadOptions;
+#[cfg(target_os = "linux")]
 use gpux_core::child_process;
 use gpux_core::{Size, TimeSpan};
 use gpux_serve::{IsolationPolicy, Otlp, Settings, StartPolicy, TlsFiles};
 #[cfg(target_os = "linux")]
-use gpux_serve::{MemoryLimits, MemoryWatch, WorkerCommand};
+use gpux_serve::{MemoryLimits, MemoryWatch, WorkerCommand, WorkerOptions};
 
 fn time(text: &str) -> Result<Duration, String> {
     text.parse::<TimeSpan>().map(|time| time.0).map_err(|error| error.to_string())
@@ -255,13 +257,17 @@ impl ServerArguments {
 
     /// How the processes of isolated pipelines are started, on a machine with this much memory.
     #[cfg(target_os = "linux")]
-    pub(super) fn worker(&self, load: &LoadArguments, memory: u64) -> std::io::Result<WorkerCommand> {
-        let mut arguments = load.all_flags();
-        arguments.extend(self.isolation_strict.then(|| "--isolation-strict".into()));
+    pub(super) fn worker(
+        &self,
+        load: &LoadArguments,
+        load_options: &LoadOptions,
+        memory: u64,
+    ) -> std::io::Result<WorkerCommand> {
+        let load_options = LoadOptions { serving: true, ..load_options.clone() };
         let limits = MemoryLimits { each: self.worker_memory.map_or(memory / 2, |size| size.0), all: memory / 4 * 3 };
         Ok(WorkerCommand {
             program: child_process::own_program()?,
-            arguments,
+            options: WorkerOptions { load_options, must_be_confined: self.isolation_strict },
             environment: std::env::vars_os().filter(|(name, _)| is_needed(name, load)).collect(),
             load_timeout: self.load_timeout,
             kill_after: self.kill_after,

@@ -1,15 +1,13 @@
 //! Chooses the precision of models beside the server, where it is `auto` and was not measured on this machine yet.
 
 use std::collections::HashSet;
-use std::ffi::{OsStr, OsString};
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::events::{EventLogger, decision_notes};
-use crate::load_arguments::LoadArguments;
 use crate::measure::MeasureError;
-use crate::precision::Choice;
-use gpux::{FileVersion, PipelineInfo};
+use crate::precision::{Choice, PrecisionRequest};
+use gpux::{FileVersion, LoadOptions, PipelineInfo};
 use gpux_core::child_process;
 use gpux_core::threads;
 use gpux_serve::{PipelineSlot, Server};
@@ -24,15 +22,18 @@ const TIMEOUT: Duration = Duration::from_hours(2);
 pub(super) struct PrecisionChooser {
     server: Arc<Server>,
     events: Arc<EventLogger>,
-    /// the operator's flags for the children
-    flags: Vec<OsString>,
+    /// the operator's, for the children
+    load_options: LoadOptions,
 }
 
 impl PrecisionChooser {
     /// Starts the thread; it ends with the process.
-    pub(super) fn start(server: Arc<Server>, events: Arc<EventLogger>, load: &LoadArguments) -> std::io::Result<()> {
-        let flags = [load.engine_flags(), load.provider_flags(), load.to_flags()].concat();
-        let chooser = Self { server, events, flags };
+    pub(super) fn start(
+        server: Arc<Server>,
+        events: Arc<EventLogger>,
+        load_options: LoadOptions,
+    ) -> std::io::Result<()> {
+        let chooser = Self { server, events, load_options };
         threads::spawn("gpux-precision", move || chooser.run())
     }
 
@@ -82,19 +83,20 @@ impl PrecisionChooser {
     }
 
     fn measure(&self, slot: &PipelineSlot) -> Result<Option<Choice>, String> {
-        let pipeline = &slot.source().0;
         let program = child_process::own_program().map_err(|error| error.to_string())?;
-        let mut words: Vec<&OsStr> = vec![OsStr::new("__choose-precision")];
-        words.extend(self.flags.iter().map(OsString::as_os_str));
-        words.push(OsStr::new(pipeline));
+        let arguments = ["__choose-precision".as_ref()];
+        let pipeline = slot.source().0.clone().into();
         #[cfg(target_os = "linux")]
         if let Some(environment) = slot.loaded().and_then(|loaded| loaded.worker_environment()) {
             let environment = environment.map_err(|error| error.to_string())?;
+            let request = PrecisionRequest { pipeline, load_options: environment.options.load_options.clone() };
             let answer: Result<Result<_, MeasureError>, _> =
-                child_process::run_json_in(&environment.variables, &program, &words, TIMEOUT);
+                child_process::run_json_in(&environment.variables, &program, &arguments, &request, TIMEOUT);
             return answer.map_err(|error| error.to_string())?.map_err(|error| error.message);
         }
-        let answer: Result<Result<_, MeasureError>, _> = child_process::run_json(&program, &words, TIMEOUT);
+        let request = PrecisionRequest { pipeline, load_options: self.load_options.clone() };
+        let answer: Result<Result<_, MeasureError>, _> =
+            child_process::run_json_with_input(&program, &arguments, &request, TIMEOUT);
         answer.map_err(|error| error.to_string())?.map_err(|error| error.message)
     }
 }

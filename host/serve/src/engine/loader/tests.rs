@@ -2,7 +2,7 @@ use std::path::Path;
 use std::sync::mpsc::Receiver;
 
 use super::*;
-use crate::{IsolationPolicy, MemoryLimits, MemoryWatch, PipelineState, Settings, WorkerCommand};
+use crate::{IsolationPolicy, MemoryLimits, MemoryWatch, PipelineState, Settings, WorkerCommand, WorkerOptions};
 use gpux::{LoadOptions, Pipeline};
 use serde_json::json;
 
@@ -52,7 +52,7 @@ impl Fixture {
         }
         let worker = WorkerCommand {
             program: WORKER.into(),
-            arguments: Vec::new(),
+            options: WorkerOptions { load_options: LoadOptions::default(), must_be_confined: false },
             environment: vec![("PATH".into(), std::env::var_os("PATH").unwrap())],
             load_timeout,
             kill_after: Duration::from_secs(1),

@@ -16,9 +16,9 @@ use gpux::{
     ProviderSelection, Source,
 };
 use gpux_author::StepFile;
-use gpux_config::{FILE_NAMES, LoadError, PrecisionChoice, WasmLimits, variable_names};
-use gpux_core::child_process;
+use gpux_config::{FILE_NAMES, LoadError, WasmLimits, variable_names};
 use gpux_core::files::open_file;
+use gpux_core::{Precision, child_process};
 use gpux_inference::{OptionSource, ProviderLibrary, ProviderOptions};
 use gpux_sandbox::SandboxError;
 
@@ -205,7 +205,7 @@ pub(super) struct LoadArguments {
     /// What models are computed in: exact (float32 stays float32), bf16, fp16, int8, or auto: the fastest that
     /// `gpux build`, or a server in the background, found to stay close to exact
     #[arg(long, value_name = "PRECISION")]
-    pub(super) precision: Option<PrecisionChoice>,
+    pub(super) precision: Option<Precision>,
 
     /// Fail where a provider or a precision would otherwise be replaced by the next one
     #[arg(long)]

@@ -14,11 +14,10 @@ use super::load_arguments::open;
 use super::precision::SYNTHETIC_INPUTS;
 use super::printer::{LogLevel, Printer};
 use gpux::{EngineChoice, GpuxError, LoadOptions, Pipeline};
-use gpux_config::PrecisionChoice;
 use gpux_core::child_process::{self, ChildError};
 use gpux_core::{
-    BenchmarkOptions, LatencyStatistics, Request, RunOptions, SyntheticInputs, Value, deadline_after, from_npy,
-    lossless_path, to_json, to_npy,
+    BenchmarkOptions, LatencyStatistics, Precision, Request, RunOptions, SyntheticInputs, Value, deadline_after,
+    from_npy, lossless_path, to_json, to_npy,
 };
 
 /// Where a measurement runs.
@@ -27,7 +26,7 @@ pub(super) enum Target {
     /// a provider of the engine that is used anyway
     Provider(String),
     /// the same, in a precision
-    Precision(String, PrecisionChoice),
+    Precision(String, Precision),
     /// the embedded engine
     Embedded,
     /// an engine library, on a provider of it
@@ -321,7 +320,7 @@ mod tests {
         operator.engine.threads = std::num::NonZeroU32::new(3);
         operator.providers.names = Some("cuda".to_owned());
         operator.providers.options = vec![("device_id".to_owned(), 1.into())];
-        operator.providers.precision = Some(PrecisionChoice::Bf16);
+        operator.providers.precision = Some(Precision::Bf16);
         operator.policy.outside_files = true;
         let mut child = operator.clone();
         target.parse::<Target>().unwrap().apply(&mut child);
@@ -334,9 +333,9 @@ mod tests {
         (operator.providers.strict, operator.providers.names) = (true, Some("cpu".to_owned()));
         assert_eq!(child, operator);
         let (_, child) = applied("cpu:fp16");
-        operator.providers.precision = Some(PrecisionChoice::Fp16);
+        operator.providers.precision = Some(Precision::Fp16);
         assert_eq!(child, operator);
-        operator.providers.precision = Some(PrecisionChoice::Bf16);
+        operator.providers.precision = Some(Precision::Bf16);
         // Another engine has other plug-ins and options.
         operator.providers.options.clear();
         operator.engine.provider_libraries.clear();

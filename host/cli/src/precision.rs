@@ -12,8 +12,7 @@ use super::measure::{self, MeasureError, MeasureRequest, Measurement, Target, en
 use super::printer::{LogLevel, Printer, table};
 use gpux::{GpuxError, LoadOptions, PrecisionDecision, Source};
 use gpux_author::Accuracy;
-use gpux_config::PrecisionChoice;
-use gpux_core::{CacheDir, child_process, lossless_path};
+use gpux_core::{CacheDir, Precision, child_process, lossless_path};
 use gpux_inference::ExecutionProvider;
 
 /// A choice, which a server has a child make.
@@ -76,7 +75,7 @@ const SAMPLES: usize = 64;
 /// One provider in one precision.
 struct Candidate {
     provider: ExecutionProvider,
-    precision: PrecisionChoice,
+    precision: Precision,
     /// the largest error of an output; or why it is none
     result: Result<Accuracy, String>,
     /// requests a second, of each round that it took part in
@@ -148,12 +147,11 @@ pub(super) fn choose(
     })?;
     let is_converted = |precision| models.iter().all(|model| gpux::converted_path(model.path(), precision).is_file());
     let mut candidates = gpux::precision_candidates(load_options).map_err(GpuxError::from)?;
-    let converted =
-        [PrecisionChoice::Int8, PrecisionChoice::Fp16].into_iter().filter(|precision| is_converted(*precision));
+    let converted = [Precision::Int8, Precision::Fp16].into_iter().filter(|precision| is_converted(*precision));
     let on_cpu = candidates.iter().any(|(provider, _)| *provider == ExecutionProvider::Cpu);
     candidates.extend(converted.filter(|_| on_cpu).map(|precision| (ExecutionProvider::Cpu, precision)));
 
-    let reference = (ExecutionProvider::Cpu, PrecisionChoice::Exact);
+    let reference = (ExecutionProvider::Cpu, Precision::Exact);
     candidates.retain(|candidate| *candidate != reference);
     candidates.insert(0, reference);
     let mut load_options_of_child = load_options.clone();
@@ -215,7 +213,7 @@ struct Measured {
 /// Compares the others with the first candidate, and measures each once.
 fn measure_all(
     asked: &MeasureRequest,
-    candidates: Vec<(ExecutionProvider, PrecisionChoice)>,
+    candidates: Vec<(ExecutionProvider, Precision)>,
     printer: Printer,
 ) -> Result<Measured, MeasureError> {
     let mut reference: Option<(Measurement, tempfile::TempDir)> = None;

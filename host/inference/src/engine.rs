@@ -5,10 +5,9 @@ use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
 
-use gpux_core::{HostOrDevice, Memory, Tensor};
+use gpux_core::{HostOrDevice, Memory, Precision, Tensor};
 
 use super::error::ModelLoadError;
-use super::float_precision::FloatPrecision;
 use super::hardware::Hardware;
 use super::install;
 use super::library::LibraryBuild;
@@ -26,8 +25,8 @@ pub struct SessionOptions {
     pub threads: Option<usize>,
     /// the provider's options
     pub provider_options: ProviderOptions,
-    /// what float32 operators are computed in
-    pub precision: FloatPrecision,
+    /// what float32 operators are computed in: `exact`, `bf16` or `fp16`
+    pub precision: Precision,
     /// where the optimized graph is read from, or put
     pub optimized: Option<Optimized>,
 }
@@ -53,7 +52,7 @@ impl SessionOptions {
             provider: ExecutionProvider::Cpu,
             threads: None,
             provider_options: ProviderOptions::default(),
-            precision: FloatPrecision::Exact,
+            precision: Precision::Exact,
             optimized: None,
         }
     }

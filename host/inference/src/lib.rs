@@ -14,7 +14,6 @@ mod embedded;
 mod engine;
 mod error;
 mod exclusive_device;
-mod float_precision;
 mod graph;
 mod graph_optimization;
 mod hardware;
@@ -39,11 +38,10 @@ mod value;
 pub use adaptation::{Adaptation, Adaptations};
 pub use background_work::PendingDrop;
 pub use batch::{BatchOptions, BatchSizes, BatchVerdict, Batcher, ShapeLadder};
-pub use convert::{CONVERSION_PACKAGES, Conversion, ConvertError, Precision, convert};
+pub use convert::{CONVERSION_PACKAGES, Conversion, ConvertError, convert};
 pub use embedded::Embedded;
 pub use engine::{Device, Engine, Optimized, RunFailure, Session, SessionOptions};
 pub use error::ModelLoadError;
-pub use float_precision::FloatPrecision;
 pub use graph::{
     FixedShapes, InputSpec, ModelInfo, ModelInspector, NarrowType, OnnxType, OutputSpec, ShapeError, TensorFileError,
     WeightLinks, from_pb,

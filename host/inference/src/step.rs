@@ -9,15 +9,14 @@ use serde_json::json;
 
 use super::batch::{self, BatchOptions, BatchVerdict, Batcher};
 use super::engine::{Engine, RunFailure};
-use super::float_precision::FloatPrecision;
 use super::graph::OnnxType;
 use super::model_file::ModelFile;
 use super::providers::{ExecutionProvider, Fallback};
 use super::sessions::{ModelInputs, SessionRunError, SessionSet};
 use super::value::OnnxValue;
 use gpux_core::{
-    Context, Deadline, DeviceStep, Dim, ElementType, HostOrDevice, InputConversions, Kind, Memory, Mismatch, Signature,
-    Step, StepFailure, Tensor, TensorKind, Value,
+    Context, Deadline, DeviceStep, Dim, ElementType, HostOrDevice, InputConversions, Kind, Memory, Mismatch, Precision,
+    Signature, Step, StepFailure, Tensor, TensorKind, Value,
 };
 
 pub use load::ModelOptions;
@@ -67,7 +66,7 @@ impl ModelStep {
     }
 
     /// What float32 operators are computed in.
-    pub fn precision(&self) -> FloatPrecision {
+    pub fn precision(&self) -> Precision {
         self.sessions.options().precision
     }
 

@@ -8,7 +8,7 @@ use super::batch::BatchOptions;
 use super::testing::{embedded, engines, model, onnxruntime, step, tensor};
 use super::validation::{ValidationRequest, validate};
 use super::*;
-use gpux_core::{Context, ElementType, Step as _, StepFailure, Tensor, Value};
+use gpux_core::{Context, ElementType, Precision, Step as _, StepFailure, Tensor, Value};
 
 fn run(step: &ModelStep, inputs: Vec<Tensor>) -> Result<Vec<Tensor>, StepFailure> {
     let inputs = inputs.into_iter().map(|tensor| Some(Value::Tensor(tensor))).collect();
@@ -322,7 +322,7 @@ fn rejects_mutated_models() {
             }
             let request = ValidationRequest {
                 plugins: Vec::new(),
-                precision: FloatPrecision::Exact,
+                precision: Precision::Exact,
                 model: path.clone(),
                 library: None,
                 providers: ProviderChoice::Auto,

@@ -12,7 +12,6 @@ use super::Embedded;
 use super::batch::{BatchOptions, BatchVerdict};
 use super::engine::Engine;
 use super::error::ModelLoadError;
-use super::float_precision::FloatPrecision;
 use super::graph::{InputSpec, ModelInfo, OnnxType};
 use super::hardware::Hardware;
 use super::library::{LibraryFile, LibraryOrigin};
@@ -26,7 +25,8 @@ use gpux_core::authenticated_file;
 use gpux_core::child_process;
 use gpux_core::files::digest;
 use gpux_core::{
-    CacheFolder, Context, Dim, ElementType, Kind, Port, Step as _, StepFailure, SyntheticInputs, TensorKind, Value,
+    CacheFolder, Context, Dim, ElementType, Kind, Port, Precision, Step as _, StepFailure, SyntheticInputs, TensorKind,
+    Value,
 };
 
 /// Loading and one run of a large model on a slow disk fit; a model that takes longer is refused.
@@ -59,7 +59,7 @@ pub(super) struct ValidationRequest {
     pub options: ProviderOptions,
     /// what float32 operators are computed in
     #[serde(default)]
-    pub precision: FloatPrecision,
+    pub precision: Precision,
     /// the most memory that the child may take, in bytes; `None` where it cannot be bounded
     pub memory: Option<u64>,
     /// whether to time runs, too

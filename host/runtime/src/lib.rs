@@ -80,11 +80,12 @@ pub use precision::{
 pub use runtime::{Runtime, RuntimeBuilder};
 pub use source::{Definition, Source};
 
-pub use gpux_config::{ConfigParser, ConfigurationError, Isolation, LoadError, PrecisionChoice, WasmLimits};
+pub use gpux_config::{ConfigParser, ConfigurationError, Isolation, LoadError, WasmLimits};
 pub use gpux_core::files::{FileVersion, FileVersions};
 pub use gpux_core::{
-    CacheDir, Dim, ElementType, Elements, Kind, LatencyStatistics, Outputs, Plan, Port, RunError, RunOptions, Size,
-    Tensor, TensorData, TensorElement, TimeSpan, ValidationError, Value, deadline_after, from_json, to_json,
+    CacheDir, Dim, ElementType, Elements, Kind, LatencyStatistics, Outputs, Plan, Port, Precision, RunError,
+    RunOptions, Size, Tensor, TensorData, TensorElement, TimeSpan, ValidationError, Value, deadline_after, from_json,
+    to_json,
 };
 pub use gpux_inference::{
     ExecutionProvider, ModelInfo, ModelInspector, ProviderError, ProviderInfo, ProviderLibrary, ProviderManager,

@@ -6,8 +6,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use super::policy::Policy;
-use gpux_config::PrecisionChoice;
-use gpux_core::{CacheDir, lossless_path};
+use gpux_core::{CacheDir, Precision, lossless_path};
 use gpux_inference::{Drivers, InputShapes, ProviderLibrary};
 use gpux_sandbox::{Sandbox, SandboxError, SandboxOptions};
 
@@ -79,7 +78,7 @@ pub struct ProviderSelection {
     /// options of the providers
     pub options: Vec<(String, serde_json::Value)>,
     /// what models are computed in, in place of gpux.yml's
-    pub precision: Option<PrecisionChoice>,
+    pub precision: Option<Precision>,
     /// whether a provider that cannot be used is an error, instead of being replaced by the next
     pub strict: bool,
     /// whether to measure which provider is the fastest, even where that is cached
@@ -198,7 +197,7 @@ mod tests {
             providers: ProviderSelection {
                 names: Some("cuda,cpu".to_owned()),
                 options: vec![("device_id".to_owned(), json!(1))],
-                precision: Some(PrecisionChoice::Bf16),
+                precision: Some(Precision::Bf16),
                 strict: true,
                 measure: true,
                 shapes: vec![("model".to_owned(), vec![None, Some(vec![1, 2])])],

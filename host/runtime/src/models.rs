@@ -10,11 +10,11 @@ use super::load_options::{LoadOptions, MAX_THREADS};
 use super::precision::{self, ModelPrecision, ResolvedPrecision};
 use super::provider_options;
 use crate::GpuxError;
-use gpux_config::{BatchingSpec, Diagnostic, ModelSpec, PrecisionChoice, Spanned, Spec};
-use gpux_core::{ProjectFiles, Registry};
+use gpux_config::{BatchingSpec, Diagnostic, ModelSpec, Spanned, Spec};
+use gpux_core::{Precision, ProjectFiles, Registry};
 use gpux_inference::{
-    self, BatchOptions, ExecutionProvider, FloatPrecision, Hardware, ModelFile, ModelOptions, ModelStep, Optimization,
-    ProviderChoice, ProviderError, ProviderRanking, ShapeLadder, Trial, ensure_validated, rank_providers,
+    self, BatchOptions, ExecutionProvider, Hardware, ModelFile, ModelOptions, ModelStep, Optimization, ProviderChoice,
+    ProviderError, ProviderRanking, ShapeLadder, Trial, ensure_validated, rank_providers,
 };
 
 /// The most sessions of one model: each takes memory for its weights.
@@ -171,7 +171,7 @@ pub(super) fn load(spec: &Spec, files: &ProjectFiles, load_options: &LoadOptions
         loaded.warnings.extend(step.fallbacks().iter().map(ToString::to_string));
 
         if step.precision() != float {
-            precision.precision = PrecisionChoice::Exact;
+            precision.precision = Precision::Exact;
             let (name, provider) = (&model.name.value, step.provider());
             loaded.warnings.push(format!(
                 "the model `{name}` is computed in float32, not in {float}: no provider on this machine that it \
@@ -225,7 +225,7 @@ fn model_options(
         providers,
         strict: load_options.providers.strict,
         provider_options: provider_options::for_model(model, spec, digest, load_options)?,
-        precision: FloatPrecision::Exact,
+        precision: Precision::Exact,
         instances: model.instances.as_ref().map(count),
         threads: match load_options.engine.threads {
             Some(threads) => Some(threads.get().min(MAX_THREADS) as usize),

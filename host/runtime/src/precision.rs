@@ -9,18 +9,18 @@ use super::engine;
 use super::load_options::LoadOptions;
 use super::source::Definition;
 use crate::GpuxError;
-use gpux_config::{ModelSpec, PrecisionChoice};
+use gpux_config::ModelSpec;
 use gpux_core::files::digest;
-use gpux_core::{CacheFolder, ProjectFiles, authenticated_file};
+use gpux_core::{CacheFolder, Precision, ProjectFiles, authenticated_file};
 use gpux_inference::{
-    ExecutionProvider, FloatPrecision, Hardware, ModelFile, ModelLoadError, ProviderChoice, ProviderError, WeightLinks,
+    ExecutionProvider, Hardware, ModelFile, ModelLoadError, ProviderChoice, ProviderError, WeightLinks,
 };
 
 /// What `precision: auto` came to for a model on this machine.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PrecisionDecision {
     /// anything but `auto`
-    pub precision: PrecisionChoice,
+    pub precision: Precision,
     /// the execution provider that was measured with it
     pub provider: ExecutionProvider,
     /// the time of a request in `exact` divided by that in this precision; the middle of the rounds
@@ -46,7 +46,7 @@ impl fmt::Display for PrecisionDecision {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ModelPrecision {
     /// anything but `auto`
-    pub precision: PrecisionChoice,
+    pub precision: Precision,
     /// what `auto` came to
     pub decision: Option<PrecisionDecision>,
     /// whether it is `auto`, which was not measured on this machine yet
@@ -59,7 +59,7 @@ pub(super) struct ResolvedPrecision {
     pub(super) file: ModelFile,
     pub(super) providers: ProviderChoice,
     /// what the provider computes float32 operators in
-    pub(super) float: FloatPrecision,
+    pub(super) float: Precision,
     pub(super) precision: ModelPrecision,
     /// why it is not what was asked for
     pub(super) warning: Option<String>,
@@ -68,13 +68,13 @@ pub(super) struct ResolvedPrecision {
 impl ResolvedPrecision {
     /// As the file says.
     pub(super) fn exact(file: ModelFile, providers: ProviderChoice) -> Self {
-        let precision = ModelPrecision { precision: PrecisionChoice::Exact, decision: None, is_undecided: false };
-        Self { file, providers, float: FloatPrecision::Exact, precision, warning: None }
+        let precision = ModelPrecision { precision: Precision::Exact, decision: None, is_undecided: false };
+        Self { file, providers, float: Precision::Exact, precision, warning: None }
     }
 }
 
 /// The choice for a model: the operator's, else that of gpux.yml.
-fn choice(model: &ModelSpec, load_options: &LoadOptions) -> PrecisionChoice {
+fn choice(model: &ModelSpec, load_options: &LoadOptions) -> Precision {
     load_options.providers.precision.unwrap_or(model.precision)
 }
 
@@ -87,10 +87,10 @@ pub(super) fn resolve(
 ) -> Result<ResolvedPrecision, ModelLoadError> {
     let path = Path::new(&model.source.value);
     let original = || read(files, path);
-    let (mut providers, mut float, mut decision, mut warning) = (providers, FloatPrecision::Exact, None, None);
+    let (mut providers, mut float, mut decision, mut warning) = (providers, Precision::Exact, None, None);
     let mut choice = choice(model, load_options);
     let (mut file, mut is_undecided) = (None, false);
-    if choice == PrecisionChoice::Auto {
+    if choice == Precision::Auto {
         let read = original()?;
         decision = self::decision(&read, load_options);
         file = Some(read);
@@ -106,17 +106,17 @@ pub(super) fn resolve(
             if load_options.providers.strict {
                 return Err(ModelLoadError::Precision { path: path.to_owned(), reason: message });
             }
-            (choice, is_undecided, warning) = (PrecisionChoice::Exact, true, Some(message));
+            (choice, is_undecided, warning) = (Precision::Exact, true, Some(message));
         }
     }
     match choice {
-        PrecisionChoice::Exact | PrecisionChoice::Auto => {}
-        PrecisionChoice::Bf16 => float = FloatPrecision::Bf16,
-        PrecisionChoice::Fp16 => match variant(files, path, choice) {
+        Precision::Exact | Precision::Auto => {}
+        Precision::Bf16 => float = Precision::Bf16,
+        Precision::Fp16 => match variant(files, path, choice) {
             Some(converted) => file = Some(read(files, &converted)?),
-            None => float = FloatPrecision::Fp16,
+            None => float = Precision::Fp16,
         },
-        PrecisionChoice::Int8 => {
+        Precision::Int8 => {
             let Some(converted) = variant(files, path, choice) else {
                 let missing = converted_path(path, choice);
                 let reason = format!(
@@ -128,8 +128,8 @@ pub(super) fn resolve(
             file = Some(read(files, &converted)?);
         }
     }
-    if float != FloatPrecision::Exact && providers == ProviderChoice::Auto {
-        providers = ProviderChoice::First(float.providers(Hardware::detect()));
+    if float != Precision::Exact && providers == ProviderChoice::Auto {
+        providers = ProviderChoice::First(Hardware::detect().providers_with(float));
     }
     let file = file.map_or_else(original, Ok)?;
     let precision = ModelPrecision { precision: choice, decision, is_undecided };
@@ -152,13 +152,13 @@ fn read(files: &ProjectFiles, path: &Path) -> Result<ModelFile, ModelLoadError> 
 }
 
 /// Where `gpux build --precision` puts the converted model: beside the original, as `NAME.int8.onnx`.
-pub fn converted_path(model: &Path, precision: PrecisionChoice) -> PathBuf {
+pub fn converted_path(model: &Path, precision: Precision) -> PathBuf {
     let stem = model.file_stem().unwrap_or_default().to_string_lossy();
     model.with_file_name(format!("{stem}.{precision}.onnx"))
 }
 
 /// The converted model, if there is one.
-fn variant(files: &ProjectFiles, model: &Path, precision: PrecisionChoice) -> Option<PathBuf> {
+fn variant(files: &ProjectFiles, model: &Path, precision: Precision) -> Option<PathBuf> {
     let path = converted_path(model, precision);
     files.resolve(&path).is_ok().then_some(path)
 }
@@ -167,7 +167,7 @@ fn variant(files: &ProjectFiles, model: &Path, precision: PrecisionChoice) -> Op
 /// and which one the choice decides.
 pub fn auto_models(definition: &Definition, load_options: &LoadOptions) -> Result<Vec<ModelFile>, GpuxError> {
     let files = definition.files(load_options);
-    let models = definition.spec().models.iter().filter(|model| choice(model, load_options) == PrecisionChoice::Auto);
+    let models = definition.spec().models.iter().filter(|model| choice(model, load_options) == Precision::Auto);
     models.map(|model| Ok(read(&files, Path::new(&model.source.value))?)).collect()
 }
 
@@ -202,18 +202,14 @@ fn key(file: &ModelFile, load_options: &LoadOptions) -> String {
 }
 
 /// The providers among which `auto` chooses, with the precisions that each has on this machine.
-pub fn candidates(load_options: &LoadOptions) -> Result<Vec<(ExecutionProvider, PrecisionChoice)>, ProviderError> {
+pub fn candidates(load_options: &LoadOptions) -> Result<Vec<(ExecutionProvider, Precision)>, ProviderError> {
     let search = engine::engine_search(load_options, &[ProviderChoice::Fastest]);
     let hardware = Hardware::detect();
     let offered = search.offered_providers();
-    let floats = [
-        (FloatPrecision::Exact, PrecisionChoice::Exact),
-        (FloatPrecision::Bf16, PrecisionChoice::Bf16),
-        (FloatPrecision::Fp16, PrecisionChoice::Fp16),
-    ];
     let of_provider = |provider: ExecutionProvider| {
-        let has = move |float: FloatPrecision| float.is_available(provider, hardware);
-        floats.into_iter().filter(move |(float, _)| has(*float)).map(move |(_, choice)| (provider, choice))
+        let precisions =
+            Precision::ALL.into_iter().filter(move |precision| hardware.has_precision(provider, *precision));
+        precisions.map(move |precision| (provider, precision))
     };
     let wanted: ProviderChoice = load_options.providers.names.as_deref().unwrap_or("auto").parse()?;
     let is_wanted = |provider: &ExecutionProvider| match &wanted {

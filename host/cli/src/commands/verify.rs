@@ -11,7 +11,7 @@ use crate::measure::{self, MeasureError, MeasureRequest, Measurement, Target};
 use crate::printer::{Printer, pluralize, pretty, table};
 use gpux::LoadOptions;
 use gpux_author::{Accuracy, DiffStatistics};
-use gpux_config::PrecisionChoice;
+use gpux_core::Precision;
 use gpux_inference::ExecutionProvider;
 
 /// Runs the same input on two or more providers or engines, each in a process of its own, and says
@@ -133,7 +133,7 @@ fn places(arguments: &Arguments, load_options: &LoadOptions, printer: Printer) -
         return Ok(arguments.on.clone());
     }
     if let Some(precision) = arguments.load.precision {
-        let exact = Target::Precision("cpu".to_owned(), PrecisionChoice::Exact);
+        let exact = Target::Precision("cpu".to_owned(), Precision::Exact);
         return Ok(vec![exact, Target::Precision("auto".to_owned(), precision)]);
     }
     let selected = gpux::select_engine(load_options, &[]).map_err(|error| printer.error(&error))?;

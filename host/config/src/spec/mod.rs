@@ -24,10 +24,11 @@ use super::schema::check;
 use fields::{part, put};
 pub(crate) use file::MAX_NAME;
 pub use file::{StepSchema, json_schema};
+use gpux_core::Precision;
 use gpux_core::sanitize::is_unsafe_for_terminal;
 pub use model::{BatchingSpec, DEFAULT_MODEL_NAME, ModelFormat, ModelSpec};
 pub use ports::{Dimension, InputSpec, Labels, OutputSpec, PortType, UnknownPortType};
-pub use runtime::{Backend, GpuSpec, Isolation, PrecisionChoice, RuntimeSpec, ServingSpec};
+pub use runtime::{Backend, GpuSpec, Isolation, RuntimeSpec, ServingSpec};
 pub use steps::{Action, ModelCall, StepSpec, Wiring};
 pub use wasm::{DirGrant, Instances, Wasi, WasmGrant, WasmLimits, WasmSpec};
 
@@ -84,7 +85,7 @@ impl Spec {
             threads: None,
             batching: None,
             provider: spec.runtime.gpu.backend.clone(),
-            precision: PrecisionChoice::Exact,
+            precision: Precision::Exact,
             options: spec.runtime.gpu.options.clone(),
         });
         spec

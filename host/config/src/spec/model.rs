@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 use super::super::deserialize::read;
 use super::super::node::{Node, Spanned};
 use super::fields::text_or_number;
-use super::runtime::{Backend, PrecisionChoice, RuntimeSpec};
-use gpux_core::TimeSpan;
+use super::runtime::{Backend, RuntimeSpec};
+use gpux_core::{Precision, TimeSpan};
 
 /// The name of the only model of a file that says `model:`.
 pub const DEFAULT_MODEL_NAME: &str = "model";
@@ -80,7 +80,7 @@ pub struct ModelSpec {
     /// what runs this model, else `runtime.gpu.backend`
     pub provider: Spanned<Backend>,
     /// what it is computed in, else `runtime.precision`
-    pub precision: PrecisionChoice,
+    pub precision: Precision,
     /// options of the execution provider, else `runtime.gpu.options`
     pub options: serde_json::Map<String, serde_json::Value>,
 }
@@ -114,7 +114,7 @@ pub(super) struct RawModel {
     provider: Option<Spanned<Backend>>,
     /// What this model is computed in, if it differs from `runtime.precision`
     #[serde(default)]
-    precision: Option<PrecisionChoice>,
+    precision: Option<Precision>,
     /// Options of the execution provider, under its own names
     #[serde(default)]
     options: Option<serde_json::Map<String, serde_json::Value>>,

@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::super::node::Spanned;
-use gpux_core::{Size, TimeSpan};
+use gpux_core::{Precision, Size, TimeSpan};
 
 /// What runs the models.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
@@ -66,52 +66,6 @@ impl std::fmt::Display for Backend {
     }
 }
 
-/// What float32 models are computed in.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum PrecisionChoice {
-    /// as the model says: float32 stays float32 on every provider
-    #[default]
-    Exact,
-    /// what was measured to be the fastest of those whose results stay close to `exact`
-    Auto,
-    /// bfloat16, where the provider and the machine have it
-    Bf16,
-    /// float16: the model `NAME.fp16.onnx` beside the model, else where the provider has it
-    Fp16,
-    /// integers of 8 bits: the model `NAME.int8.onnx` beside the model
-    Int8,
-}
-
-impl PrecisionChoice {
-    /// The name in gpux.yml.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Exact => "exact",
-            Self::Auto => "auto",
-            Self::Bf16 => "bf16",
-            Self::Fp16 => "fp16",
-            Self::Int8 => "int8",
-        }
-    }
-}
-
-impl std::fmt::Display for PrecisionChoice {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.pad(self.name())
-    }
-}
-
-impl std::str::FromStr for PrecisionChoice {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let all = [Self::Exact, Self::Auto, Self::Bf16, Self::Fp16, Self::Int8];
-        let names = || all.map(Self::name).join(", ");
-        all.into_iter().find(|choice| choice.name() == text).ok_or_else(|| format!("one of {}", names()))
-    }
-}
-
 /// How models run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
@@ -119,7 +73,7 @@ pub struct RuntimeSpec {
     /// what runs the models, and its memory
     pub gpu: GpuSpec,
     /// What float32 models are computed in
-    pub precision: PrecisionChoice,
+    pub precision: Precision,
     /// How many items the model gets at once
     pub batch_size: NonZeroU32,
     /// How long one run may take
@@ -130,7 +84,7 @@ impl Default for RuntimeSpec {
     fn default() -> Self {
         Self {
             gpu: GpuSpec::default(),
-            precision: PrecisionChoice::Exact,
+            precision: Precision::Exact,
             batch_size: NonZeroU32::MIN,
             timeout: TimeSpan(Duration::from_secs(30)),
         }

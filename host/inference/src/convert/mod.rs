@@ -4,9 +4,7 @@
 mod python;
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::path::{Path, PathBuf};
-use std::str::FromStr;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -16,7 +14,7 @@ use super::trial_context::absolute;
 use gpux_core::catch_panic::shorten;
 use gpux_core::child_process::{self, ChildError};
 use gpux_core::files::check_room;
-use gpux_core::{Tensor, to_npy};
+use gpux_core::{Precision, Tensor, to_npy};
 
 const SCRIPT: &str = include_str!("convert.py");
 /// A model of some gigabytes is converted within it on a slow machine.
@@ -31,52 +29,14 @@ const LARGEST: u64 = 3 << 29;
 /// The Python packages that convert models, in the versions of the tests.
 pub const CONVERSION_PACKAGES: [(&str, &str); 2] = [("onnx", "1.23.2"), ("onnxruntime", "1.31.1")];
 
-/// In what numbers a model computes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Precision {
-    /// floats of 16 bits, weights and computation
-    Fp16,
-    /// weights of 8 bits; activations are quantized to 8 bits, with ranges of each run in models that
-    /// are products of matrices for the most part ("dynamic quantization"), and of samples in those of
-    /// convolutions ("static quantization")
-    Int8,
-}
-
-impl Precision {
-    /// As it is written on the command line and in file names.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Fp16 => "fp16",
-            Self::Int8 => "int8",
-        }
-    }
-}
-
-impl fmt::Display for Precision {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
-    }
-}
-
-impl FromStr for Precision {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        match text {
-            "fp16" | "float16" | "half" => Ok(Self::Fp16),
-            "int8" => Ok(Self::Int8),
-            _ => Err(format!("there is `fp16` and `int8`, not `{text}`")),
-        }
-    }
-}
-
 /// A requested conversion.
 #[derive(Debug)]
 pub struct Conversion<'a> {
     /// the model
     pub file: &'a ModelFile,
-    /// the precision to compute in
+    /// the precision to compute in: `fp16`, weights and computation; or `int8`, weights, with activations quantized by
+    /// ranges of each run in models that are products of matrices for the most part ("dynamic quantization"), and of
+    /// samples in those of convolutions ("static quantization")
     pub precision: Precision,
     /// the inputs of some runs, in the model's order: static quantization takes its ranges from them
     pub samples: &'a [Vec<Option<Tensor>>],

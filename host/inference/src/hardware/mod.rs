@@ -3,6 +3,7 @@
 mod cpu;
 mod gpu;
 mod memory;
+mod precision;
 
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;

@@ -24,12 +24,12 @@ use ort::session::builder::{GraphOptimizationLevel, SessionBuilder};
 use super::engine::{Device, Engine, Optimized, Session, SessionOptions, not_offered};
 use super::error::ModelLoadError;
 use super::exclusive_device::{self, ExclusiveValue};
-use super::float_precision::FloatPrecision;
 use super::hardware::Hardware;
 use super::library::{LibraryBuild, LibraryError, LibraryFile};
 use super::model_file::ModelFile;
 use super::providers::{ExecutionProvider, ProviderLibrary};
 use device_placement::DevicePlacement;
+use gpux_core::Precision;
 use gpux_core::catch_panic::{catch_panic, shorten};
 use gpux_core::threads::startable;
 use native_options::NativeOptions;
@@ -225,7 +225,7 @@ fn with_external_weights(builder: SessionBuilder, prepacked: bool) -> Result<Ses
 }
 
 /// The options of ONNX Runtime's own kernels.
-fn for_cpu(builder: SessionBuilder, precision: FloatPrecision) -> Result<SessionBuilder, String> {
+fn for_cpu(builder: SessionBuilder, precision: Precision) -> Result<SessionBuilder, String> {
     // Its kernel for a sum with its normalization takes several times as long as the two of them (decision 037).
     let slow_fusions = "SkipLayerNormFusion";
     let mut builder =
@@ -234,7 +234,7 @@ fn for_cpu(builder: SessionBuilder, precision: FloatPrecision) -> Result<Session
         // Sums of unsigned times signed bytes overflow there: weights become unsigned.
         builder = builder.with_config_entry("session.x64quantprecision", "1").map_err(text)?;
     }
-    if precision == FloatPrecision::Bf16 {
+    if precision == Precision::Bf16 {
         builder = builder.with_config_entry("mlas.enable_gemm_fastmath_arm64_bfloat16", "1").map_err(text)?;
     }
     Ok(builder)

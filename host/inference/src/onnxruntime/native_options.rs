@@ -4,8 +4,8 @@ use ort::memory::DeviceType;
 use serde_json::{Map, Value as Json, json};
 
 use crate::engine::SessionOptions;
-use crate::float_precision::FloatPrecision;
 use crate::providers::ExecutionProvider;
+use gpux_core::Precision;
 
 /// The most bytes of a file of OpenVINO's properties.
 const CONFIG_LIMIT: u64 = 1 << 20;
@@ -41,13 +41,13 @@ impl NativeOptions {
 }
 
 /// What a provider is told about a precision, unless options say otherwise.
-const fn precision(provider: ExecutionProvider, precision: FloatPrecision) -> &'static [(&'static str, &'static str)] {
+const fn precision(provider: ExecutionProvider, precision: Precision) -> &'static [(&'static str, &'static str)] {
     match (provider, precision) {
         // By default, products of float32 matrices are rounded to 10 bits of mantissa.
-        (ExecutionProvider::Cuda, FloatPrecision::Exact) => &[("use_tf32", "0")],
-        (ExecutionProvider::TensorRt, FloatPrecision::Bf16) => &[("trt_bf16_enable", "1")],
-        (ExecutionProvider::TensorRt, FloatPrecision::Fp16) => &[("trt_fp16_enable", "1")],
-        (ExecutionProvider::Rocm, FloatPrecision::Fp16) => &[("migraphx_fp16_enable", "1")],
+        (ExecutionProvider::Cuda, Precision::Exact) => &[("use_tf32", "0")],
+        (ExecutionProvider::TensorRt, Precision::Bf16) => &[("trt_bf16_enable", "1")],
+        (ExecutionProvider::TensorRt, Precision::Fp16) => &[("trt_fp16_enable", "1")],
+        (ExecutionProvider::Rocm, Precision::Fp16) => &[("migraphx_fp16_enable", "1")],
         _ => &[],
     }
 }
@@ -67,9 +67,9 @@ fn openvino(values: Vec<(String, String)>, options: &SessionOptions, is_plugin: 
         get("num_of_threads").map(str::to_owned).or_else(|| options.threads.map(|threads| threads.to_string()));
     if get("precision").is_none() {
         let hint = match options.precision {
-            FloatPrecision::Exact => "f32",
-            FloatPrecision::Bf16 => "bf16",
-            FloatPrecision::Fp16 => "f16",
+            Precision::Bf16 => "bf16",
+            Precision::Fp16 => "f16",
+            Precision::Exact | Precision::Auto | Precision::Int8 => "f32",
         };
         properties.push(("INFERENCE_PRECISION_HINT", json!(hint)));
     }
@@ -133,7 +133,7 @@ mod tests {
     use super::*;
     use crate::providers::{OptionSource, ProviderOptions};
 
-    fn session(options: &[(&str, Json)], precision: FloatPrecision) -> SessionOptions {
+    fn session(options: &[(&str, Json)], precision: Precision) -> SessionOptions {
         let mut provider_options = ProviderOptions::default();
         for (name, value) in options {
             provider_options.set(&[ExecutionProvider::OpenVino], name, value, OptionSource::Operator).unwrap();
@@ -154,7 +154,7 @@ mod tests {
 
     #[test]
     fn openvino_plugin_takes_options_as_properties() {
-        let options = session(&[("num_streams", json!(3)), ("cache_dir", json!("/tmp/kept"))], FloatPrecision::Bf16);
+        let options = session(&[("num_streams", json!(3)), ("cache_dir", json!("/tmp/kept"))], Precision::Bf16);
         let native = NativeOptions::new(ExecutionProvider::OpenVino, &options, true).unwrap();
         let expected = json!({ "CPU": {
             "INFERENCE_PRECISION_HINT": "bf16", "ENABLE_CPU_PINNING": "NO", "INFERENCE_NUM_THREADS": "2",
@@ -162,18 +162,15 @@ mod tests {
         } });
         assert_eq!((config(&native), native.device), (expected, Some(DeviceType::CPU)));
         assert_eq!(native.values.len(), 1);
-        let gpu = session(&[("device_type", json!("GPU.1"))], FloatPrecision::Exact);
+        let gpu = session(&[("device_type", json!("GPU.1"))], Precision::Exact);
         let native = NativeOptions::new(ExecutionProvider::OpenVino, &gpu, true).unwrap();
         assert_eq!(
             (config(&native)["GPU"]["INFERENCE_PRECISION_HINT"].clone(), native.device),
             (json!("f32"), Some(DeviceType::GPU))
         );
         for (name, value) in [("layout", json!("image[NCHW]")), ("device_type", json!("AUTO:GPU,CPU"))] {
-            let error = NativeOptions::new(
-                ExecutionProvider::OpenVino,
-                &session(&[(name, value)], FloatPrecision::Exact),
-                true,
-            );
+            let error =
+                NativeOptions::new(ExecutionProvider::OpenVino, &session(&[(name, value)], Precision::Exact), true);
             assert!(error.unwrap_err().contains("--whole"));
         }
     }
@@ -183,7 +180,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("config.json");
         std::fs::write(&file, r#"{"CPU": {"ENABLE_CPU_PINNING": "YES", "INFERENCE_PRECISION_HINT": "f16"}}"#).unwrap();
-        let options = session(&[("load_config", json!(file.to_str().unwrap()))], FloatPrecision::Exact);
+        let options = session(&[("load_config", json!(file.to_str().unwrap()))], Precision::Exact);
         let native = NativeOptions::new(ExecutionProvider::OpenVino, &options, false).unwrap();
         let expected = json!({ "CPU": { "ENABLE_CPU_PINNING": "YES", "INFERENCE_PRECISION_HINT": "f16" } });
         assert_eq!(config(&native), expected, "what the operator says stays");

@@ -6,14 +6,13 @@ use std::sync::Arc;
 use super::super::batch::{self, BatchOptions, BatchVerdict, Batcher};
 use super::super::engine::{Engine, Optimized, Session, SessionOptions};
 use super::super::error::ModelLoadError;
-use super::super::float_precision::FloatPrecision;
 use super::super::graph::OnnxType;
 use super::super::hardware::Hardware;
 use super::super::model_file::ModelFile;
 use super::super::providers::{ExecutionProvider, Fallback, ProviderChoice, ProviderError, ProviderOptions};
 use super::super::sessions::SessionSet;
 use super::ModelStep;
-use gpux_core::{ElementSet, Signature, TensorKind};
+use gpux_core::{ElementSet, Precision, Signature, TensorKind};
 
 /// How a model is run.
 #[derive(Clone, Debug)]
@@ -24,8 +23,8 @@ pub struct ModelOptions {
     pub strict: bool,
     /// the options of each provider
     pub provider_options: ProviderOptions,
-    /// what float32 operators are computed in; a provider that cannot is passed over
-    pub precision: FloatPrecision,
+    /// what float32 operators are computed in: `exact`, `bf16` or `fp16`; a provider that cannot is passed over
+    pub precision: Precision,
     /// the most concurrent runs; each has its own session memory. `None`: one for a few callers,
     /// and, on the CPU without `threads`, one a core for more
     pub instances: Option<usize>,
@@ -47,7 +46,7 @@ impl Default for ModelOptions {
             providers: ProviderChoice::Auto,
             strict: false,
             provider_options: ProviderOptions::default(),
-            precision: FloatPrecision::Exact,
+            precision: Precision::Exact,
             instances: None,
             threads: None,
             batch: BatchOptions::default(),
@@ -74,7 +73,7 @@ impl ModelStep {
             let kept = options.optimized.clone().filter(|_| provider == ExecutionProvider::Cpu);
 
             let mut precision = options.precision;
-            if let Some(reason) = precision.unavailable_reason(provider, Hardware::detect()) {
+            if let Some(reason) = Hardware::detect().lacks_precision(provider, precision) {
                 if options.strict {
                     return Err(ProviderError::Unusable { provider, reason }.into());
                 }
@@ -83,7 +82,7 @@ impl ModelStep {
                     continue;
                 }
                 // The caller compares the step's precision with the one that it asked for.
-                precision = FloatPrecision::Exact;
+                precision = Precision::Exact;
             }
 
             let session_options = SessionOptions {

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::testing::{embedded, model, path};
-use gpux_core::CacheDir;
+use gpux_core::{CacheDir, Precision};
 
 fn request(name: &str) -> String {
     let model = path(&format!("{name}.onnx"));
@@ -13,7 +13,7 @@ fn request(name: &str) -> String {
         library: None,
         providers: ProviderChoice::Auto,
         options: ProviderOptions::default(),
-        precision: FloatPrecision::Exact,
+        precision: Precision::Exact,
         memory: None,
         measure: false,
         shapes: Vec::new(),

@@ -19,8 +19,8 @@ use crate::printer::{Printer, duration, pluralize, pretty};
 use crate::progress::ProgressLine;
 use gpux::GpuxError;
 use gpux::{LoadOptions, Pipeline};
-use gpux_config::PrecisionChoice;
-use gpux_inference::{InputShapes, Precision};
+use gpux_core::Precision;
+use gpux_inference::InputShapes;
 
 /// Check a pipeline: the file, its models, its components, and that every step fits the next.
 /// Compiles the components, tries the models and keeps their graphs optimized, so that the first
@@ -86,11 +86,7 @@ pub(crate) struct Arguments {
 impl Arguments {
     /// The precision of a model that is to be made.
     fn converted_precision(&self) -> Option<Precision> {
-        match self.load.precision? {
-            PrecisionChoice::Fp16 => Some(Precision::Fp16),
-            PrecisionChoice::Int8 => Some(Precision::Int8),
-            PrecisionChoice::Exact | PrecisionChoice::Auto | PrecisionChoice::Bf16 => None,
-        }
+        self.load.precision.filter(|precision| precision.is_converted())
     }
 }
 

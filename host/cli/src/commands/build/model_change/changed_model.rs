@@ -7,7 +7,8 @@ use super::samples::Samples;
 use super::{ModelChange, parent_folder};
 use crate::build_log::BuildLog;
 use gpux_author::{Package, ToolEnvironment};
-use gpux_inference::{CONVERSION_PACKAGES, Conversion, ConvertError, ModelFile, Precision, convert};
+use gpux_core::Precision;
+use gpux_inference::{CONVERSION_PACKAGES, Conversion, ConvertError, ModelFile, convert};
 
 /// A changed model in a folder of its own, with what belongs to it.
 pub(super) struct ChangedModel {
@@ -45,10 +46,8 @@ impl ChangedModel {
         // The tools leave other files, too, when they fail.
         let folder = folder.join("made");
         std::fs::create_dir(&folder).map_err(|error| ChangeError::output(&folder, &error))?;
-        let ranges = match precision {
-            Precision::Fp16 => Vec::new(),
-            Precision::Int8 => samples.for_ranges(change.name, change.original),
-        };
+        let is_quantized = precision == Precision::Int8;
+        let ranges = if is_quantized { samples.for_ranges(change.name, change.original) } else { Vec::new() };
         let conversion = Conversion {
             file: fixed.as_ref().unwrap_or(file),
             precision,

@@ -18,8 +18,8 @@ use crate::shape_arguments::ShapeArguments;
 use change_error::ChangeError;
 use changed_model::ChangedModel;
 use gpux::{LoadOptions, Pipeline};
-use gpux_config::PrecisionChoice;
-use gpux_inference::{ModelStep, Precision};
+use gpux_core::Precision;
+use gpux_inference::ModelStep;
 use report::Report;
 use samples::Evaluation;
 
@@ -94,7 +94,7 @@ impl ChangeArguments {
             Some(Precision::Fp16) => 0.01,
             Some(Precision::Int8) => 0.05,
             // The same numbers in another order of summing.
-            None => 1e-4,
+            _ => 1e-4,
         })
     }
 }
@@ -114,7 +114,7 @@ fn run(arguments: &Arguments, printer: Printer) -> Result<Exit, Exit> {
 
     let mut load_options = arguments.load.options().map_err(|error| printer.error(&error))?;
     // The original is what is converted.
-    load_options.providers.precision = Some(PrecisionChoice::Exact);
+    load_options.providers.precision = Some(Precision::Exact);
     let pipeline = arguments.pipeline.open_as(load_options.clone(), printer).map_err(|error| printer.error(&error))?;
 
     let models: Vec<_> =

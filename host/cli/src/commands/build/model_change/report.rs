@@ -7,7 +7,8 @@ use serde_json::{Value as Json, json};
 
 use crate::printer::{duration, size, table};
 use gpux_author::{Accuracy, ModelComparison};
-use gpux_inference::{ExecutionProvider, Hardware, InputSpec, Precision};
+use gpux_core::Precision;
+use gpux_inference::{ExecutionProvider, Hardware, InputSpec};
 
 /// A changed model.
 pub(super) struct Report {
@@ -43,6 +44,7 @@ impl Report {
             return None;
         }
         match self.precision? {
+            Precision::Exact | Precision::Auto | Precision::Bf16 => None,
             Precision::Fp16 => Some("the CPU computes most operators in float32, and converts before and after"),
             Precision::Int8 => Some(if Hardware::detect().cpu.multiplies_bytes() {
                 "what is multiplied is brought to 8 bits at each run, which takes longer than it saves here"

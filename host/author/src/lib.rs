@@ -1,5 +1,5 @@
 //! Tools for authors of steps and pipelines: new folders from templates, builds, golden cases,
-//! recordings of component steps, and comparisons of changed models.
+//! recordings of component steps, comparisons of changed models, and measurements of precisions.
 
 #![forbid(unsafe_code)]
 
@@ -17,10 +17,12 @@ mod edit_detector;
 mod fingerprint;
 mod generated_files;
 mod language;
+mod measurement;
 mod model_comparison;
 mod model_input_capture;
 mod model_pipeline;
 mod observed_shapes;
+mod precision_choice;
 mod project_name;
 mod recorder;
 mod replayer;
@@ -45,12 +47,16 @@ pub use command_runner::Progress;
 pub use diff_statistics::DiffStatistics;
 pub use edit_detector::EditDetector;
 pub use language::Language;
+pub use measurement::{
+    MeasureError, MeasureRequest, MeasureTarget, MeasuredItem, Measurement, NamedRequest, read_output,
+};
 pub use model_comparison::{Accuracy, ComparisonError, ModelComparison, compare_models};
 pub use model_input_capture::{ModelInputCapture, ModelSample, case_requests, first_case_request};
 pub use model_pipeline::{
     ColumnsError, ModelPipelineError, ModelPipelineReport, ModelPipelineRequest, Task, TestFailure, pipeline_for_model,
 };
 pub use observed_shapes::observed_shapes;
+pub use precision_choice::{SYNTHETIC_INPUTS, choose_precision};
 pub use recorder::{RecordError, Recorder};
 pub use replayer::Replayer;
 pub use scaffold::{ScaffoldError, ScaffoldKind, ScaffoldReport, scaffold};

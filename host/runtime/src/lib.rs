@@ -74,8 +74,8 @@ pub use pipeline::Pipeline;
 pub use pipeline_info::{ModelSummary, PipelineInfo};
 pub use policy::{AllowedDir, AllowedGrants, ParseGrantsError, Policy};
 pub use precision::{
-    ModelPrecision, PrecisionDecision, auto_models, candidates as precision_candidates, converted_path,
-    remember as remember_precision,
+    ModelPrecision, PrecisionCandidate, PrecisionDecision, PrecisionGain, PrecisionReport, PrecisionRequest,
+    auto_models, candidates as precision_candidates, converted_path, remember as remember_precision,
 };
 pub use runtime::{Runtime, RuntimeBuilder};
 pub use source::{Definition, Source};

@@ -1,17 +1,20 @@
 //! What a model is computed in: `precision` of gpux.yml or of the operator, and what was measured for `auto`.
 
+use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
 use super::engine;
 use super::load_options::LoadOptions;
 use super::source::Definition;
-use crate::GpuxError;
+use crate::{ErrorCategory, GpuxError, ReportedError};
 use gpux_config::ModelSpec;
+use gpux_core::child_process::{self, ChildError};
 use gpux_core::files::digest;
-use gpux_core::{CacheFolder, Precision, ProjectFiles, authenticated_file};
+use gpux_core::{CacheFolder, Precision, ProjectFiles, authenticated_file, lossless_path};
 use gpux_inference::{
     ExecutionProvider, Hardware, ModelFile, ModelLoadError, ProviderChoice, ProviderError, WeightLinks,
 };
@@ -39,6 +42,95 @@ impl fmt::Display for PrecisionDecision {
         let Self { precision, provider, speedup, spread: (low, high), error, samples } = self;
         write!(f, "{precision} on {provider}, {speedup:.2} ({low:.2} to {high:.2}) × as fast as exact")?;
         write!(f, ", {error:.1e} off, over {samples}")
+    }
+}
+
+/// A choice of the precision of a pipeline's models for which it is `auto`.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct PrecisionRequest {
+    /// a folder, a gpux.yml, a name or a model
+    #[serde(with = "lossless_path")]
+    pub pipeline: PathBuf,
+    /// files of requests to measure on, as `gpux run --file` takes them; without any, golden cases, else the requests of
+    /// `serving.warmup`, else made-up ones
+    pub samples: Vec<String>,
+    /// how the pipeline is loaded; the choice holds for these engines
+    pub load_options: LoadOptions,
+    /// whether other processes go first
+    pub background: bool,
+}
+
+/// What was measured to choose a precision.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PrecisionReport {
+    /// the choice
+    pub decision: PrecisionDecision,
+    /// each provider in each precision; the first is what others are compared with
+    pub candidates: Vec<PrecisionCandidate>,
+    /// the largest error that is accepted
+    pub tolerance: f64,
+    /// whether it was measured on made-up inputs, for want of others
+    pub is_synthetic: bool,
+}
+
+/// One provider in one precision.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PrecisionCandidate {
+    /// where it ran
+    pub provider: ExecutionProvider,
+    /// what models were computed in
+    pub precision: Precision,
+    /// requests a second, in each round that it took part in
+    pub rounds: Vec<f64>,
+    /// how many times as fast as the first candidate
+    pub gain: Option<PrecisionGain>,
+    /// the largest difference from the first candidate, as a part of the largest number of an output
+    pub error: Option<f64>,
+    /// the least cosine between rows of both
+    pub cosine: Option<f64>,
+    /// why it could not be chosen; `None` where it could, or is not faster
+    pub refused: Option<String>,
+}
+
+/// How many times as fast as another, over several rounds.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PrecisionGain {
+    /// in the worst round
+    pub low: f64,
+    /// in the middle one
+    pub median: f64,
+    /// in the best one
+    pub high: f64,
+}
+
+/// The longest that a choice may take.
+const CHOICE_TIMEOUT: Duration = Duration::from_hours(2);
+
+impl PrecisionRequest {
+    /// Measures in child processes of the `gpux` program ([`LoadOptions::program`]), and remembers the choice in the
+    /// cache: pipelines that are loaded from now on use it. `None` if no precision is `auto`.
+    pub fn choose(&self) -> Result<Option<PrecisionReport>, GpuxError> {
+        self.ask(|program, arguments| child_process::run_json_with_input(program, arguments, self, CHOICE_TIMEOUT))
+    }
+
+    /// The same with these variables of the environment alone.
+    pub fn choose_in(&self, environment: &[(OsString, OsString)]) -> Result<Option<PrecisionReport>, GpuxError> {
+        self.ask(|program, arguments| child_process::run_json_in(environment, program, arguments, self, CHOICE_TIMEOUT))
+    }
+
+    fn ask(
+        &self,
+        run: impl FnOnce(&Path, &[&OsStr]) -> Result<Result<Option<PrecisionReport>, ReportedError>, ChildError>,
+    ) -> Result<Option<PrecisionReport>, GpuxError> {
+        let failed = |message: String| {
+            let (kind, category) = ("ProviderError".to_owned(), ErrorCategory::Environment);
+            let json = serde_json::json!({ "error": kind, "message": message, "details": {} });
+            GpuxError::Reported(Box::new(ReportedError { kind, category, message, json }))
+        };
+        let program = self.load_options.program.as_deref();
+        let program = program.ok_or_else(|| failed("choosing a precision takes the program `gpux`".to_owned()))?;
+        let answer = run(program, &["__choose-precision".as_ref()]).map_err(|error| failed(error.to_string()))?;
+        answer.map_err(|error| GpuxError::Reported(Box::new(error)))
     }
 }
 

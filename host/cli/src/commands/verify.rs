@@ -7,10 +7,10 @@ use super::schema::save_or_print;
 use crate::exit::Exit;
 use crate::input::InputArguments;
 use crate::load_arguments::{LoadArguments, PipelineArguments};
-use crate::measure::{self, MeasureError, MeasureRequest, Measurement, Target};
+use crate::measure::{CHILD_TIMEOUT, MeasureRequest};
 use crate::printer::{Printer, pluralize, pretty, table};
 use gpux::LoadOptions;
-use gpux_author::{Accuracy, DiffStatistics};
+use gpux_author::{Accuracy, DiffStatistics, MeasureError, MeasureTarget, Measurement, read_output};
 use gpux_core::Precision;
 use gpux_inference::ExecutionProvider;
 
@@ -35,7 +35,7 @@ pub(crate) struct Arguments {
     /// what others are compared with [default: cpu, and with --precision the provider that has it, else
     /// the best other provider, else the embedded engine]
     #[arg(long, value_name = "PLACE")]
-    on: Vec<Target>,
+    on: Vec<MeasureTarget>,
 
     /// By how much a number may differ
     #[arg(long, value_name = "NUMBER", default_value_t = 1e-5)]
@@ -97,7 +97,7 @@ fn verify(arguments: &Arguments, printer: Printer) -> Result<Exit, Exit> {
     let mut folders = Vec::new();
     for place in &places {
         let folder = tempfile::tempdir().map_err(|error| failed(error.to_string()))?;
-        let result = asked.run(place, folder.path(), measure::CHILD_TIMEOUT);
+        let result = asked.run(place, folder.path(), CHILD_TIMEOUT);
         let result = result.map_err(|failed| refuse(arguments, place, &failed, printer))?;
         printer.note(&format!("{place}: {}", result.engine));
         measured.push(result);
@@ -112,19 +112,19 @@ fn verify(arguments: &Arguments, printer: Printer) -> Result<Exit, Exit> {
     Ok(report(arguments, &places, &measured, &rows, printer))
 }
 
-fn refuse(arguments: &Arguments, place: &Target, failed: &MeasureError, printer: Printer) -> Exit {
-    let is_chosen = arguments.on.is_empty() && *place == Target::Embedded;
+fn refuse(arguments: &Arguments, place: &MeasureTarget, failed: &MeasureError, printer: Printer) -> Exit {
+    let is_chosen = arguments.on.is_empty() && *place == MeasureTarget::Embedded;
     let hint = if is_chosen {
         "\nthe CPU was to be compared with the embedded engine, as there is no other provider here; name what to compare: \
          `--on cpu --on PLACE`"
     } else {
         ""
     };
-    printer.fail("VerifyError", &format!("{place}: {}{hint}", failed.message), failed.exit)
+    printer.fail("VerifyError", &format!("{place}: {}{hint}", failed.message), failed.category.into())
 }
 
 /// The targets of `--on`, else the CPU and the best other target of this machine.
-fn places(arguments: &Arguments, load_options: &LoadOptions, printer: Printer) -> Result<Vec<Target>, Exit> {
+fn places(arguments: &Arguments, load_options: &LoadOptions, printer: Printer) -> Result<Vec<MeasureTarget>, Exit> {
     if arguments.on.len() == 1 {
         let message = "one place has nothing to be compared with: give --on twice or more";
         return Err(printer.fail("UsageError", message, Exit::Usage));
@@ -133,8 +133,8 @@ fn places(arguments: &Arguments, load_options: &LoadOptions, printer: Printer) -
         return Ok(arguments.on.clone());
     }
     if let Some(precision) = arguments.load.precision {
-        let exact = Target::Precision("cpu".to_owned(), Precision::Exact);
-        return Ok(vec![exact, Target::Precision("auto".to_owned(), precision)]);
+        let exact = MeasureTarget::Precision("cpu".to_owned(), Precision::Exact);
+        return Ok(vec![exact, MeasureTarget::Precision("auto".to_owned(), precision)]);
     }
     let selected = gpux::select_engine(load_options, &[]).map_err(|error| printer.error(&error))?;
     if selected.library.is_none() {
@@ -142,13 +142,13 @@ fn places(arguments: &Arguments, load_options: &LoadOptions, printer: Printer) -
         return Err(printer.fail("UsageError", message, Exit::Environment));
     }
     let best = selected.engine.providers().first().copied().filter(|best| *best != ExecutionProvider::Cpu);
-    let other = best.map_or(Target::Embedded, |best| Target::Provider(best.short_name().to_owned()));
-    Ok(vec![Target::Provider("cpu".to_owned()), other])
+    let other = best.map_or(MeasureTarget::Embedded, |best| MeasureTarget::Provider(best.short_name().to_owned()));
+    Ok(vec![MeasureTarget::Provider("cpu".to_owned()), other])
 }
 
 fn compare(
     arguments: &Arguments,
-    place: &Target,
+    place: &MeasureTarget,
     reference: &Measurement,
     other: &Measurement,
     rows: &mut Vec<Row>,
@@ -164,7 +164,7 @@ fn compare(
             (Ok(_), Err(error)) => return Err(format!("{source}: {error}")),
         };
         for ((name, reference), (_, other)) in reference.iter().zip(other) {
-            let (reference, other) = (measure::read_output(reference)?, measure::read_output(other)?);
+            let (reference, other) = (read_output(reference)?, read_output(other)?);
             let statistics = DiffStatistics::compare(&reference, &other, arguments.absolute, arguments.relative);
             let known = rows[first..].iter().position(|row| row.output == *name);
             let at = known.map_or(rows.len(), |at| first + at);
@@ -184,7 +184,13 @@ fn compare(
     Ok(())
 }
 
-fn report(arguments: &Arguments, places: &[Target], measured: &[Measurement], rows: &[Row], printer: Printer) -> Exit {
+fn report(
+    arguments: &Arguments,
+    places: &[MeasureTarget],
+    measured: &[Measurement],
+    rows: &[Row],
+    printer: Printer,
+) -> Exit {
     let same = rows.iter().all(|row| row.statistics.is_accepted());
     let requests = measured.first().map_or(0, |measured| measured.items.len());
 

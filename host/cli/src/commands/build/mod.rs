@@ -12,6 +12,7 @@ use clap::Args;
 pub(crate) use step::build_step;
 
 use crate::exit::Exit;
+use crate::input::InputArguments;
 use crate::load_arguments::{LoadArguments, PipelineArguments};
 use crate::nodes;
 use crate::precision;
@@ -19,6 +20,7 @@ use crate::printer::{Printer, duration, pluralize, pretty};
 use crate::progress::ProgressLine;
 use gpux::GpuxError;
 use gpux::{LoadOptions, Pipeline};
+use gpux_author::choose_precision;
 use gpux_core::Precision;
 use gpux_inference::InputShapes;
 
@@ -126,13 +128,16 @@ fn pipeline(arguments: &Arguments, printer: Printer) -> Exit {
 
     if let Ok(load_options) = &load_options {
         let samples = &arguments.change.sample;
-        match precision::choose(&arguments.pipeline.path(), samples, load_options, printer) {
+        let (pipeline, input) = (arguments.pipeline.path(), InputArguments::of_files(samples));
+        match choose_precision(&pipeline, input, load_options, &|text| printer.detail(text)) {
             Ok(None) => {}
-            Ok(Some(choice)) => {
-                printer.note(&choice.report);
-                choice.warning.iter().for_each(|warning| printer.warning(warning));
+            Ok(Some(report)) => {
+                printer.note(&precision::text(&report));
+                if let Some(warning) = precision::warning(&report) {
+                    printer.warning(warning);
+                }
             }
-            Err(error) => return printer.fail("PrecisionError", &error.message, error.exit),
+            Err(error) => return printer.fail("PrecisionError", &error.message, error.category.into()),
         }
     }
 

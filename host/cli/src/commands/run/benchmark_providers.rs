@@ -7,8 +7,9 @@ use serde_json::json;
 use super::arguments::Arguments;
 use crate::commands::schema::save_or_print;
 use crate::exit::Exit;
-use crate::measure::{CHILD_TIMEOUT, MeasureError, MeasureRequest, Measurement, Target};
+use crate::measure::{CHILD_TIMEOUT, MeasureRequest};
 use crate::printer::{Printer, duration, pretty, table};
+use gpux_author::{MeasureError, MeasureTarget, Measurement};
 
 /// Times each provider in a process of its own, and compares them with the CPU if it is among them,
 /// else with the first that works.
@@ -35,7 +36,7 @@ pub(super) fn compare(arguments: &Arguments, printer: Printer) -> Exit {
     };
     let mut rows = Vec::new();
     for provider in arguments.load.providers() {
-        let place: Target = match provider.parse() {
+        let place: MeasureTarget = match provider.parse() {
             Ok(place) => place,
             Err(error) => return printer.fail("UsageError", &error, Exit::Usage),
         };
@@ -45,7 +46,7 @@ pub(super) fn compare(arguments: &Arguments, printer: Printer) -> Exit {
         };
         rows.push((provider, asked.run(&place, folder.path(), CHILD_TIMEOUT)));
     }
-    let wrong = |(_, measured): &Row| measured.as_ref().is_err_and(|failed| failed.exit == Exit::Usage);
+    let wrong = |(_, measured): &Row| measured.as_ref().is_err_and(|failed| Exit::from(failed.category) == Exit::Usage);
     if let Some((_, Err(failed))) = rows.first().filter(|_| rows.iter().all(wrong)) {
         return printer.fail("UsageError", &failed.message, Exit::Usage);
     }

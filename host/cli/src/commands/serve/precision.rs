@@ -5,17 +5,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::events::{EventLogger, decision_notes};
-use crate::measure::MeasureError;
-use crate::precision::{Choice, PrecisionRequest};
-use gpux::{FileVersion, LoadOptions, PipelineInfo};
-use gpux_core::child_process;
+use crate::precision;
+use gpux::{FileVersion, GpuxError, LoadOptions, PipelineInfo, PrecisionReport, PrecisionRequest};
 use gpux_core::threads;
 use gpux_serve::{PipelineSlot, Server};
 
 /// How often it looks for pipelines that were loaded since.
 const INTERVAL: Duration = Duration::from_secs(2);
-/// The longest that the choice for one pipeline may take.
-const TIMEOUT: Duration = Duration::from_hours(2);
 
 /// Measures in child processes of low priority, one pipeline after another. `exact` answers until a choice is made,
 /// then the pipeline is loaded again.
@@ -57,7 +53,7 @@ impl PrecisionChooser {
         match self.measure(slot) {
             // The files have changed since.
             Ok(None) => return,
-            Ok(Some(choice)) => choice.warning.iter().for_each(|warning| {
+            Ok(Some(report)) => precision::warning(&report).iter().for_each(|warning| {
                 self.events.warning(&format!("{name}: {warning}"));
             }),
             Err(reason) => {
@@ -82,22 +78,19 @@ impl PrecisionChooser {
         }
     }
 
-    fn measure(&self, slot: &PipelineSlot) -> Result<Option<Choice>, String> {
-        let program = child_process::own_program().map_err(|error| error.to_string())?;
-        let arguments = ["__choose-precision".as_ref()];
-        let pipeline = slot.source().0.clone().into();
+    fn measure(&self, slot: &PipelineSlot) -> Result<Option<PrecisionReport>, GpuxError> {
+        let request = |load_options: &LoadOptions| PrecisionRequest {
+            pipeline: slot.source().0.clone().into(),
+            samples: Vec::new(),
+            load_options: load_options.clone(),
+            background: true,
+        };
         #[cfg(target_os = "linux")]
         if let Some(environment) = slot.loaded().and_then(|loaded| loaded.worker_environment()) {
-            let environment = environment.map_err(|error| error.to_string())?;
-            let request = PrecisionRequest { pipeline, load_options: environment.options.load_options.clone() };
-            let answer: Result<Result<_, MeasureError>, _> =
-                child_process::run_json_in(&environment.variables, &program, &arguments, &request, TIMEOUT);
-            return answer.map_err(|error| error.to_string())?.map_err(|error| error.message);
+            let environment = environment?;
+            return request(&environment.options.load_options).choose_in(&environment.variables);
         }
-        let request = PrecisionRequest { pipeline, load_options: self.load_options.clone() };
-        let answer: Result<Result<_, MeasureError>, _> =
-            child_process::run_json_with_input(&program, &arguments, &request, TIMEOUT);
-        answer.map_err(|error| error.to_string())?.map_err(|error| error.message)
+        request(&self.load_options).choose()
     }
 }
 

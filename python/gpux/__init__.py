@@ -31,6 +31,7 @@ from gpux.errors import (
     ValidationError,
 )
 from gpux.pipeline import Pipeline
+from gpux.precision import choose_precision
 from gpux.core.runtime import GPUXRuntime
 
 if hasattr(_os, "register_at_fork"):
@@ -49,5 +50,6 @@ __all__ = [
     "StepError",
     "ValidationError",
     "__version__",
+    "choose_precision",
     "find_gpux_bin",
 ]

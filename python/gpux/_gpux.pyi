@@ -14,6 +14,7 @@ __all__ = [
     "__version__",
     "after_fork_in_child",
     "best_provider",
+    "choose_precision",
     "inspect_model",
     "provider_info",
     "provider_names",
@@ -113,6 +114,11 @@ class Config:
 
     def save(self, path: str | PathLike[str]) -> None:
         """Writes a gpux.yml that says the same to ``path``."""
+
+def choose_precision(
+    path: str | PathLike[str], samples: list[str], options: dict[str, Any]
+) -> dict[str, Any] | None:
+    """Measures the pipeline or the model at ``path`` for the models whose precision is ``auto``."""
 
 def inspect_model(path: str | PathLike[str]) -> dict[str, Any]:
     """What the ONNX model at ``path`` takes and gives."""

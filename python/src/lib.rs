@@ -13,6 +13,7 @@ mod interrupt;
 mod json;
 mod options;
 mod outputs;
+mod precision;
 mod providers;
 mod run_queue;
 mod runtime;
@@ -28,6 +29,7 @@ fn _gpux(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<runtime::Cancellation>()?;
     module.add_class::<config::Config>()?;
     module.add_function(wrap_pyfunction!(config::inspect_model, module)?)?;
+    module.add_function(wrap_pyfunction!(precision::choose_precision, module)?)?;
     module.add_function(wrap_pyfunction!(providers::provider_names, module)?)?;
     module.add_function(wrap_pyfunction!(providers::best_provider, module)?)?;
     module.add_function(wrap_pyfunction!(providers::provider_info, module)?)?;

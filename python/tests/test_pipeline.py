@@ -186,6 +186,23 @@ def test_errors_say_what_and_where(tmp_path):
             gpux.Pipeline(ROOT, **wrong)
 
 
+def test_a_precision_is_chosen_by_measurement(tmp_path, caplog):
+    model = ROOT / "models/digits.onnx"
+    options = {"precision": "auto", "provider": "cpu", "engine": "embedded", "cache": tmp_path}
+    gpux.Pipeline(model, **options)
+    assert "not chosen yet" in caplog.text
+    caplog.clear()
+    report = gpux.choose_precision(model, **options)
+    first = report["candidates"][0]
+    assert (first["provider"], first["precision"], first["error"]) == ("cpu", "exact", 0.0)
+    assert report["decision"]["precision"] == "exact" and report["is_synthetic"]
+    gpux.Pipeline(model, **options)
+    assert "not chosen yet" not in caplog.text
+    assert gpux.choose_precision(model, precision=None, cache=tmp_path) is None
+    with pytest.raises(gpux.GPUXError, match="no-such"):
+        gpux.choose_precision(model, [tmp_path / "no-such.json"], **options)
+
+
 def test_a_limit_is_named(photo):
     with pytest.raises(gpux.GPUXError) as caught:
         gpux.Pipeline(ROOT, limits={"memory": "64KiB"})(photo)

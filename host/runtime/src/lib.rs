@@ -29,6 +29,7 @@
 //! | --- | --- |
 //! | run a model or a pipeline | [`Runtime`], [`RuntimeBuilder`] |
 //! | choose engine, provider and cache | [`LoadOptions`]: [`EngineOptions`], [`ProviderSelection`] |
+//! | compute in another precision, or measure which is the fastest | [`RuntimeBuilder::precision`], [`RuntimeBuilder::choose_precision`] |
 //! | bound what a gpux.yml may do | [`Policy`], [`AllowedGrants`] |
 //! | make inputs and read outputs | [`Value`], [`Tensor`], [`ElementType`], [`to_json`], [`from_json`] |
 //! | find out who must act on an error | [`GpuxError::category`] |

@@ -8,11 +8,12 @@ use serde_json::Value as Json;
 
 use super::load_options::LoadOptions;
 use super::pipeline::Pipeline;
+use super::precision::{PrecisionReport, PrecisionRequest};
 use super::source::Source;
 use crate::GpuxError;
 use gpux_core::{
-    BenchmarkOptions, Kind, LatencyStatistics, Outputs, Plan, Port, Request, RunOptions, Size, ValidationError, Value,
-    deadline_after, from_json,
+    BenchmarkOptions, Kind, LatencyStatistics, Outputs, Plan, Port, Precision, Request, RunOptions, Size,
+    ValidationError, Value, deadline_after, from_json,
 };
 use gpux_inference::{ExecutionProvider, ModelInfo, ProviderInfo, ProviderManager};
 
@@ -72,6 +73,16 @@ impl RuntimeBuilder {
         self
     }
 
+    /// What float32 models are computed in. Default: the pipeline's `precision`, `exact`.
+    ///
+    /// With [`Precision::Auto`], models run in `exact` until [`choose_precision`](Self::choose_precision), `gpux build`
+    /// or a server has measured on this machine.
+    #[must_use]
+    pub const fn precision(mut self, precision: Precision) -> Self {
+        self.options.providers.precision = Some(precision);
+        self
+    }
+
     /// How long one request may take. Default: the pipeline's `runtime.timeout`, 30 s.
     #[must_use]
     pub const fn timeout(mut self, timeout: Duration) -> Self {
@@ -98,6 +109,23 @@ impl RuntimeBuilder {
     pub fn options(mut self, change: impl FnOnce(&mut LoadOptions)) -> Self {
         change(&mut self.options);
         self
+    }
+
+    /// Measures the pipeline or the model at `path` in every precision that this machine has, in processes of the `gpux`
+    /// program ([`LoadOptions::program`]), on the requests in the files `samples`, else those of golden cases, else of
+    /// `serving.warmup`, else made-up ones. The choice is remembered in the cache. `None` if no precision is `auto`.
+    pub fn choose_precision(
+        &self,
+        path: impl AsRef<Path>,
+        samples: &[String],
+    ) -> Result<Option<PrecisionReport>, GpuxError> {
+        let request = PrecisionRequest {
+            pipeline: path.as_ref().to_owned(),
+            samples: samples.to_vec(),
+            load_options: self.options.clone(),
+            background: false,
+        };
+        request.choose()
     }
 
     /// A runtime for the ONNX model at `path`, and nothing around it.

@@ -3,6 +3,8 @@
 use std::time::Duration;
 
 use gpux_core::{Context, Step as _};
+use gpux_hostile_support::attack::limits;
+use gpux_hostile_support::root;
 use gpux_sandbox::{ComponentConfig, Limits, SandboxError, componentize};
 use wasm_encoder::{
     Component, ComponentExportKind, ComponentExportSection, ComponentImportSection, ComponentInstanceSection,
@@ -11,7 +13,6 @@ use wasm_encoder::{
 };
 use wasmparser::{ComponentExternalKind, Parser, Payload};
 
-use crate::attack::{limits, root};
 use crate::{REGISTRY, SANDBOX, alone};
 
 /// A step by hand, as a component.

@@ -4,12 +4,13 @@ use std::time::{Duration, Instant};
 
 use gpux_core::threads::processor_time;
 use gpux_core::{Context, Step as _, Value};
+use gpux_hostile_support::attack::limits;
+use gpux_hostile_support::dice::{Dice, Runs};
+use gpux_hostile_support::{memory, root};
 use gpux_sandbox::ComponentConfig;
 use serde_json::json;
 
-use crate::attack::{limits, root};
-use crate::dice::{Dice, Runs};
-use crate::{LATE, REGISTRY, SANDBOX, alone, memory};
+use crate::{LATE, REGISTRY, SANDBOX, alone};
 
 /// Memory that a thousand programs may leave behind: only the allocator's reserve.
 const LEFT: usize = 96 << 20;

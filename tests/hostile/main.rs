@@ -15,17 +15,10 @@
 )]
 
 mod appended;
-mod attack;
 mod calls;
-mod corrupted;
-mod damage;
-mod dice;
-mod leb128;
-mod memory;
 mod models;
 mod monsters;
 mod mutants;
-mod neighbour;
 mod snapshots;
 
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
@@ -33,9 +26,9 @@ use std::time::Duration;
 
 use gpux_core::CacheDir;
 use gpux_core::Registry;
+use gpux_hostile_support::neighbour::Neighbour;
+use gpux_hostile_support::{attack, memory};
 use gpux_sandbox::{Limits, Sandbox, SandboxOptions};
-
-use self::neighbour::Neighbour;
 
 /// How far past its deadline a guest may be stopped here; one call into native code included.
 const LATE: Duration = Duration::from_secs(2);

@@ -3,12 +3,12 @@
 use std::path::Path;
 
 use gpux::EngineChoice;
+use gpux_hostile_support::corrupted::{Corrupted, Outcome};
+use gpux_hostile_support::damage::ALL;
+use gpux_hostile_support::dice::Runs;
+use gpux_hostile_support::memory;
 
 use crate::alone;
-use crate::corrupted::{Corrupted, Outcome};
-use crate::damage::ALL;
-use crate::dice::Runs;
-use crate::memory;
 
 /// What this process may have grown by, in bytes: sessions of the largest models, and what engines
 /// load once.

@@ -4,13 +4,14 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use gpux_hostile_support::memory;
 use gpux_sandbox::{ComponentConfig, Limits};
 use wasm_encoder::{
     BlockType, CodeSection, Component, ComponentSectionId, ComponentTypeSection, Function, FunctionSection, Module,
     ModuleSection, PrimitiveValType, RawSection, TypeSection, ValType,
 };
 
-use crate::{SANDBOX, alone, memory};
+use crate::{SANDBOX, alone};
 
 /// Memory that this process may take for a monster: the file itself, read a few times over. The
 /// compiler's own is in a process that has its limits.

@@ -2,12 +2,13 @@
 
 use gpux_core::threads::processor_time;
 use gpux_core::{Context, Step as _};
+use gpux_hostile_support::attack::limits;
+use gpux_hostile_support::dice::{Dice, Runs};
+use gpux_hostile_support::{leb128, root};
 use gpux_sandbox::{ComponentConfig, Sandbox, SandboxOptions, componentize};
 use serde_json::json;
 
-use crate::attack::{limits, root};
-use crate::dice::{Dice, Runs};
-use crate::{LATE, REGISTRY, alone, leb128};
+use crate::{LATE, REGISTRY, alone};
 
 fn guest(path: &str) -> Vec<u8> {
     std::fs::read(root().join("guest-examples").join(path)).unwrap()

@@ -2,11 +2,11 @@
 
 use gpux_core::CacheDir;
 use gpux_core::{Context, Step as _};
+use gpux_hostile_support::{memory, root};
 use gpux_sandbox::{ComponentConfig, Sandbox, SandboxOptions};
 use std::sync::Arc;
 
-use crate::attack::root;
-use crate::{alone, memory};
+use crate::alone;
 
 /// Bytes of each snapshot's memory.
 const SIZE: usize = 40 << 20;

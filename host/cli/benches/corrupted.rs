@@ -12,26 +12,15 @@
     reason = "a benchmark prints, and stops at the first surprise"
 )]
 
-#[path = "../../../tests/hostile/corrupted.rs"]
-mod corrupted;
-#[path = "../../../tests/hostile/damage.rs"]
-mod damage;
-#[path = "../../../tests/hostile/dice.rs"]
-#[allow(dead_code, reason = "shared with the tests")]
-mod dice;
-#[path = "../../../tests/hostile/leb128.rs"]
-mod leb128;
-#[path = "../../../tests/hostile/memory.rs"]
-mod memory;
-
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use corrupted::{Corrupted, Outcome};
-use damage::ALL;
-use dice::Runs;
 use gpux::EngineChoice;
+use gpux_hostile_support::corrupted::{Corrupted, Outcome};
+use gpux_hostile_support::damage::ALL;
+use gpux_hostile_support::dice::Runs;
+use gpux_hostile_support::memory;
 
 /// How many of each engine.
 const COUNT: u64 = 1000;

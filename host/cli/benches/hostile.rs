@@ -11,22 +11,15 @@
     reason = "a benchmark prints, and stops at the first surprise"
 )]
 
-#[allow(dead_code, reason = "the test judges by processor time")]
-#[path = "../../../tests/hostile/attack.rs"]
-mod attack;
-#[path = "../../../tests/hostile/memory.rs"]
-mod memory;
-#[path = "../../../tests/hostile/neighbour.rs"]
-mod neighbour;
-
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use attack::{Attack, Outcome, limits};
 use gpux_core::CacheDir;
 use gpux_core::{Context, ElementType, OptionOrigin, Registry, Tensor};
+use gpux_hostile_support::attack::{self, Attack, Outcome, limits};
+use gpux_hostile_support::memory;
+use gpux_hostile_support::neighbour::Neighbour;
 use gpux_sandbox::{Limits, Sandbox, SandboxOptions};
-use neighbour::Neighbour;
 use serde_json::json;
 
 /// How often an attack is made, at least, and for how long: a neighbour must have time to notice.

@@ -6,9 +6,6 @@
 //! `GPUX_SOAK_VARIETY=COUNT` with so many different options, which share nothing, in place of 20.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a benchmark prints, and stops at the first surprise")]
 
-#[path = "../../../tests/hostile/memory.rs"]
-mod memory;
-
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -16,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use gpux_core::CacheDir;
 use gpux_core::{Context, OptionOrigin, Registry, Step, StepFailure, Tensor, Value};
+use gpux_hostile_support::memory;
 use gpux_sandbox::{ComponentConfig, Limits, Sandbox, SandboxOptions};
 use serde_json::json;
 

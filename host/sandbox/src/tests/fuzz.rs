@@ -8,7 +8,9 @@ use super::*;
 use gpux_core::BoundedJsonTree;
 use gpux_core::threads::processor_time;
 
-#[path = "../../../../tests/hostile/dice.rs"]
+// Its crate depends on this one.
+#[allow(unreachable_pub, reason = "public in its crate")]
+#[path = "../../../../tests/hostile/support/dice.rs"]
 mod dice;
 
 use dice::{Dice, Runs};

@@ -1,7 +1,7 @@
 //! Numbers of variable length (LEB128), as WebAssembly and protobuf write them.
 
 /// Writes a number.
-pub(crate) fn write(mut number: u64) -> Vec<u8> {
+pub fn write(mut number: u64) -> Vec<u8> {
     let mut bytes = Vec::new();
     while number >= 0x80 {
         bytes.push(number as u8 | 0x80);
@@ -12,7 +12,7 @@ pub(crate) fn write(mut number: u64) -> Vec<u8> {
 }
 
 /// Reads a number, and leaves `bytes` behind it.
-pub(crate) fn read(bytes: &mut &[u8]) -> Option<u64> {
+pub fn read(bytes: &mut &[u8]) -> Option<u64> {
     let mut number = 0_u64;
     for shift in (0..64).step_by(7) {
         let (byte, rest) = bytes.split_first()?;

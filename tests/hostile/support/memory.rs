@@ -5,24 +5,24 @@ use std::fs;
 /// Resets the peak to the current resident memory, and returns that, in bytes.
 ///
 /// `None` where the kernel does not say (it is Linux that does).
-pub(crate) fn begin() -> Option<usize> {
+pub fn begin() -> Option<usize> {
     // "5" resets the peak of the resident set; proc(5), clear_refs.
     fs::write("/proc/self/clear_refs", "5").ok()?;
     now()
 }
 
 /// The resident memory, in bytes.
-pub(crate) fn now() -> Option<usize> {
+pub fn now() -> Option<usize> {
     field("VmRSS:")
 }
 
 /// The most that was resident since `begin`, in bytes.
-pub(crate) fn peak() -> Option<usize> {
+pub fn peak() -> Option<usize> {
     field("VmHWM:")
 }
 
 /// A line of `/proc/self/status`, in bytes; proc(5).
-pub(crate) fn field(name: &str) -> Option<usize> {
+pub fn field(name: &str) -> Option<usize> {
     let status = fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix(name))?;
     let kibibytes: usize = line.trim().strip_suffix(" kB")?.parse().ok()?;

@@ -4,10 +4,10 @@ use crate::dice::Dice;
 use crate::leb128;
 
 /// A way to damage a model.
-pub(crate) type Damage = fn(&mut Dice, &[u8], &[Vec<u8>]) -> Vec<u8>;
+pub type Damage = fn(&mut Dice, &[u8], &[Vec<u8>]) -> Vec<u8>;
 
 /// Each way, with its name for people.
-pub(crate) const ALL: [(&str, Damage); 8] = [
+pub const ALL: [(&str, Damage); 8] = [
     ("bits flipped", bits),
     ("cut short", cut),
     ("bytes of another model", splice),

@@ -8,16 +8,16 @@ use gpux_core::{Context, OptionOrigin, Registry, Step as _, Value};
 use gpux_sandbox::{ComponentConfig, ComponentStep, Sandbox};
 use serde_json::json;
 
-use crate::attack::root;
+use crate::root;
 
 /// center-ink, and a photo of a digit.
-pub(crate) struct Neighbour {
+pub struct Neighbour {
     step: ComponentStep,
     photo: Value,
 }
 
 impl Neighbour {
-    pub(crate) fn new(sandbox: &Sandbox, registry: &Registry) -> Self {
+    pub fn new(sandbox: &Sandbox, registry: &Registry) -> Self {
         let component = std::fs::read(root().join("guest-examples/rust/center-ink.wasm")).unwrap();
         let step = sandbox.load(&component, ComponentConfig::default(), &Arc::default()).unwrap();
         let file = std::fs::read(root().join("models/samples/eight-small.png")).unwrap();
@@ -28,14 +28,14 @@ impl Neighbour {
     }
 
     /// One request; how long it took.
-    pub(crate) fn request(&self) -> Duration {
+    pub fn request(&self) -> Duration {
         let begin = Instant::now();
         self.step.run(vec![Some(self.photo.clone())], &mut Context::default()).unwrap();
         begin.elapsed()
     }
 
     /// Works from before `work` until after it; how long each request took, the shortest first.
-    pub(crate) fn beside(&self, work: impl FnOnce()) -> Vec<Duration> {
+    pub fn beside(&self, work: impl FnOnce()) -> Vec<Duration> {
         let (done, begun) = (AtomicBool::new(false), AtomicBool::new(false));
         let mut times = std::thread::scope(|scope| {
             let working = scope.spawn(|| {

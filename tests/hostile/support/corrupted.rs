@@ -1,7 +1,7 @@
 //! What becomes of damaged models: each is opened as a pipeline, in this process after its trial in
 //! another, and run.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use gpux::GpuxError;
@@ -11,10 +11,11 @@ use gpux_inference::{ModelLoadError, synthetic_inputs};
 
 use crate::damage::ALL;
 use crate::dice::Dice;
+use crate::root;
 
 /// What came of one model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Outcome {
+pub enum Outcome {
     /// gpux's own reader refused the file
     Unread,
     /// the engine refused it, in the trial process
@@ -28,10 +29,10 @@ pub(crate) enum Outcome {
 }
 
 impl Outcome {
-    pub(crate) const ALL: [Self; 5] = [Self::Unread, Self::Refused, Self::EndedTrial, Self::RunFailed, Self::Ran];
+    pub const ALL: [Self; 5] = [Self::Unread, Self::Refused, Self::EndedTrial, Self::RunFailed, Self::Ran];
 
     /// For the heading of a table.
-    pub(crate) const fn name(self) -> &'static str {
+    pub const fn name(self) -> &'static str {
         match self {
             Self::Unread => "refused by gpux's reader",
             Self::Refused => "refused by the engine, in the trial",
@@ -46,7 +47,7 @@ impl Outcome {
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Real models and a folder for their corrupted copies.
-pub(crate) struct Corrupted {
+pub struct Corrupted {
     models: Vec<Vec<u8>>,
     folder: tempfile::TempDir,
     load_options: LoadOptions,
@@ -54,13 +55,13 @@ pub(crate) struct Corrupted {
 
 impl Corrupted {
     /// `None` where the engine is ONNX Runtime, and none is there.
-    pub(crate) fn new(engine: EngineChoice, program: &Path) -> Option<Self> {
+    pub fn new(engine: EngineChoice, program: &Path) -> Option<Self> {
         let library = if engine == EngineChoice::OnnxRuntime {
             Some(engine_search(&LoadOptions::default(), &[]).choose().unwrap().found?.path)
         } else {
             None
         };
-        let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..");
+        let root = root();
         let mut paths: Vec<_> = [
             "models/digits.onnx",
             "tests/models/conv.onnx",
@@ -94,7 +95,7 @@ impl Corrupted {
     }
 
     /// Damages a model with this seed, and checks how it ends.
-    pub(crate) fn one(&self, dice: &mut Dice, damage: usize) -> Outcome {
+    pub fn one(&self, dice: &mut Dice, damage: usize) -> Outcome {
         let model = dice.pick(&self.models);
         let bytes = ALL[damage].1(dice, model, &self.models);
         let path = self.folder.path().join("damaged.onnx");

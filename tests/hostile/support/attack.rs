@@ -1,6 +1,5 @@
 //! The table of attacks, guest-examples/hostile/attacks.yml, and how one is made.
 
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -10,14 +9,16 @@ use gpux_sandbox::{ComponentConfig, ComponentStep, Limits, Sandbox, SandboxError
 use serde::Deserialize;
 use serde_json::json;
 
+use crate::root;
+
 /// One row of the table. Exactly one of `refused`, `stopped` and `gives` is its expected end.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Attack {
+pub struct Attack {
     /// the option `attack` of hostile.wasm, or the name of a guest of its own
-    pub(crate) name: String,
+    pub name: String,
     /// its description
-    pub(crate) what: String,
+    pub what: String,
     /// the guest's file beside the table, if it is not hostile.wasm
     guest: Option<String>,
     /// MiB of the tensor that it is given; the empty text without
@@ -31,24 +32,19 @@ pub(crate) struct Attack {
 }
 
 /// What an attack came to.
-pub(crate) struct Outcome {
+pub struct Outcome {
     /// as the table writes it: `refused: …`, `stopped: …` or `gives: …`
-    pub(crate) text: String,
+    pub text: String,
     /// from the last thing that was asked of the guest until there was an answer
-    pub(crate) time: Duration,
+    pub time: Duration,
     /// what of it this thread had the processor for
-    pub(crate) processor_time: Duration,
+    pub processor_time: Duration,
     /// its `time`, if that is what stopped it
-    pub(crate) deadline: Option<Duration>,
-}
-
-/// The repository.
-pub(crate) fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+    pub deadline: Option<Duration>,
 }
 
 /// What an attack may use.
-pub(crate) fn limits() -> Limits {
+pub fn limits() -> Limits {
     Limits {
         time: Duration::from_millis(50),
         setup_time: Duration::from_secs(1),
@@ -60,14 +56,14 @@ pub(crate) fn limits() -> Limits {
 }
 
 /// Every attack of the table.
-pub(crate) fn all() -> Vec<Attack> {
+pub fn all() -> Vec<Attack> {
     let table = std::fs::read_to_string(root().join("guest-examples/hostile/attacks.yml")).unwrap();
     serde_yaml::from_str(&table).unwrap()
 }
 
 impl Attack {
     /// Its expected end in the table.
-    pub(crate) fn expected(&self) -> String {
+    pub fn expected(&self) -> String {
         let words = [("refused", &self.refused), ("stopped", &self.stopped), ("gives", &self.gives)];
         let mut said = words.iter().filter_map(|(word, text)| Some(format!("{word}: {}", text.as_ref()?)));
         let (Some(expected), None) = (said.next(), said.next()) else { panic!("{}: one outcome, please", self.name) };
@@ -90,7 +86,7 @@ impl Attack {
     }
 
     /// Makes the attack, ready to be struck again and again.
-    pub(crate) fn prepare<'a>(&'a self, sandbox: &'a Sandbox, registry: &'a Arc<Registry>) -> Prepared<'a> {
+    pub fn prepare<'a>(&'a self, sandbox: &'a Sandbox, registry: &'a Arc<Registry>) -> Prepared<'a> {
         let input = self
             .input
             .map_or(Value::from(""), |mib| gpux_core::Tensor::new([mib << 20], vec![1_u8; mib << 20]).unwrap().into());
@@ -99,7 +95,7 @@ impl Attack {
 }
 
 /// An attack that can be struck.
-pub(crate) struct Prepared<'a> {
+pub struct Prepared<'a> {
     attack: &'a Attack,
     sandbox: &'a Sandbox,
     registry: &'a Arc<Registry>,
@@ -109,7 +105,7 @@ pub(crate) struct Prepared<'a> {
 }
 
 impl Prepared<'_> {
-    pub(crate) fn strike(&self) -> Outcome {
+    pub fn strike(&self) -> Outcome {
         let (begin, begin_processor) = (Instant::now(), processor_time());
         let (text, deadline) = match &self.step {
             None => match self.attack.load(self.sandbox, self.registry) {

@@ -42,6 +42,13 @@ pub struct PlanInput {
     pub columns: Option<TableColumns>,
 }
 
+impl PlanInput {
+    /// Whether every request must give it.
+    pub const fn is_required(&self) -> bool {
+        !self.port.optional && self.default.is_none()
+    }
+}
+
 /// [`PlanInput`] with its default as JSON.
 #[derive(Serialize, Deserialize)]
 struct SerializedInput {

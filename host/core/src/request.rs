@@ -34,7 +34,7 @@ impl PlanSignature {
     /// The inputs in one line: "`image` (bytes)".
     pub fn describe_inputs(&self) -> String {
         let inputs = self.inputs().iter().map(|input| {
-            let optional = if input.port.optional || input.default.is_some() { ", optional" } else { "" };
+            let optional = if input.is_required() { "" } else { ", optional" };
             format!("`{}` ({}{optional})", input.port.name, input.port.kind)
         });
         let inputs: Vec<_> = inputs.collect();
@@ -55,7 +55,7 @@ impl<'a> Reader<'a> {
         if ports.next().is_none() {
             return Some(first);
         }
-        let missing = self.signature.inputs().iter().filter(|input| !input.port.optional && input.default.is_none());
+        let missing = self.signature.inputs().iter().filter(|input| input.is_required());
         let mut missing = missing.map(|input| &input.port).filter(|port| !self.knows(port));
         let first = missing.next()?;
         missing.next().is_none().then_some(first)

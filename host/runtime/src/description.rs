@@ -69,7 +69,7 @@ fn input(input: &PlanInput) -> Json {
     json!({
         "name": input.port.name,
         "type": input.port.kind.to_string(),
-        "required": !input.port.optional && input.default.is_none(),
+        "required": input.is_required(),
         "default": input.default.as_ref().map(to_json),
         "description": input.port.description,
     })

@@ -39,7 +39,7 @@ fn request(
         fits.map_err(|mismatch| fault(format!("input `{name}`: {mismatch}")))?;
         request.push((name.clone(), value));
     }
-    let needed = plan.inputs().iter().filter(|input| !input.port.optional && input.default.is_none());
+    let needed = plan.inputs().iter().filter(|input| input.is_required());
     match needed.map(|input| &input.port.name).find(|needed| !written.value.contains_key(*needed)) {
         Some(missing) => Err(fault(format!("the input `{missing}` is missing"))),
         None => Ok(request),

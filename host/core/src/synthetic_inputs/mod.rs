@@ -55,7 +55,7 @@ impl SyntheticInputs {
         signature: &'s PlanSignature,
         media_type: impl Fn(&'s Port) -> Option<&'s str>,
     ) -> Result<Request, &'s Port> {
-        let required = signature.inputs().iter().filter(|input| !input.port.optional && input.default.is_none());
+        let required = signature.inputs().iter().filter(|input| input.is_required());
         let value = |PlanInput { port, .. }: &'s PlanInput| {
             let value = self.value(&port.kind, media_type(port)).ok_or(port)?;
             Ok((port.name.clone(), value))

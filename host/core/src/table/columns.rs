@@ -138,7 +138,7 @@ impl Columns {
                     let Some(input) = input else { continue };
                     let port = &input.port;
                     let is_missing = cells.iter().all(|cell| is_missing(&row[*cell], &port.kind));
-                    if is_missing && is_optional(input) {
+                    if is_missing && !input.is_required() {
                         continue;
                     }
                     let value = match (&port.kind, cells.as_slice()) {
@@ -214,10 +214,6 @@ fn column_names_of(input: &PlanInput) -> (&[String], Option<&str>) {
     }
 }
 
-fn is_optional(input: &PlanInput) -> bool {
-    input.port.optional || input.default.is_some()
-}
-
 /// Finds the columns of each input.
 fn named(header: &[String], options: TableOptions, reader: Reader<'_>) -> Result<Vec<InputCells>, ValidationError> {
     let inputs = reader.signature().inputs();
@@ -239,7 +235,7 @@ fn named(header: &[String], options: TableOptions, reader: Reader<'_>) -> Result
             names.iter().zip(&cells).filter(|(_, cell)| cell.is_none()).map(|(name, _)| *name).collect();
         if absent.is_empty() {
             found.push(InputCells { name: input.port.name.clone(), cells: cells.into_iter().flatten().collect() });
-        } else if absent.len() < names.len() || !(is_optional(input) || reader.knows(&input.port)) {
+        } else if absent.len() < names.len() || input.is_required() && !reader.knows(&input.port) {
             missing.extend(absent);
         }
     }

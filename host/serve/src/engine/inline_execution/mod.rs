@@ -60,7 +60,7 @@ fn largest_request(plan: &Plan) -> Option<Request> {
     let mut inputs = Vec::with_capacity(plan.inputs().len());
     for input in plan.inputs() {
         let Kind::Tensor(kind) = &input.port.kind else { return None };
-        if input.port.optional || input.default.is_some() {
+        if !input.is_required() {
             return None;
         }
         inputs.push((kind, least_element_bytes(kind)?));

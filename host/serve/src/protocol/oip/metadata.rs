@@ -65,10 +65,7 @@ pub(crate) struct ModelMetadata {
 pub(super) fn inputs(model: &Model) -> Vec<TensorMetadata> {
     let inputs = model.loaded.signature().inputs().iter();
     inputs
-        .map(|input| {
-            let optional = input.port.optional || input.default.is_some();
-            TensorMetadata { optional, ..described(&input.port.name, &input.port.kind) }
-        })
+        .map(|input| TensorMetadata { optional: !input.is_required(), ..described(&input.port.name, &input.port.kind) })
         .collect()
 }
 

@@ -4,7 +4,6 @@ use serde_json::{Value as Json, json};
 
 use super::answers::reference;
 use super::example;
-use super::predict::is_required;
 use super::values::{Direction, element_schema};
 use crate::LoadedPipeline;
 use crate::protocol::oip::{datatype, tensor_json};
@@ -18,11 +17,11 @@ pub(super) fn request(loaded: &LoadedPipeline, any: &Json) -> Option<Json> {
     for input in inputs {
         match of_input(input) {
             some if !some.is_empty() => forms.extend(some),
-            _ if is_required(input) => return None,
+            _ if input.is_required() => return None,
             _ => {}
         }
     }
-    let needed = inputs.iter().filter(|input| is_required(input)).count();
+    let needed = inputs.iter().filter(|input| input.is_required()).count();
     let names: Vec<_> = loaded.signature().outputs().iter().map(|output| &output.name).collect();
     let mut request = any.clone();
     request["properties"]["inputs"] = json!({ "type": "array", "items": either(forms), "minItems": needed });

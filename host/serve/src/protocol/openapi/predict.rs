@@ -120,7 +120,7 @@ fn request_budget(document: &mut Document<'_>, loaded: &LoadedPipeline, object: 
     let files: Vec<_> = signature.inputs().iter().filter(|input| takes_file(input)).collect();
     let rest = signature.inputs().iter().filter(|input| !takes_file(input));
     if let [only] = files.as_slice()
-        && rest.clone().all(|input| !is_required(input))
+        && rest.clone().all(|input| !input.is_required())
     {
         let binary = json!({ "schema": { "type": "string", "format": "binary" } });
         if matches!(only.port.kind, Kind::Text | Kind::Any) {
@@ -157,10 +157,6 @@ fn json_body(object: Json, single: Option<Json>) -> Json {
     json!({ "anyOf": forms })
 }
 
-pub(super) fn is_required(input: &PlanInput) -> bool {
-    !input.port.optional && input.default.is_none()
-}
-
 fn inputs(signature: &PlanSignature, schema: impl FnMut(&PlanInput) -> Json) -> Json {
     json!({
         "type": "object",
@@ -172,7 +168,7 @@ fn inputs(signature: &PlanSignature, schema: impl FnMut(&PlanInput) -> Json) -> 
 
 /// The names of the required inputs.
 pub(super) fn required(signature: &PlanSignature) -> Vec<&str> {
-    signature.inputs().iter().filter(|input| is_required(input)).map(|input| input.port.name.as_str()).collect()
+    signature.inputs().iter().filter(|input| input.is_required()).map(|input| input.port.name.as_str()).collect()
 }
 
 /// Every input with its schema and its description.

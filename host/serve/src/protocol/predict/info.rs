@@ -138,7 +138,7 @@ impl Info {
                 name: input.port.name.clone(),
                 r#type,
                 shape,
-                required: !input.port.optional && input.default.is_none(),
+                required: input.is_required(),
                 description: input.port.description.clone(),
                 media_type: pipeline.media_type(&input.port).map(str::to_owned),
             }

@@ -115,9 +115,7 @@ class Config:
     def save(self, path: str | PathLike[str]) -> None:
         """Writes a gpux.yml that says the same to ``path``."""
 
-def choose_precision(
-    path: str | PathLike[str], samples: list[str], options: dict[str, Any]
-) -> dict[str, Any] | None:
+def choose_precision(path: str | PathLike[str], samples: list[str], options: dict[str, Any]) -> dict[str, Any] | None:
     """Measures the pipeline or the model at ``path`` for the models whose precision is ``auto``."""
 
 def inspect_model(path: str | PathLike[str]) -> dict[str, Any]:

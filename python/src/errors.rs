@@ -1,6 +1,7 @@
 //! gpux's errors as Python exceptions.
 
-use gpux::{GpuxError, LoadError, ValidationError};
+use gpux::error::LoadError;
+use gpux::{GpuxError, ValidationError};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;

@@ -4,9 +4,8 @@ use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use gpux::{
-    AllowedGrants, CacheDir, EngineChoice, LoadOptions, ProviderLibrary, Runtime, RuntimeBuilder, TimeSpan, WasmLimits,
-};
+use gpux::internal::{TimeSpan, WasmLimits};
+use gpux::{AllowedGrants, CacheDir, EngineChoice, LoadOptions, ProviderLibrary, Runtime, RuntimeBuilder};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
@@ -75,7 +74,8 @@ impl Options<'_> {
 
     /// What is not about one pipeline alone.
     pub(crate) fn load_options(self, py: Python<'_>) -> PyResult<LoadOptions> {
-        let mut options = LoadOptions { program: self.program, ..LoadOptions::default() };
+        let mut options = LoadOptions::default();
+        options.program = self.program;
         options.engine.choice = match self.engine.as_str() {
             "auto" => EngineChoice::Auto,
             "onnxruntime" => EngineChoice::OnnxRuntime,

@@ -1,6 +1,7 @@
 //! Execution providers of this machine.
 
-use gpux::{ExecutionProvider, ProviderError, ProviderManager, select_engine};
+use gpux::error::ProviderError;
+use gpux::{ExecutionProvider, ProviderManager};
 use pyo3::prelude::*;
 
 use crate::errors::exception;
@@ -35,6 +36,5 @@ pub(crate) fn provider_info<'py>(
 fn manager(py: Python<'_>, options: Options<'_>) -> PyResult<ProviderManager> {
     fork::before_load()?;
     let options = options.load_options(py)?;
-    let selected = interrupt::run(py, move || select_engine(&options, &[]))?;
-    Ok(ProviderManager::new(&*selected.map_err(|error| exception(py, &error))?.engine))
+    interrupt::run(py, move || options.provider_manager())?.map_err(|error| exception(py, &error))
 }

@@ -284,3 +284,37 @@ fn import_cycles_are_found() {
         assert_eq!(cycle(&modules.edges()).is_some(), is_cycle, "{files:?}");
     }
 }
+
+/// What a file exports, by name.
+fn exports(text: &str) -> Vec<String> {
+    let code = text.split("\n#[cfg(test)]\n").next().unwrap();
+    let used = code.split("\npub use ").skip(1).flat_map(|rest| rest.split(';').next().unwrap().split(['{', '}', ',']));
+    let items = used.map(str::trim).filter(|path| !path.ends_with("::"));
+    let used = items.filter_map(|path| path.rsplit([' ', ':']).next());
+    let declared = code.lines().filter_map(|line| {
+        let words = ["pub fn ", "pub struct ", "pub enum ", "pub trait ", "pub type "];
+        words.iter().find_map(|word| line.strip_prefix(word))?.split(|c: char| !c.is_alphanumeric() && c != '_').next()
+    });
+    used.chain(declared).filter(|name| !name.is_empty()).map(str::to_owned).collect()
+}
+
+#[test]
+fn exports_of_gpux_are_listed() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../runtime");
+    let read = |name: &str| fs::read_to_string(folder.join("src").join(format!("{name}.rs"))).unwrap();
+    let root = read("lib");
+    let modules = root.lines().filter_map(|line| line.strip_prefix("pub mod ")?.strip_suffix(';'));
+    let inner =
+        modules.flat_map(|module| exports(&read(module)).into_iter().map(move |name| format!("{module}::{name}")));
+    let mut found: Vec<_> = exports(&root).into_iter().chain(inner).collect();
+    found.sort();
+    let (list, found) = (folder.join("exports.txt"), found.join("\n") + "\n");
+    if std::env::var_os("GPUX_BLESS").is_some() {
+        fs::write(&list, &found).unwrap();
+    }
+    assert_eq!(
+        fs::read_to_string(list).unwrap(),
+        found,
+        "GPUX_BLESS=1 writes the list; CHANGELOG.md says what changed"
+    );
+}

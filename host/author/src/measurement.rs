@@ -188,8 +188,10 @@ impl<I: Clone + Serialize> MeasureRequest<I> {
 impl<I> MeasureRequest<I> {
     /// How the child opens the pipeline.
     pub fn child_options(&self) -> LoadOptions {
+        let mut load_options = self.load_options.clone();
         // Batches are as large as in the server.
-        LoadOptions { serving: self.throughput.is_some(), ..self.load_options.clone() }
+        load_options.serving = self.throughput.is_some();
+        load_options
     }
 
     /// Runs the requests, in the child, with what comes out in `folder`.

@@ -8,9 +8,9 @@ use serde::Serialize;
 
 use super::measurement::{MeasureError, MeasureRequest, MeasureTarget, Measurement, read_output};
 use super::model_comparison::Accuracy;
+use gpux::internal::Source;
 use gpux::{
     ErrorCategory, GpuxError, LoadOptions, PrecisionCandidate, PrecisionDecision, PrecisionGain, PrecisionReport,
-    Source,
 };
 use gpux_core::{CacheDir, Precision};
 use gpux_inference::ExecutionProvider;
@@ -110,7 +110,7 @@ pub fn choose_precision<I: Clone + Serialize>(
 ) -> Result<Option<PrecisionReport>, MeasureError> {
     // Errors are reported when the pipeline is opened.
     let definition = Source::find(pipeline).and_then(|source| source.read(load_options));
-    let models = definition.and_then(|definition| gpux::auto_models(&definition, load_options));
+    let models = definition.and_then(|definition| gpux::internal::auto_models(&definition, load_options));
     let Ok(models) = models else { return Ok(None) };
     if models.is_empty() {
         return Ok(None);
@@ -120,8 +120,9 @@ pub fn choose_precision<I: Clone + Serialize>(
         message: format!("a choice could not be kept in the cache: {error}"),
         category: ErrorCategory::Environment,
     })?;
-    let is_converted = |precision| models.iter().all(|model| gpux::converted_path(model.path(), precision).is_file());
-    let mut candidates = gpux::precision_candidates(load_options).map_err(GpuxError::from)?;
+    let is_converted =
+        |precision| models.iter().all(|model| gpux::internal::converted_path(model.path(), precision).is_file());
+    let mut candidates = gpux::internal::precision_candidates(load_options).map_err(GpuxError::from)?;
     let converted = [Precision::Int8, Precision::Fp16].into_iter().filter(|precision| is_converted(*precision));
     let on_cpu = candidates.iter().any(|(provider, _)| *provider == ExecutionProvider::Cpu);
     candidates.extend(converted.filter(|_| on_cpu).map(|precision| (ExecutionProvider::Cpu, precision)));
@@ -130,7 +131,8 @@ pub fn choose_precision<I: Clone + Serialize>(
     candidates.retain(|candidate| *candidate != reference);
     candidates.insert(0, reference);
     // Nothing but this is measured, and nothing else kept.
-    let mut child_options = LoadOptions { optimize: false, ..load_options.clone() };
+    let mut child_options = load_options.clone();
+    child_options.optimize = false;
     (child_options.providers.measure, child_options.providers.shapes) = (false, Vec::new());
     let asked = MeasureRequest {
         pipeline: pipeline.to_owned(),
@@ -165,7 +167,7 @@ pub fn choose_precision<I: Clone + Serialize>(
         samples,
     };
     for model in &models {
-        gpux::remember_precision(model, load_options, &decision)?;
+        gpux::internal::remember_precision(model, load_options, &decision)?;
     }
     let is_synthetic = decision.samples == SYNTHETIC_INPUTS;
     let candidates = candidates.iter().map(|candidate| candidate.report(reference)).collect();

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use super::case::{Case, ErrorKind};
 use gpux::GpuxError;
-use gpux::{Definition, LoadOptions, Pipeline};
+use gpux::internal::Definition;
+use gpux::{LoadOptions, Pipeline};
 use gpux_config::{ConfigurationError, Content, Diagnostic, Node};
 use gpux_core::{Context, Kind, Port, RunError, RunOptions, Signature, Step, StepFailure, Value, deadline_after};
 

@@ -11,10 +11,8 @@ use super::printer::Printer;
 use super::progress::ProgressLine;
 use crate::input::is_pattern;
 use gpux::GpuxError;
-use gpux::{
-    AllowedGrants, Definition, EngineChoice, EngineOptions, FileContent, LoadOptions, MAX_THREADS, Pipeline, Policy,
-    ProviderSelection, Source,
-};
+use gpux::internal::{Definition, FileContent, MAX_THREADS, Source};
+use gpux::{AllowedGrants, EngineChoice, LoadOptions, Pipeline};
 use gpux_author::StepFile;
 use gpux_config::{FILE_NAMES, LoadError, WasmLimits, variable_names};
 use gpux_core::files::open_file;
@@ -296,7 +294,10 @@ impl LoadArguments {
             EngineName::Onnxruntime => EngineChoice::OnnxRuntime,
             EngineName::Embedded => EngineChoice::Embedded,
         };
-        let mut policy = Policy { outside_files: allow_outside, env, reserved_env, ..Policy::default() };
+        let mut options = LoadOptions::default();
+        let policy = &mut options.policy;
+        policy.outside_files = allow_outside;
+        (policy.env, policy.reserved_env) = (env, reserved_env);
         for grants in allow {
             policy.grants.extend(grants);
         }
@@ -304,25 +305,15 @@ impl LoadArguments {
             let lines: Vec<_> = limit.iter().map(|limit| limit.replacen('=', ": ", 1)).collect();
             policy.set_ceiling(&WasmLimits::parse("--limit", &lines.join("\n"))?);
         }
-        Ok(LoadOptions {
-            policy,
-            engine: EngineOptions {
-                choice,
-                library: engine_library,
-                provider_libraries: provider_library,
-                threads: threads.and_then(NonZeroU32::new),
-                ..EngineOptions::default()
-            },
-            providers: ProviderSelection {
-                names: provider,
-                options: provider_option,
-                precision,
-                strict,
-                ..ProviderSelection::default()
-            },
-            program: child_process::own_program().ok(),
-            ..LoadOptions::default()
-        })
+        let engine = &mut options.engine;
+        (engine.choice, engine.library) = (choice, engine_library);
+        engine.provider_libraries = provider_library;
+        engine.threads = threads.and_then(NonZeroU32::new);
+        let providers = &mut options.providers;
+        (providers.names, providers.options) = (provider, provider_option);
+        (providers.precision, providers.strict) = (precision, strict);
+        options.program = child_process::own_program().ok();
+        Ok(options)
     }
 }
 

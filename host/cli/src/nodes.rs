@@ -19,7 +19,7 @@ pub(super) fn report(
     options: &ProviderOptions,
 ) -> Result<NodeReport, GpuxError> {
     let choice = if providers.is_empty() { ProviderChoice::Auto } else { ProviderChoice::These(providers.to_vec()) };
-    let selected = gpux::select_engine(load_options, &[choice])?;
+    let selected = gpux::internal::select_engine(load_options, &[choice])?;
     let trial = Trial {
         program: load_options.program.as_deref(),
         cache: None,

@@ -2,7 +2,9 @@
 
 use super::input::InputArguments;
 use super::printer::table;
-use gpux::{ErrorCategory, PrecisionReport, PrecisionRequest, ReportedError};
+use gpux::error::ReportedError;
+use gpux::internal::PrecisionRequest;
+use gpux::{ErrorCategory, PrecisionReport};
 use gpux_author::{MeasureError, choose_precision};
 use gpux_core::child_process;
 
@@ -36,7 +38,8 @@ fn reported(MeasureError { message, category }: MeasureError) -> ReportedError {
 fn confine(request: &mut PrecisionRequest) {
     if request.load_options.cache.as_ref().is_some_and(|cache| cache.shared().is_some()) {
         // Opening the pipeline reports errors; what the system lacks, its worker reports.
-        let definition = gpux::Source::find(&request.pipeline).and_then(|source| source.read(&request.load_options));
+        let definition =
+            gpux::internal::Source::find(&request.pipeline).and_then(|source| source.read(&request.load_options));
         if let Ok(definition) = definition {
             gpux_worker::confine(&definition, &mut request.load_options);
         }

@@ -15,7 +15,7 @@ use super::spec::{Spec, accept_any_step};
 ///
 /// # let project = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 /// let config = ConfigParser::parse_file(format!("{project}/gpux.yml"))?;
-/// assert_eq!(config.spec().name.value, "digits");
+/// assert_eq!(config.to_dict()["name"], "digits");
 /// assert!(config.validate_model_path(project));
 /// assert!(config.model_path(project).unwrap().ends_with("models/digits.onnx"));
 /// # Ok::<(), gpux_config::LoadError>(())
@@ -35,11 +35,13 @@ impl ConfigParser {
     }
 
     /// The complete contents of the file.
+    #[doc(hidden)]
     pub fn spec(&self) -> &Spec {
         &self.spec
     }
 
     /// The file as written, with the place of every word.
+    #[doc(hidden)]
     pub fn document(&self) -> &Document {
         &self.document
     }

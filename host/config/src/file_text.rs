@@ -12,6 +12,7 @@ use super::source_file::SourceFile;
 
 /// A configuration that cannot be loaded.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum LoadError {
     /// nothing was found
     #[error("no pipeline at `{wanted}`; looked for {}{}", tried.join(", "), advice(wanted, similar.as_deref()))]

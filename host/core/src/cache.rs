@@ -158,9 +158,6 @@ const TAG_TEXT: &str = "Signature: 8a477f597d28d172789f06886806bc55\n# The cache
 const MIN_FREE_DISK: usize = 64 << 10;
 
 impl CacheDir {
-    /// The file that marks a cache, so that backups leave it out: <https://bford.info/cachedir/>
-    pub const TAG: &str = "CACHEDIR.TAG";
-
     /// The variable that moves the cache.
     pub const VARIABLE: &str = "GPUX_CACHE_DIR";
 
@@ -171,13 +168,42 @@ impl CacheDir {
         named.or_else(Self::default_root).map(Self::at)
     }
 
-    fn default_root() -> Option<PathBuf> {
-        Some(etcetera::choose_base_strategy().ok()?.cache_dir().join("gpux"))
-    }
-
     /// A cache at this path, which need not exist.
     pub fn at(root: impl Into<PathBuf>) -> Self {
         Self { root: root.into(), shared: None }
+    }
+
+    /// The folder itself.
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// Whether files can be written in it; makes the folder if it is not there.
+    pub fn check(&self) -> std::io::Result<()> {
+        // The embedded engine takes no other.
+        if std::path::absolute(&self.root)?.to_str().is_none() {
+            return Err(std::io::Error::new(std::io::ErrorKind::InvalidFilename, "its path is not UTF-8"));
+        }
+        // A disk that is full takes files, as long as they are empty.
+        tempfile::tempfile_in(self.make_root()?)?.write_all(&vec![0; MIN_FREE_DISK])
+    }
+}
+
+/// For gpux itself.
+#[doc(hidden)]
+impl CacheDir {
+    /// The file that marks a cache, so that backups leave it out: <https://bford.info/cachedir/>
+    pub const TAG: &str = "CACHEDIR.TAG";
+
+    /// The variable that gives the process of one pipeline a cache of its own: nobody else uses what it writes there.
+    /// gpux sets it for the processes that it starts.
+    pub const PIPELINE_VARIABLE: &str = "GPUX_PIPELINE_CACHE";
+
+    /// The variable with the public key of the operator's cache, in hexadecimal digits, for such a process.
+    pub const KEY_VARIABLE: &str = "GPUX_CACHE_PUBLIC_KEY";
+
+    fn default_root() -> Option<PathBuf> {
+        Some(etcetera::choose_base_strategy().ok()?.cache_dir().join("gpux"))
     }
 
     /// A cache at `root` that reads in `shared` what it lacks, if it knows that cache's key; and has its engines.
@@ -197,21 +223,6 @@ impl CacheDir {
         let name = format!("{:032x}", u128::from_be_bytes(start));
         self.touch_and_evict(CacheFolder::Pipelines, &name);
         self.path(CacheFolder::Pipelines).join(name)
-    }
-
-    /// The folder itself.
-    pub fn root(&self) -> &Path {
-        &self.root
-    }
-
-    /// Whether files can be written in it; makes the folder if it is not there.
-    pub fn check(&self) -> std::io::Result<()> {
-        // The embedded engine takes no other.
-        if std::path::absolute(&self.root)?.to_str().is_none() {
-            return Err(std::io::Error::new(std::io::ErrorKind::InvalidFilename, "its path is not UTF-8"));
-        }
-        // A disk that is full takes files, as long as they are empty.
-        tempfile::tempfile_in(self.make_root()?)?.write_all(&vec![0; MIN_FREE_DISK])
     }
 
     /// The path of a folder, which may not be there.

@@ -39,6 +39,7 @@ pub struct PlanInput {
     /// what stands for it when a request leaves it out
     pub default: Option<Value>,
     /// which columns of a table are its elements, where gpux.yml says so
+    #[doc(hidden)]
     pub columns: Option<TableColumns>,
 }
 
@@ -99,12 +100,15 @@ pub struct PlannedStep {
     /// its tag in gpux.yml, or the component's name
     pub name: String,
     /// the step itself
+    #[doc(hidden)]
     pub step: Arc<dyn Step>,
     /// its outputs, in order
     pub kinds: Vec<Kind>,
     /// conversions of its inputs
+    #[doc(hidden)]
     pub conversions: InputConversions,
     /// how often requests ended here
+    #[doc(hidden)]
     pub failures: Arc<FailureCounts>,
     pub(super) inputs: Vec<Option<SlotRef>>,
     pub(super) outputs: Vec<(String, Slot)>,

@@ -22,6 +22,7 @@ pub struct Reader<'a> {
 
 impl PlanSignature {
     /// Reads requests, in which the inputs in `known` may be left out.
+    #[doc(hidden)]
     pub const fn reader<'a>(&'a self, known: &'a [(String, Value)]) -> Reader<'a> {
         Reader { signature: self, known }
     }

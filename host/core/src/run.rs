@@ -15,7 +15,8 @@ use super::value::Value;
 /// The named outputs of a run, in the pipeline's order.
 pub type Outputs = Vec<(String, Value)>;
 
-/// Observes a run.
+/// Observes a run, on the thread of the run: each step that runs is followed by [`after`](Self::after) or
+/// [`failed`](Self::failed).
 pub trait Observer {
     /// A step is about to run on these inputs.
     fn before(&mut self, step: &PlannedStep, inputs: &[Option<Value>]) {
@@ -61,7 +62,7 @@ impl Observer for Observers<'_> {
 /// How one request is run.
 #[derive(Default)]
 pub struct RunOptions<'a> {
-    /// when it must be done; `None` for no limit
+    /// when it must be done, else it ends with [`StepFailure::Timeout`]; `None` for no limit
     pub deadline: Option<Instant>,
     /// where requests wait for each other, a greater one goes first; 0 is usual
     pub priority: i32,
@@ -69,7 +70,7 @@ pub struct RunOptions<'a> {
     pub waits: Option<Arc<dyn WaitObserver>>,
     /// the observer; without one, no step is timed
     pub observer: Option<&'a mut dyn Observer>,
-    /// set to cancel the run; checked between steps
+    /// set to cancel the run, which ends with [`StepFailure::Cancelled`]; checked between steps
     pub cancelled: Option<&'a AtomicBool>,
 }
 

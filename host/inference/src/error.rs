@@ -6,6 +6,7 @@ use super::providers::ProviderError;
 
 /// A model that cannot be loaded.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum ModelLoadError {
     /// the file cannot be read
     #[error("cannot read the model `{shown}`: {source}", shown = path.display())]

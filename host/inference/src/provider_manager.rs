@@ -29,6 +29,7 @@ pub struct ProviderManager {
 
 impl ProviderManager {
     /// The providers of this engine.
+    #[doc(hidden)]
     pub fn new(engine: &dyn Engine) -> Self {
         let offered = engine.providers().to_vec();
         let others = ExecutionProvider::ALL.into_iter().filter(|provider| !offered.contains(provider));

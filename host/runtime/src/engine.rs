@@ -7,7 +7,7 @@ use super::load_options::{EngineChoice, LoadOptions};
 use crate::GpuxError;
 use gpux_inference::{
     Embedded, Engine, LibraryError, LibraryFile, LibraryOrigin, LibrarySearch, OnnxRuntime, OtherPlugins,
-    ProviderChoice, ProviderLibrary,
+    ProviderChoice, ProviderLibrary, ProviderManager,
 };
 
 /// An engine and the reason for its selection.
@@ -48,6 +48,13 @@ pub fn engine_search(load_options: &LoadOptions, choices: &[ProviderChoice]) -> 
         ProviderChoice::Fastest => OtherPlugins::All,
     });
     search.for_providers(&wanted, others.max().unwrap_or_default())
+}
+
+impl LoadOptions {
+    /// The execution providers that the engine of these options offers.
+    pub fn provider_manager(&self) -> Result<ProviderManager, GpuxError> {
+        Ok(ProviderManager::new(&*select_engine(self, &[])?.engine))
+    }
 }
 
 /// Selects the engine. A library that the operator names must work; a discovered library

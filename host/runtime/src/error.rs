@@ -1,15 +1,19 @@
-//! The error type of the library, with its fault and retry information.
+//! The error of this crate, and the errors inside it.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value as Json, json};
 
-use gpux_config::{ConfigurationError, LoadError};
 use gpux_core::{RunError, StepError, StepFailure, ValidationError};
-use gpux_inference::{LibraryError, ModelLoadError, OptionError, ProviderError};
-use gpux_sandbox::SandboxError;
+
+pub use super::policy::ParseGrantsError;
+pub use gpux_config::{ConfigurationError, Diagnostic, LoadError, Position, SourceFile, Span};
+pub use gpux_core::{JsonError, LimitExceeded, Mismatch, TensorError, UnitError, UnknownElementType};
+pub use gpux_inference::{LibraryError, LibraryOrigin, ModelLoadError, OptionError, ProviderError};
+pub use gpux_sandbox::{OptionViolation, Refusal, RefusalReason, SandboxError};
 
 /// Everything that can go wrong in gpux. The kinds carry the names of the HTTP API.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum GpuxError {
     /// gpux.yml is not there, is wrong, or names something that is
     #[error(transparent)]
@@ -38,13 +42,13 @@ pub enum GpuxError {
     /// a step failed on a request
     #[error(transparent)]
     Step(#[from] Box<StepError>),
-    /// the process that runs the pipeline has ended
+    /// the process that runs the pipeline has ended; only where gpux runs it in a process of its own
     #[error(transparent)]
     Crash(#[from] ModelCrash),
-    /// an error of another process of gpux
+    /// an error of another process of gpux, likewise
     #[error("{}", .0.message)]
     Reported(Box<ReportedError>),
-    /// a request that the pipeline is to be warmed with has failed
+    /// a request that a server warms the pipeline with has failed
     #[error("request {number} of `serving.warmup`: {error}")]
     WarmUp {
         /// its place in the list, from 1
@@ -77,7 +81,7 @@ pub struct ReportedError {
     pub json: Json,
 }
 
-/// Where an error comes from; decides exit code and HTTP status.
+/// Where an error comes from; decides exit code and HTTP status. No further ones will be added.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ErrorCategory {
     /// the request's
@@ -129,6 +133,7 @@ impl GpuxError {
     }
 
     /// The error for another process, which shows it as its own.
+    #[doc(hidden)]
     pub fn to_reported(&self) -> ReportedError {
         let message = self.render();
         ReportedError { kind: self.kind().to_owned(), category: self.category(), message, json: self.to_json() }
@@ -211,6 +216,49 @@ impl From<RunError> for GpuxError {
         match error {
             RunError::Validation(error) => Self::Validation(error),
             RunError::Step(error) => Self::Step(error),
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use super::*;
+    use crate::Runtime;
+
+    const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+
+    #[test]
+    fn says_who_must_act() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = |name: &str, text: &str| {
+            let path = folder.path().join(name);
+            std::fs::write(&path, text).unwrap();
+            path
+        };
+        let model = format!("{ROOT}/models/digits.onnx");
+        let library = |options: &mut crate::LoadOptions| options.engine.library = Some("/no/such.so".into());
+        for (error, kind, category) in [
+            (Runtime::from_config("no-such").err(), "ConfigurationError", ErrorCategory::Configuration),
+            (
+                Runtime::from_config(file("a.yml", "name: a\n")).err(),
+                "ConfigurationError",
+                ErrorCategory::Configuration,
+            ),
+            (Runtime::new("no.onnx").err(), "ModelLoadError", ErrorCategory::Configuration),
+            (Runtime::new(file("text.onnx", "text")).err(), "ModelLoadError", ErrorCategory::Configuration),
+            (Runtime::builder().provider("cud").model(&model).err(), "ProviderError", ErrorCategory::Configuration),
+            (Runtime::builder().options(library).model(&model).err(), "ProviderError", ErrorCategory::Environment),
+        ] {
+            let error = error.unwrap();
+            assert_eq!((error.kind(), error.category()), (kind, category), "{error}");
+        }
+        let runtime = Runtime::from_config(ROOT).unwrap();
+        for (input, kind, category) in
+            [("x", "ValidationError", ErrorCategory::Request), ("image", "StepError", ErrorCategory::Request)]
+        {
+            let error = runtime.infer([(input, b"no image".to_vec())]).unwrap_err();
+            assert_eq!((error.kind(), error.category()), (kind, category), "{error}");
         }
     }
 }

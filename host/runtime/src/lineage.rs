@@ -138,7 +138,8 @@ impl<'p> Lineage<'p> {
 mod tests {
     use std::path::PathBuf;
 
-    use crate::{Definition, LoadOptions, Pipeline};
+    use crate::internal::Definition;
+    use crate::{LoadOptions, Pipeline};
     use gpux_config::Variables;
 
     fn open(text: &str) -> Pipeline {

@@ -16,6 +16,7 @@ use gpux_sandbox::{Sandbox, SandboxError, SandboxOptions};
 ///
 /// As JSON, all of them reach the processes that gpux starts.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct LoadOptions {
     /// the permissions of a gpux.yml
     pub policy: Policy,
@@ -39,6 +40,7 @@ pub struct LoadOptions {
 
 /// The inference engine and its libraries.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct EngineOptions {
     /// which engine
     pub choice: EngineChoice,
@@ -51,7 +53,7 @@ pub struct EngineOptions {
     pub python_packages: Vec<PathBuf>,
     /// the cache with the engines that `gpux engine install` brought, where it is not [`LoadOptions::cache`]
     pub installed: Option<CacheDir>,
-    /// the threads of each model's session, in place of gpux.yml's; at most [`MAX_THREADS`] are used
+    /// the threads of each model's session, in place of gpux.yml's; at most 256 are used
     pub threads: Option<NonZeroU32>,
 }
 
@@ -60,6 +62,7 @@ pub const MAX_THREADS: u32 = 256;
 
 /// An inference engine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub enum EngineChoice {
     /// ONNX Runtime where its library is found, else the embedded engine
     #[default]
@@ -72,6 +75,7 @@ pub enum EngineChoice {
 
 /// The execution providers, in place of those in gpux.yml.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct ProviderSelection {
     /// a provider, or several with commas, tried in order
     pub names: Option<String>,
@@ -104,6 +108,7 @@ impl LoadOptions {
 
     /// Stops using a cache that cannot be written to, or that others can, and returns the warning for the user. The
     /// engines in it are used if nobody else can write to them.
+    #[doc(hidden)]
     pub fn drop_unusable_cache(&mut self) -> Option<String> {
         let error = self.cache.as_ref()?.check().err()?;
         let cache = self.cache.take()?;
@@ -118,6 +123,7 @@ impl LoadOptions {
     }
 
     /// The sandbox of this process, which all pipelines share.
+    #[doc(hidden)]
     pub fn sandbox(&self) -> Result<Sandbox, SandboxError> {
         Sandbox::shared(SandboxOptions {
             cache: self.cache.clone(),
@@ -262,7 +268,7 @@ mod tests {
         let warning = options.drop_unusable_cache().unwrap();
         assert!(warning.contains("chosen precisions are not known"), "{warning}");
         assert_eq!(options.cache, None);
-        let search = gpux_inference::LibrarySearch { variable: None, ..crate::engine_search(&options, &[]) };
+        let search = gpux_inference::LibrarySearch { variable: None, ..crate::internal::engine_search(&options, &[]) };
         assert_eq!(search.choose().unwrap().found.map(|found| found.path), Some(library));
     }
 

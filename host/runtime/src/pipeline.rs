@@ -48,6 +48,66 @@ impl Pipeline {
         Self::load(Source::find(wanted)?.read(load_options)?, load_options)
     }
 
+    /// The file it was read from.
+    pub fn path(&self) -> &Path {
+        self.source.path()
+    }
+
+    /// The labels that the file declares for an output; none where it declares none.
+    pub fn labels(&self, output: &str) -> &[String] {
+        self.labels.get(output).map_or(&[], Vec::as_slice)
+    }
+
+    /// The media type of an input of bytes, `image/*` or `audio/*`: as declared, else from the step that reads it.
+    pub fn media_type(&self, port: &Port) -> Option<&'static str> {
+        if port.kind != Kind::Bytes {
+            return None;
+        }
+        let declared = self.spec.inputs.iter().find(|input| input.name.value == port.name);
+        match declared.map(|input| input.kind.value) {
+            Some(PortType::Image) => return Some("image/*"),
+            Some(PortType::Audio) => return Some("audio/*"),
+            _ => {}
+        }
+        let slot = self.plan.inputs().iter().position(|input| input.port.name == port.name)?;
+        let steps = self.plan.steps().iter().zip(&self.spec.pipeline);
+        let mut readers = steps.filter(|(step, _)| step.input_slots().any(|read| read == Some(slot)));
+        readers.find_map(|(_, step)| match step.tag.value.as_str() {
+            "decode-image" => Some("image/*"),
+            "decode-audio" => Some("audio/*"),
+            _ => None,
+        })
+    }
+
+    /// Whether the scores of an output come from `softmax` or `sigmoid`.
+    pub fn is_probability(&self, output: &str) -> bool {
+        self.probabilities.contains(output)
+    }
+
+    /// The checked steps.
+    pub fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    /// The engine that runs its models, with version and provider, for people.
+    pub fn engine(&self) -> &str {
+        &self.engine
+    }
+
+    /// Warnings: providers passed over, engines not loaded.
+    pub fn warnings(&self) -> &[String] {
+        &self.warnings
+    }
+
+    /// How long one request may take: `runtime.timeout`.
+    pub fn timeout(&self) -> Option<Duration> {
+        Some(self.spec.runtime.timeout.0)
+    }
+}
+
+/// For the program `gpux`; no part of the API.
+#[doc(hidden)]
+impl Pipeline {
     /// [`open`](Self::open) for a pipeline whose gpux.yml has been read.
     pub fn load(definition: Definition, load_options: &LoadOptions) -> Result<Self, GpuxError> {
         if let Source::Model(path) = definition.source()
@@ -129,11 +189,6 @@ impl Pipeline {
         &self.source
     }
 
-    /// The file it was read from.
-    pub fn path(&self) -> &Path {
-        self.source.path()
-    }
-
     /// Every file that it was loaded from: gpux.yml, models with their weight files, components,
     /// labels, tokenizers, and missing files that were looked for; each with its version before it was read.
     pub const fn files(&self) -> &FileVersions {
@@ -145,35 +200,9 @@ impl Pipeline {
         &self.spec
     }
 
-    /// The labels that the file declares for an output; none where it declares none.
-    pub fn labels(&self, output: &str) -> &[String] {
-        self.labels.get(output).map_or(&[], Vec::as_slice)
-    }
-
     /// The labels of all outputs that have some, by the outputs' names.
     pub(super) const fn all_labels(&self) -> &BTreeMap<String, Vec<String>> {
         &self.labels
-    }
-
-    /// The media type of an input of bytes, `image/*` or `audio/*`: as declared, else from the step that reads it.
-    pub fn media_type(&self, port: &Port) -> Option<&'static str> {
-        if port.kind != Kind::Bytes {
-            return None;
-        }
-        let declared = self.spec.inputs.iter().find(|input| input.name.value == port.name);
-        match declared.map(|input| input.kind.value) {
-            Some(PortType::Image) => return Some("image/*"),
-            Some(PortType::Audio) => return Some("audio/*"),
-            _ => {}
-        }
-        let slot = self.plan.inputs().iter().position(|input| input.port.name == port.name)?;
-        let steps = self.plan.steps().iter().zip(&self.spec.pipeline);
-        let mut readers = steps.filter(|(step, _)| step.input_slots().any(|read| read == Some(slot)));
-        readers.find_map(|(_, step)| match step.tag.value.as_str() {
-            "decode-image" => Some("image/*"),
-            "decode-audio" => Some("audio/*"),
-            _ => None,
-        })
     }
 
     /// The version of a model: as declared, else the one that its file says.
@@ -183,24 +212,9 @@ impl Pipeline {
         Some(declared.unwrap_or(&model.step.file().info().version))
     }
 
-    /// Whether the scores of an output come from `softmax` or `sigmoid`.
-    pub fn is_probability(&self, output: &str) -> bool {
-        self.probabilities.contains(output)
-    }
-
-    /// The checked steps.
-    pub fn plan(&self) -> &Plan {
-        &self.plan
-    }
-
     /// The requests of `serving.warmup`, which a server runs before it takes others.
     pub fn warm_up(&self) -> &[Request] {
         &self.warm_up
-    }
-
-    /// The engine that runs its models, with version and provider, for people.
-    pub fn engine(&self) -> &str {
-        &self.engine
     }
 
     /// For each model whose providers were measured, the measurements, for people.
@@ -241,16 +255,6 @@ impl Pipeline {
     /// Size of its models' files.
     pub fn model_bytes(&self) -> u64 {
         self.models.iter().map(|model| model.step.file().info().size_bytes).sum()
-    }
-
-    /// Warnings: providers passed over, engines not loaded.
-    pub fn warnings(&self) -> &[String] {
-        &self.warnings
-    }
-
-    /// How long one request may take: `runtime.timeout`.
-    pub fn timeout(&self) -> Option<Duration> {
-        Some(self.spec.runtime.timeout.0)
     }
 }
 

@@ -106,6 +106,7 @@ impl PipelineInfo {
     }
 }
 
+#[doc(hidden)]
 impl Pipeline {
     /// Describes the pipeline.
     pub fn info(&self) -> PipelineInfo {

@@ -16,6 +16,7 @@ use gpux_sandbox::Limits;
 /// Default: nothing outside the pipeline's folder, variables named `GPUX_*` that are no secrets, no grants,
 /// components of at most 256 MiB and 10 s.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Policy {
     /// whether gpux.yml may name files outside its folder
     pub outside_files: bool,
@@ -31,6 +32,7 @@ pub struct Policy {
 
 impl Policy {
     /// Replaces the bounds that `limits` sets.
+    #[doc(hidden)]
     pub fn set_ceiling(&mut self, limits: &WasmLimits) {
         self.ceiling = limits::apply(self.ceiling.clone(), limits);
     }
@@ -52,6 +54,7 @@ impl Default for Policy {
 ///
 /// As a flag: `--allow clock,random,env=LANG,dir=./assets`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct AllowedGrants {
     /// read the clock and wait
     pub clock: bool,

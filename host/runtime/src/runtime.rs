@@ -184,7 +184,45 @@ impl Runtime {
         N: Into<String>,
         V: Into<Value>,
     {
-        self.run(self.request(inputs)?)
+        let deadline = deadline_after(self.timeout());
+        self.infer_with(inputs, RunOptions { deadline, ..RunOptions::default() })
+    }
+
+    /// [`infer`](Self::infer) with a deadline, cancellation or an observer of its own. [`timeout`](Self::timeout) does
+    /// not apply:
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use gpux::{Context, Observer, PlannedStep, RunOptions, Runtime, Value, deadline_after};
+    ///
+    /// /// Prints how long each step took.
+    /// struct Times;
+    ///
+    /// impl Observer for Times {
+    ///     fn after(&mut self, step: &PlannedStep, time: Duration, _: &[Value], _: &Context) {
+    ///         println!("{}: {time:?}", step.name);
+    ///     }
+    /// }
+    ///
+    /// # let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+    /// # let photo = format!("{root}/models/samples/seven.png");
+    /// let runtime = Runtime::from_config(root)?;
+    /// let deadline = deadline_after(Some(Duration::from_secs(5)));
+    /// let options = RunOptions { deadline, observer: Some(&mut Times), ..RunOptions::default() };
+    /// let results = runtime.infer_with([("image", std::fs::read(photo)?)], options)?;
+    /// assert_eq!(results[0].0, "top");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn infer_with<N, V>(
+        &self,
+        inputs: impl IntoIterator<Item = (N, V)>,
+        options: RunOptions<'_>,
+    ) -> Result<Outputs, GpuxError>
+    where
+        N: Into<String>,
+        V: Into<Value>,
+    {
+        Ok(self.plan().run(self.request(inputs)?, options)?)
     }
 
     /// Runs requests one after the other; each has its own result.
@@ -207,11 +245,6 @@ impl Runtime {
             Ok((name, read.unwrap_or(Ok(value))?))
         });
         named.collect()
-    }
-
-    fn run(&self, values: Request) -> Result<Outputs, GpuxError> {
-        let deadline = deadline_after(self.timeout());
-        Ok(self.plan().run(values, RunOptions { deadline, ..RunOptions::default() })?)
     }
 
     /// Times `num_runs` runs of one request, after `warmup_runs` that are not timed.

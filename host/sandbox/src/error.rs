@@ -12,6 +12,7 @@ use gpux_core::{LimitExceeded, StepFailure};
 
 /// Why the sandbox, or a component in it, cannot be had.
 #[derive(Debug, thiserror::Error, Serialize, Deserialize)]
+#[non_exhaustive]
 pub enum SandboxError {
     /// wasmtime does not run on this machine
     #[error("the sandbox cannot start on this machine: {0}")]

@@ -14,7 +14,8 @@ use crate::channel::ChannelMemory;
 use crate::environment_error;
 use crate::memory_watch::MemoryWatch;
 use crate::process::WorkerOptions;
-use gpux::{Definition, GpuxError};
+use gpux::GpuxError;
+use gpux::internal::Definition;
 use gpux_core::files::remove_tree;
 use gpux_core::{CacheDir, authenticated_file};
 

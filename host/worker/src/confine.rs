@@ -1,6 +1,7 @@
 //! Confines a process to what one pipeline needs.
 
-use gpux::{Definition, LoadOptions, PipelineAccess};
+use gpux::LoadOptions;
+use gpux::internal::{Definition, PipelineAccess};
 use gpux_confinement::{Confinement, limit_resources};
 
 /// Files open at a time: models have few, shared memory and folders of grants some.

@@ -52,7 +52,7 @@ pub fn configuration_error(message: String) -> gpux::GpuxError {
 
 fn reported_error(kind: &str, category: gpux::ErrorCategory, message: String) -> gpux::GpuxError {
     let json = serde_json::json!({ "error": kind, "message": message, "details": {} });
-    gpux::GpuxError::Reported(Box::new(gpux::ReportedError { kind: kind.to_owned(), category, message, json }))
+    gpux::GpuxError::Reported(Box::new(gpux::error::ReportedError { kind: kind.to_owned(), category, message, json }))
 }
 
 /// The failure of a request before or between its steps.

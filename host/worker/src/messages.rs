@@ -8,7 +8,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::model_statistics::ModelStatistics;
 use crate::warm_up::WarmUpReport;
-use gpux::{PipelineInfo, ReportedError};
+use gpux::error::ReportedError;
+use gpux::internal::PipelineInfo;
 
 /// The longest line.
 const LONGEST: u64 = 64 << 20;

@@ -13,7 +13,9 @@ use crate::messages::{self, WorkerMessage};
 use crate::model_statistics::ModelStatistics;
 use crate::warm_up::WarmUpReport;
 use crate::worker_process::{StartedWorker, Worker, WorkerProcess, lock};
-use gpux::{Definition, GpuxError, ModelCrash, PipelineInfo};
+use gpux::GpuxError;
+use gpux::error::ModelCrash;
+use gpux::internal::{Definition, PipelineInfo};
 use gpux_core::{Request, threads};
 use gpux_inference::BatchSizes;
 

@@ -5,7 +5,8 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use gpux::GpuxError;
-use gpux::{EngineChoice, EngineOptions, LoadOptions, Pipeline, engine_search};
+use gpux::internal::engine_search;
+use gpux::{EngineChoice, LoadOptions, Pipeline};
 use gpux_core::{Context, Step as _, SyntheticInputs};
 use gpux_inference::{ModelLoadError, synthetic_inputs};
 
@@ -85,12 +86,9 @@ impl Corrupted {
         let folder = tempfile::tempdir().unwrap();
         std::fs::copy(root.join("tests/models/weights.bin"), folder.path().join("weights.bin")).unwrap();
         // Without a cache: these are loaded once.
-        let load_options = LoadOptions {
-            engine: EngineOptions { choice: engine, library, ..EngineOptions::default() },
-            program: Some(program.to_owned()),
-            cache: None,
-            ..LoadOptions::default()
-        };
+        let mut load_options = LoadOptions::default();
+        (load_options.engine.choice, load_options.engine.library) = (engine, library);
+        (load_options.program, load_options.cache) = (Some(program.to_owned()), None);
         Some(Self { models, folder, load_options })
     }
 

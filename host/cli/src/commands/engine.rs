@@ -131,7 +131,7 @@ fn list(load_options: &LoadOptions, printer: Printer) -> Exit {
         Err(error) => return printer.error(&GpuxError::from(error)),
     };
 
-    let search = gpux::engine_search(load_options, std::slice::from_ref(&wanted));
+    let search = gpux::internal::engine_search(load_options, std::slice::from_ref(&wanted));
     let selection = search.choose();
     let found = selection.as_ref().ok().and_then(|choice| choice.found.clone());
     let used = found.filter(|_| load_options.engine.choice != gpux::EngineChoice::Embedded);

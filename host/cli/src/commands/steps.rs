@@ -94,7 +94,8 @@ impl Ports {
         }
         let file = folder.path().join(FILE_NAMES[0]);
         std::fs::write(&file, format!("name: x\nversion: 1.0.0\npipeline:\n  - {}\n", step.example)).ok()?;
-        let options = LoadOptions { cache: None, ..LoadOptions::default() };
+        let mut options = LoadOptions::default();
+        options.cache = None;
         let pipeline = Pipeline::open(&file, &options).ok()?;
         let plan = pipeline.plan();
         let inputs = plan.inputs().iter().map(|input| (input.port.name.clone(), input.port.kind.clone()));

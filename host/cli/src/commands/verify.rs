@@ -136,7 +136,7 @@ fn places(arguments: &Arguments, load_options: &LoadOptions, printer: Printer) -
         let exact = MeasureTarget::Precision("cpu".to_owned(), Precision::Exact);
         return Ok(vec![exact, MeasureTarget::Precision("auto".to_owned(), precision)]);
     }
-    let selected = gpux::select_engine(load_options, &[]).map_err(|error| printer.error(&error))?;
+    let selected = gpux::internal::select_engine(load_options, &[]).map_err(|error| printer.error(&error))?;
     if selected.library.is_none() {
         let message = "there is only the embedded engine here: `gpux engine install` brings another to compare it with";
         return Err(printer.fail("UsageError", message, Exit::Environment));

@@ -7,7 +7,7 @@ use rustix::process::{Signal, set_parent_process_death_signal};
 use super::child::{ChildEnd, SignalForwarder, is_child, same_command};
 use crate::exit::Exit;
 use crate::printer::{LogLevel, Printer};
-use gpux::ModelCrash;
+use gpux::error::ModelCrash;
 
 /// What a shell adds to the signal that ended a process.
 const ENDED_BY_SIGNAL: u8 = 128;

@@ -25,6 +25,7 @@ pub(super) const OLDEST: u32 = ort::MINOR_VERSION;
 
 /// An engine library that cannot be used.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum LibraryError {
     /// the named file is not there
     #[error("{origin} names `{shown}`, which is not a file", shown = path.display())]

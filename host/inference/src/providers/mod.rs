@@ -147,6 +147,7 @@ impl FromStr for ExecutionProvider {
 
 /// An execution provider that cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum ProviderError {
     /// no provider has this name
     #[error(

@@ -26,7 +26,7 @@ use crate::engine::loader::{LoadEvent, Loader, OnLoadEvent, Reloader};
 use crate::engine::pipeline_source::PipelineSource;
 use crate::engine::server::Server;
 use crate::settings::{Otlp, Settings};
-use gpux::Isolation;
+use gpux_config::Isolation;
 use gpux_config::LoadError;
 use gpux_core::catch_panic::catch_panic;
 use gpux_core::threads;

@@ -11,7 +11,7 @@ use super::scheduler::{Lane, LaneOptions, Load, Scheduler};
 use crate::settings::Settings;
 #[cfg(target_os = "linux")]
 use gpux::GpuxError;
-use gpux::PipelineInfo;
+use gpux::internal::PipelineInfo;
 use gpux_core::PlanSignature;
 #[cfg(target_os = "linux")]
 use gpux_worker::PipelineEnvironment;

@@ -14,8 +14,9 @@ use super::metrics::StepTimer;
 #[cfg(target_os = "linux")]
 use super::scheduler::Rejection;
 #[cfg(target_os = "linux")]
-use gpux::Definition;
-use gpux::{GpuxError, Pipeline, PipelineInfo};
+use gpux::internal::Definition;
+use gpux::internal::PipelineInfo;
+use gpux::{GpuxError, Pipeline};
 use gpux_core::{Outputs, Request, RunOptions};
 #[cfg(target_os = "linux")]
 use gpux_core::{RunError, StepError, StepFailure, Value};

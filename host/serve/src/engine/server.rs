@@ -39,8 +39,8 @@ impl Server {
     }
 
     /// A server without pipelines.
-    pub fn new(settings: Settings, load_options: LoadOptions) -> Self {
-        let load_options = LoadOptions { serving: true, ..load_options };
+    pub fn new(settings: Settings, mut load_options: LoadOptions) -> Self {
+        load_options.serving = true;
         let metrics = Arc::new(Metrics::new());
         let repository =
             Repository::new(load_options, Scheduler::new(settings.workers), settings.clone(), metrics.clone());

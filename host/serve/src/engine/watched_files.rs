@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use super::loaded_pipeline::LoadedPipeline;
 use super::pipeline_slot::PipelineSlot;
 use super::server::Server;
-use gpux::{FileVersion, FileVersions};
+use gpux_core::files::{FileVersion, FileVersions};
 
 /// Poll interval of files. Polling works everywhere: network volumes, and the symlinks that a ConfigMap update swaps,
 /// send no notifications.

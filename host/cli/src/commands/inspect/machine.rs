@@ -18,7 +18,7 @@ pub(super) fn show(load_options: &LoadOptions) -> Result<Report, GpuxError> {
     let mut load_options = load_options.clone();
     let unusable = load_options.drop_unusable_cache();
     let load_options = &load_options;
-    let mut selected = gpux::select_engine(load_options, &choices)?;
+    let mut selected = gpux::internal::select_engine(load_options, &choices)?;
     selected.warnings.splice(..0, unusable);
     match load_options.sandbox() {
         Ok(sandbox) => selected.warnings.extend(sandbox.warning().map(str::to_owned)),
@@ -27,7 +27,7 @@ pub(super) fn show(load_options: &LoadOptions) -> Result<Report, GpuxError> {
 
     let hardware = Hardware::detect();
     let manager = ProviderManager::new(selected.engine.as_ref());
-    let libraries = libraries(&gpux::engine_search(load_options, &choices), load_options);
+    let libraries = libraries(&gpux::internal::engine_search(load_options, &choices), load_options);
     let providers: Vec<_> = ExecutionProvider::ALL
         .into_iter()
         .map(|provider| Row::new(provider, &manager.provider_info(provider), hardware, &libraries))

@@ -7,7 +7,7 @@ use std::sync::{Mutex, PoisonError};
 use crate::printer::{LogLevel, Printer};
 use crate::progress::ProgressLine;
 use crate::server_log::{Log, LogFormat};
-use gpux::{ModelSummary, PipelineInfo};
+use gpux::internal::{ModelSummary, PipelineInfo};
 use gpux_core::sanitize::sanitize_for_terminal;
 #[cfg(target_os = "linux")]
 use gpux_serve::WorkerEvent;

@@ -23,7 +23,8 @@ use crate::load_arguments::LoadArguments;
 use crate::printer::LogLevel;
 use crate::server_log::{Log, LogFormat};
 use gpux::GpuxError;
-use gpux::{LoadOptions, Source};
+use gpux::LoadOptions;
+use gpux::internal::Source;
 use gpux_config::{FILE_NAMES, ServingSpec};
 use gpux_core::Size;
 #[cfg(not(target_os = "linux"))]

@@ -263,7 +263,8 @@ impl ServerArguments {
         load_options: &LoadOptions,
         memory: u64,
     ) -> std::io::Result<WorkerCommand> {
-        let load_options = LoadOptions { serving: true, ..load_options.clone() };
+        let mut load_options = load_options.clone();
+        load_options.serving = true;
         let limits = MemoryLimits { each: self.worker_memory.map_or(memory / 2, |size| size.0), all: memory / 4 * 3 };
         Ok(WorkerCommand {
             program: child_process::own_program()?,

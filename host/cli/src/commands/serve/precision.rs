@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use super::events::{EventLogger, decision_notes};
 use crate::precision;
-use gpux::{FileVersion, GpuxError, LoadOptions, PipelineInfo, PrecisionReport, PrecisionRequest};
+use gpux::internal::{PipelineInfo, PrecisionRequest};
+use gpux::{GpuxError, LoadOptions, PrecisionReport};
+use gpux_core::files::FileVersion;
 use gpux_core::threads;
 use gpux_serve::{PipelineSlot, Server};
 

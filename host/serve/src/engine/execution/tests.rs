@@ -16,7 +16,7 @@ use crate::edge::service::EdgeService;
 use crate::engine::tenant::Tenant;
 use crate::protocol::metrics::prometheus::{MetricsFormat, to_text};
 use crate::{PipelineSource, Server, Settings};
-use gpux::{EngineChoice, EngineOptions, LoadOptions};
+use gpux::{EngineChoice, LoadOptions};
 
 /// A server with one worker, which is busy until `release` is dropped.
 struct Busy {
@@ -27,10 +27,8 @@ struct Busy {
 
 impl Busy {
     async fn new(settings: Settings) -> Self {
-        let load_options = LoadOptions {
-            engine: EngineOptions { choice: EngineChoice::Embedded, ..EngineOptions::default() },
-            ..LoadOptions::default()
-        };
+        let mut load_options = LoadOptions::default();
+        load_options.engine.choice = EngineChoice::Embedded;
         let server = Arc::new(Server::new(Settings { workers: 1, ..settings }, load_options));
         let models = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/oip/models");
         server

@@ -16,7 +16,7 @@ use super::{process, triton};
 use crate::engine::metrics::histogram::HistogramSnapshot;
 use crate::engine::metrics::{EvictionReason, Metrics, PipelineMetrics};
 use crate::{LoadedPipeline, PipelineState, Server};
-use gpux::ModelSummary;
+use gpux::internal::ModelSummary;
 
 /// The two text formats.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 
 use crate::ServeError;
-use gpux::PipelineInfo;
+use gpux::internal::PipelineInfo;
 use gpux_core::{Dim, ElementType, Kind, PlanOutput, Tensor, TensorData, Value};
 
 const NO_TENSOR: &str = "it is no tensor";

@@ -12,7 +12,7 @@ use super::metadata;
 use super::metadata::TensorMetadata;
 use super::placement;
 use super::placement::InstanceGroup;
-use gpux::ModelSummary;
+use gpux::internal::ModelSummary;
 
 /// Triton's names for the ONNX backend.
 pub(super) const PLATFORM: &str = "onnxruntime_onnx";

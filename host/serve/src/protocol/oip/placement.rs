@@ -4,7 +4,8 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::lookup::Model;
-use gpux::{ExecutionProvider, ModelSummary};
+use gpux::ExecutionProvider;
+use gpux::internal::ModelSummary;
 
 /// The sessions of one model of the pipeline.
 #[derive(Debug, PartialEq, Serialize, JsonSchema)]

@@ -11,7 +11,7 @@ use serde_json::json;
 use crate::protocol::http::path_name::PathName;
 use crate::protocol::http::response;
 use crate::{LoadedPipeline, PipelineState, ServeError, Server};
-use gpux::ModelSummary;
+use gpux::internal::ModelSummary;
 use gpux_core::sanitize::redact_paths;
 use gpux_core::{Dim, Kind, PlanInput, PlanOutput};
 

@@ -230,8 +230,8 @@ impl ModelChange<'_> {
         let staged = staged.map_err(|error| ChangeError::output(&self.place, &error))?;
         let made = ChangedModel::create(&self, staged.path(), samples)?;
         // The whole pipeline is checked again, with this model in it.
-        let model_files = vec![(self.name.to_owned(), made.path.clone())];
-        let load_options = LoadOptions { model_files, ..self.load_options.clone() };
+        let mut load_options = self.load_options.clone();
+        load_options.model_files = vec![(self.name.to_owned(), made.path.clone())];
         let changed = arguments.pipeline.open_without_warnings(&load_options).map_err(ChangeError::Pipeline)?;
         let Some((_, step)) = changed.models().find(|(name, _)| *name == self.name) else {
             return Err(ChangeError::Nothing);

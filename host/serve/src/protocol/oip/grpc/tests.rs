@@ -18,7 +18,7 @@ use crate::protocol::oip::grpc::proto::{
     ModelStatisticsRequest,
 };
 use crate::{PipelineSource, Server, Settings};
-use gpux::{EngineChoice, EngineOptions, LoadOptions};
+use gpux::{EngineChoice, LoadOptions};
 
 /// A client of the service.
 struct Client(Grpc<Router>);
@@ -60,13 +60,14 @@ client! {
     trace_setting, "TraceSetting", TraceSettingRequest => TraceSettingResponse;
 }
 
+fn embedded() -> LoadOptions {
+    let mut load_options = LoadOptions::default();
+    load_options.engine.choice = EngineChoice::Embedded;
+    load_options
+}
+
 fn server() -> Arc<Server> {
-    let load_options = LoadOptions {
-        engine: EngineOptions { choice: EngineChoice::Embedded, ..EngineOptions::default() },
-        ..LoadOptions::default()
-    };
-    let server =
-        Arc::new(Server::new(Settings { workers: 2, max_body: 64 << 10, ..Settings::default() }, load_options));
+    let server = Arc::new(Server::new(Settings { workers: 2, max_body: 64 << 10, ..Settings::default() }, embedded()));
     let models = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/oip/models");
     server.add(&["matrix", "text"].map(|name| PipelineSource(format!("{models}/{name}")))).unwrap();
     server
@@ -261,13 +262,7 @@ async fn bounds_strings_of_all_inputs() {
 #[tokio::test]
 async fn reserves_memory_for_decoded_contents() {
     let settings = Settings { workers: 1, body_memory: 400 << 10, ..Settings::default() };
-    let server = Arc::new(Server::new(
-        settings,
-        LoadOptions {
-            engine: EngineOptions { choice: EngineChoice::Embedded, ..EngineOptions::default() },
-            ..LoadOptions::default()
-        },
-    ));
+    let server = Arc::new(Server::new(settings, embedded()));
     let model = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/oip/models/matrix");
     server.add(&[PipelineSource(model.to_owned())]).unwrap();
     let mut client = Client::new(super::router(&server));

@@ -1,0 +1,14 @@
+//! For the program `gpux` and the Python package. No other program should use this: it changes without notice.
+
+pub use super::access::PipelineAccess;
+pub use super::engine::{SelectedEngine, engine_search, select_engine};
+pub use super::file_content::FileContent;
+pub use super::load_options::MAX_THREADS;
+pub use super::pipeline_info::{ModelSummary, PipelineInfo};
+pub use super::precision::{
+    ModelPrecision, PrecisionRequest, auto_models, candidates as precision_candidates, converted_path,
+    remember as remember_precision,
+};
+pub use super::source::{Definition, Source};
+pub use gpux_config::WasmLimits;
+pub use gpux_core::TimeSpan;

@@ -43,7 +43,7 @@ pub(crate) fn reserve_request_head(head: &Parts, server: &Server) -> Result<Opti
     }
     let headers = head.headers.iter().map(|(name, value)| name.as_str().len() + value.len() + HEADER);
     let bytes = headers.sum::<usize>() + head.uri.path_and_query().map_or(0, |path| path.as_str().len());
-    Charge::RequestHead.reserve(bytes, || server.request_budget().for_context(None))
+    Charge::RequestHead.reserve(bytes, |bytes| server.request_budget().for_context(None).reserve(bytes))
 }
 
 /// Charges a large response to the budget; if it does not fit, replaces it by an error. A response of unknown length is

@@ -123,8 +123,8 @@ impl Execution {
         if encoded_size::of_all(values) <= SMALL {
             return Ok(());
         }
-        let budget = || self.loaded.response_budget().for_context(self.context.clone());
-        self.answer.set(Charge::EncodedResponse.reserve(size(), budget)?);
+        let reserve = |bytes| self.loaded.response_budget().for_context(self.context.clone()).reserve(bytes);
+        self.answer.set(Charge::EncodedResponse.reserve(size(), reserve)?);
         Ok(())
     }
 

@@ -14,7 +14,6 @@
 
 use bytes::Bytes;
 
-use super::body_budget::RequestBudget;
 use super::error::ServeError;
 use gpux_core::MemoryPermit;
 
@@ -48,13 +47,13 @@ impl Charge {
         bytes > self.free_bytes()
     }
 
-    /// Reserves these bytes if they are charged.
+    /// The permit from `reserve` for these bytes if they are charged.
     pub(crate) fn reserve(
         self,
         bytes: usize,
-        budget: impl FnOnce() -> RequestBudget,
+        reserve: impl FnOnce(usize) -> Result<MemoryPermit, ServeError>,
     ) -> Result<Option<MemoryPermit>, ServeError> {
-        self.applies_to(bytes).then(|| budget().reserve(bytes)).transpose()
+        self.applies_to(bytes).then(|| reserve(bytes)).transpose()
     }
 }
 

@@ -9,7 +9,7 @@ pub use super::policy::ParseGrantsError;
 pub use gpux_config::{ConfigurationError, Diagnostic, LoadError, Position, SourceFile, Span};
 pub use gpux_core::{JsonError, LimitExceeded, Mismatch, TensorError, UnitError, UnknownElementType};
 pub use gpux_inference::{LibraryError, LibraryOrigin, ModelLoadError, OptionError, ProviderError};
-pub use gpux_sandbox::{OptionViolation, Refusal, RefusalReason, SandboxError};
+pub use gpux_sandbox::{Capability, OptionViolation, Refusal, RefusalReason, SandboxError};
 
 /// Everything that can go wrong in gpux. The kinds carry the names of the HTTP API.
 #[derive(Debug, thiserror::Error)]

@@ -2,9 +2,9 @@
 
 use super::input::InputArguments;
 use super::printer::table;
+use gpux::PrecisionReport;
 use gpux::error::ReportedError;
 use gpux::internal::PrecisionRequest;
-use gpux::{ErrorCategory, PrecisionReport};
 use gpux_author::{MeasureError, choose_precision};
 use gpux_core::child_process;
 
@@ -19,18 +19,8 @@ pub(super) fn answer(told: std::io::Result<PrecisionRequest>) -> String {
         let input = InputArguments::of_files(&request.samples);
         choose_precision(&request.pipeline, input, &request.load_options, &|_| ())
     });
-    serde_json::to_string(&choice.map_err(reported)).unwrap_or_default()
-}
-
-fn reported(MeasureError { message, category }: MeasureError) -> ReportedError {
-    let kind = match category {
-        ErrorCategory::Request => "ValidationError",
-        ErrorCategory::Configuration => "ConfigurationError",
-        ErrorCategory::Environment => "ProviderError",
-        ErrorCategory::Run => "StepError",
-    };
-    let json = serde_json::json!({ "error": kind, "message": message, "details": {} });
-    ReportedError { kind: kind.to_owned(), category, message, json }
+    let choice = choice.map_err(|MeasureError { message, category }| ReportedError::new(category, message));
+    serde_json::to_string(&choice).unwrap_or_default()
 }
 
 /// Confines this process if the pipeline is isolated, which its cache says.

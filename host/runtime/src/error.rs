@@ -81,6 +81,20 @@ pub struct ReportedError {
     pub json: Json,
 }
 
+impl ReportedError {
+    /// An error that is described by its message alone.
+    pub fn new(category: ErrorCategory, message: String) -> Self {
+        let kind = match category {
+            ErrorCategory::Request => "ValidationError",
+            ErrorCategory::Configuration => "ConfigurationError",
+            ErrorCategory::Environment => "ProviderError",
+            ErrorCategory::Run => "StepError",
+        };
+        let json = json!({ "error": kind, "message": message, "details": {} });
+        Self { kind: kind.to_owned(), category, message, json }
+    }
+}
+
 /// Where an error comes from; decides exit code and HTTP status. No further ones will be added.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ErrorCategory {
@@ -196,6 +210,12 @@ impl GpuxError {
             | Self::Sandbox(_) => {}
         }
         json!({ "error": self.kind(), "message": self.to_string(), "details": details })
+    }
+}
+
+impl From<ReportedError> for GpuxError {
+    fn from(error: ReportedError) -> Self {
+        Self::Reported(Box::new(error))
     }
 }
 

@@ -123,15 +123,15 @@ impl PrecisionRequest {
         &self,
         run: impl FnOnce(&Path, &[&OsStr]) -> Result<Result<Option<PrecisionReport>, ReportedError>, ChildError>,
     ) -> Result<Option<PrecisionReport>, GpuxError> {
-        let failed = |message: String| {
-            let (kind, category) = ("ProviderError".to_owned(), ErrorCategory::Environment);
-            let json = serde_json::json!({ "error": kind, "message": message, "details": {} });
-            GpuxError::Reported(Box::new(ReportedError { kind, category, message, json }))
-        };
-        let program = self.load_options.program.as_deref();
-        let program = program.ok_or_else(|| failed("choosing a precision takes the program `gpux`".to_owned()))?;
-        let answer = run(program, &["__choose-precision".as_ref()]).map_err(|error| failed(error.to_string()))?;
-        answer.map_err(|error| GpuxError::Reported(Box::new(error)))
+        let program = self.load_options.program.as_deref().ok_or_else(|| {
+            let message = "choosing a precision takes the program `gpux`".to_owned();
+            ReportedError::new(ErrorCategory::Environment, message)
+        })?;
+        let answer = run(program, &["__choose-precision".as_ref()]).map_err(|fault| {
+            let category = if fault.is_environment() { ErrorCategory::Environment } else { ErrorCategory::Run };
+            ReportedError::new(category, fault.to_string())
+        })?;
+        Ok(answer?)
     }
 }
 

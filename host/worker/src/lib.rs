@@ -40,19 +40,17 @@ pub use supervisor::{IsolatedPipeline, OnWorkerEvent, WorkerError, WorkerEvent};
 pub use trace::{Trace, run_observed};
 pub use warm_up::{GoldenCase, WarmUpReport, warm_up};
 
+use gpux::error::ReportedError;
+use gpux::{ErrorCategory, GpuxError};
+
 /// The machine's fault.
-pub fn environment_error(message: String) -> gpux::GpuxError {
-    reported_error("ProviderError", gpux::ErrorCategory::Environment, message)
+pub fn environment_error(message: String) -> GpuxError {
+    ReportedError::new(ErrorCategory::Environment, message).into()
 }
 
 /// The fault of the pipeline's files.
-pub fn configuration_error(message: String) -> gpux::GpuxError {
-    reported_error("ConfigurationError", gpux::ErrorCategory::Configuration, message)
-}
-
-fn reported_error(kind: &str, category: gpux::ErrorCategory, message: String) -> gpux::GpuxError {
-    let json = serde_json::json!({ "error": kind, "message": message, "details": {} });
-    gpux::GpuxError::Reported(Box::new(gpux::error::ReportedError { kind: kind.to_owned(), category, message, json }))
+pub fn configuration_error(message: String) -> GpuxError {
+    ReportedError::new(ErrorCategory::Configuration, message).into()
 }
 
 /// The failure of a request before or between its steps.

@@ -113,7 +113,7 @@ impl StartedWorker {
                 info.name.clone_from(&definition.spec().name.value);
                 Ok(Self { process, info, warm_up_report, statistics })
             }
-            Ok(Some(WorkerMessage::Failed(error))) => Err(GpuxError::Reported(Box::new(error))),
+            Ok(Some(WorkerMessage::Failed(error))) => Err(error.into()),
             Ok(Some(WorkerMessage::Statistics(_)) | None) | Err(_) => {
                 let status = process.wait();
                 let status = lock(&process.worker.reason).take().unwrap_or(status);

@@ -1,7 +1,7 @@
 //! OpenCV's `cv2.resize`.
 
 use super::super::dims::ImageDims;
-use super::taps::{Interpolate, Precision, Taps, mix};
+use super::taps::{Interpolate, PositionPrecision, Taps, mix};
 use super::{Filter, nearest, to_tensor};
 use crate::deadline::{Deadline, DeadlineExceeded};
 use crate::simd::vectorize;
@@ -24,7 +24,7 @@ pub(super) fn resize(
 /// A sample that is the mean of several.
 trait AreaMean: TensorElement + Copy + Default + Interpolate<2> + Interpolate<4> {
     /// The precision of positions between two neighbors.
-    const PLACES: Precision;
+    const PLACES: PositionPrecision;
     fn to_f32(self) -> f32;
     fn from_mean(mean: f32) -> Self;
     /// The sum of two samples.
@@ -35,7 +35,7 @@ trait AreaMean: TensorElement + Copy + Default + Interpolate<2> + Interpolate<4>
 }
 
 impl AreaMean for u8 {
-    const PLACES: Precision = Precision::Rounded;
+    const PLACES: PositionPrecision = PositionPrecision::Rounded;
     fn to_f32(self) -> f32 {
         f32::from(self)
     }
@@ -54,7 +54,7 @@ impl AreaMean for u8 {
 }
 
 impl AreaMean for f32 {
-    const PLACES: Precision = Precision::Double;
+    const PLACES: PositionPrecision = PositionPrecision::Double;
     fn to_f32(self) -> f32 {
         self
     }
@@ -102,7 +102,7 @@ fn resize_elements<T: AreaMean>(
             mix(data, dims, &taps(dims.width, target.width), &taps(dims.height, target.height), deadline)
         }
         Filter::Bicubic => {
-            let taps = |old, new| Taps::cubic(old, new, Precision::Rounded);
+            let taps = |old, new| Taps::cubic(old, new, PositionPrecision::Rounded);
             mix(data, dims, &taps(dims.width, target.width), &taps(dims.height, target.height), deadline)
         }
         Filter::Bilinear | Filter::Lanczos => {

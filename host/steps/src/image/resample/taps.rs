@@ -13,7 +13,7 @@ pub(super) struct Taps<const N: usize> {
 
 /// The precision of a new sample's position among the old ones.
 #[derive(Clone, Copy)]
-pub(super) enum Precision {
+pub(super) enum PositionPrecision {
     /// computed in float32: PyTorch, for floats
     Single,
     /// rounded to float32: OpenCV, PyTorch for bytes
@@ -22,7 +22,7 @@ pub(super) enum Precision {
     Double,
 }
 
-impl Precision {
+impl PositionPrecision {
     /// The old sample before a new one, and how far behind it that lies.
     fn place(self, index: usize, old: usize, new: usize) -> (i64, f32) {
         let double = (index as f64 + 0.5) * (old as f64 / new as f64) - 0.5;
@@ -37,7 +37,7 @@ impl Precision {
 
 impl Taps<2> {
     /// Between the two nearest.
-    pub(super) fn linear(old: usize, new: usize, precision: Precision) -> Self {
+    pub(super) fn linear(old: usize, new: usize, precision: PositionPrecision) -> Self {
         Self::between(old, new, |index| precision.place(index, old, new))
     }
 
@@ -68,7 +68,7 @@ impl Taps<2> {
 
 impl Taps<4> {
     /// Between the four nearest, by the cubic of a = -0.75.
-    pub(super) fn cubic(old: usize, new: usize, precision: Precision) -> Self {
+    pub(super) fn cubic(old: usize, new: usize, precision: PositionPrecision) -> Self {
         const A: f32 = -0.75;
         let last = old as i64 - 1;
         let (places, weights) = (0..new)

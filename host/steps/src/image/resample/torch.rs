@@ -6,7 +6,7 @@ use fast_image_resize::{PixelTrait, ResizeOptions, Resizer};
 
 use super::super::dims::ImageDims;
 use super::pillow::{algorithm, cannot, resize_floats};
-use super::taps::{Interpolate, Precision, Taps, mix};
+use super::taps::{Interpolate, PositionPrecision, Taps, mix};
 use super::{Filter, Sampling, nearest, to_tensor};
 use crate::deadline::{Deadline, DeadlineExceeded};
 use gpux_core::{StepFailure, Tensor, TensorData};
@@ -107,13 +107,13 @@ fn floats<const N: usize>(
     data: &[f32],
     dims: ImageDims,
     target: ImageDims,
-    taps: fn(usize, usize, Precision) -> Taps<N>,
+    taps: fn(usize, usize, PositionPrecision) -> Taps<N>,
     deadline: &Deadline,
 ) -> Result<Vec<f32>, DeadlineExceeded>
 where
     f32: Interpolate<N>,
 {
-    let taps = |old, new| taps(old, new, Precision::Single);
+    let taps = |old, new| taps(old, new, PositionPrecision::Single);
     mix(data, dims, &taps(dims.width, target.width), &taps(dims.height, target.height), deadline)
 }
 
@@ -122,10 +122,10 @@ fn levels<const N: usize>(
     data: &[u8],
     dims: ImageDims,
     target: ImageDims,
-    taps: fn(usize, usize, Precision) -> Taps<N>,
+    taps: fn(usize, usize, PositionPrecision) -> Taps<N>,
     deadline: &Deadline,
 ) -> Result<Vec<u8>, DeadlineExceeded> {
-    let taps = |old, new| taps(old, new, Precision::Rounded);
+    let taps = |old, new| taps(old, new, PositionPrecision::Rounded);
     let wide = taps(dims.width, target.width).along(data, dims.width, dims.channels, deadline)?;
     taps(dims.height, target.height).along(&wide, dims.height, target.width * dims.channels, deadline)
 }

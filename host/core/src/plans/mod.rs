@@ -1,0 +1,15 @@
+//! Steps, the plan that they make, and its requests and runs.
+
+pub(crate) mod benchmark;
+pub(crate) mod deadline;
+pub(crate) mod failure_counts;
+mod json_request;
+pub(crate) mod plan;
+pub(crate) mod plan_builder;
+pub(crate) mod registry;
+pub(crate) mod request;
+pub(crate) mod run;
+pub(crate) mod step;
+pub(crate) mod synthetic_inputs;
+pub(crate) mod table;
+pub(crate) mod trace;

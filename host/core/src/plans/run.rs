@@ -1,0 +1,303 @@
+//! Running a plan: one request, one thread, no lock.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
+
+use super::plan::{Plan, PlannedStep};
+use super::step::{Context, StepFailure, WaitObserver};
+use crate::values::device_tensor::HostOrDevice;
+use crate::values::signature::{Dim, Kind, TensorKind};
+use crate::values::value::Value;
+
+/// The named outputs of a run, in the pipeline's order.
+pub type Outputs = Vec<(String, Value)>;
+
+/// Observes a run, on the thread of the run: each step that runs is followed by [`after`](Self::after) or
+/// [`failed`](Self::failed).
+pub trait Observer {
+    /// A step is about to run on these inputs.
+    fn before(&mut self, step: &PlannedStep, inputs: &[Option<Value>]) {
+        let _ = (step, inputs);
+    }
+
+    /// A step has failed; the run ends.
+    fn failed(&mut self, step: &PlannedStep, failure: &StepFailure, time: Duration, context: &Context) {
+        let _ = (step, failure, time, context);
+    }
+
+    /// Whether it reads values. If no observer does, values that only models read may stay on a
+    /// device, and are not reported.
+    fn wants_values(&self) -> bool {
+        true
+    }
+
+    /// A step has run.
+    fn after(&mut self, step: &PlannedStep, time: Duration, outputs: &[Value], context: &Context);
+}
+
+/// Several observers of the same run, called in order.
+pub struct Observers<'a>(pub Vec<&'a mut dyn Observer>);
+
+impl Observer for Observers<'_> {
+    fn before(&mut self, step: &PlannedStep, inputs: &[Option<Value>]) {
+        self.0.iter_mut().for_each(|observer| observer.before(step, inputs));
+    }
+
+    fn failed(&mut self, step: &PlannedStep, failure: &StepFailure, time: Duration, context: &Context) {
+        self.0.iter_mut().for_each(|observer| observer.failed(step, failure, time, context));
+    }
+
+    fn wants_values(&self) -> bool {
+        self.0.iter().any(|observer| observer.wants_values())
+    }
+
+    fn after(&mut self, step: &PlannedStep, time: Duration, outputs: &[Value], context: &Context) {
+        self.0.iter_mut().for_each(|observer| observer.after(step, time, outputs, context));
+    }
+}
+
+/// How one request is run.
+#[derive(Default)]
+pub struct RunOptions<'a> {
+    /// when it must be done, else it ends with [`StepFailure::Timeout`]; `None` for no limit
+    pub deadline: Option<Instant>,
+    /// where requests wait for each other, a greater one goes first; 0 is usual
+    pub priority: i32,
+    /// notified when the run waits
+    pub waits: Option<Arc<dyn WaitObserver>>,
+    /// the observer; without one, no step is timed
+    pub observer: Option<&'a mut dyn Observer>,
+    /// set to cancel the run, which ends with [`StepFailure::Cancelled`]; checked between steps
+    pub cancelled: Option<&'a AtomicBool>,
+}
+
+/// The instant `timeout` from now; `None` for no limit, also if the clock cannot represent it.
+pub fn deadline_after(timeout: Option<Duration>) -> Option<Instant> {
+    Instant::now().checked_add(timeout?)
+}
+
+/// A request that does not fit the pipeline's inputs.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
+#[error("{message}")]
+pub struct ValidationError {
+    /// the input it is about; `None` for the request as a whole
+    pub input: Option<String>,
+    /// the error, and the expected value
+    pub message: String,
+}
+
+impl ValidationError {
+    /// An error about the input `name`.
+    pub fn input(name: &str, message: impl std::fmt::Display) -> Self {
+        Self { input: Some(name.to_owned()), message: format!("input `{name}`: {message}") }
+    }
+
+    /// An error about the request as a whole.
+    pub fn request(message: impl Into<String>) -> Self {
+        Self { input: None, message: message.into() }
+    }
+}
+
+/// A step that failed.
+#[derive(Clone, Debug, thiserror::Error, Serialize, Deserialize)]
+#[error("step {number} ({name}): {failure}")]
+pub struct StepError {
+    /// its place in the pipeline, from 1
+    pub number: usize,
+    /// its name
+    pub name: String,
+    /// what happened
+    pub failure: StepFailure,
+    /// the last lines it logged
+    pub log: Vec<String>,
+}
+
+/// Why a request got no result.
+#[derive(Clone, Debug, thiserror::Error, Serialize, Deserialize)]
+pub enum RunError {
+    /// the request does not fit the inputs
+    #[error(transparent)]
+    Validation(#[from] ValidationError),
+    /// a step failed
+    #[error(transparent)]
+    Step(#[from] Box<StepError>),
+}
+
+/// Holds the sizes of named dimensions against those of the inputs before.
+fn same_names_same_sizes<'a>(
+    sizes: &mut Vec<(&'a str, usize, &'a str)>,
+    input: &'a str,
+    declared: &'a [Dim],
+    given: &[usize],
+) -> Result<(), ValidationError> {
+    for (dim, size) in declared.iter().zip(given) {
+        let Dim::Named(name) = dim else { continue };
+        match sizes.iter().find(|(known, ..)| known == name) {
+            None => sizes.push((name, *size, input)),
+            Some((_, known, _)) if known == size => {}
+            Some((_, known, other)) => {
+                let message = format_args!("its dimension `{name}` is {size}, but that of `{other}` is {known}");
+                return Err(ValidationError::input(input, message));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The values of a run.
+type Frame = Vec<Option<HostOrDevice<Value>>>;
+
+impl PlannedStep {
+    /// Runs the step on values in the host's memory.
+    fn run(
+        &self,
+        frame: &mut Frame,
+        observer: &mut Option<&mut dyn Observer>,
+        context: &mut Context,
+    ) -> Result<(), StepFailure> {
+        let inputs: Vec<_> = self.inputs(frame).map(|value| value.and_then(HostOrDevice::host)).collect();
+        let start = observer.as_mut().map(|observer| {
+            observer.before(self, &inputs);
+            Instant::now()
+        });
+        let given = self.step.run(inputs, context).and_then(|given| self.check_count(given));
+        self.notify(observer, start, given.as_deref(), context);
+        self.store(frame, given?.into_iter().map(HostOrDevice::Host));
+        Ok(())
+    }
+
+    /// Runs the step on values that are, or stay, on a device in part.
+    fn run_on_device(
+        &self,
+        frame: &mut Frame,
+        observer: &mut Option<&mut dyn Observer>,
+        context: &mut Context,
+    ) -> Result<(), StepFailure> {
+        let Some(device) = self.step.device() else {
+            return Err(StepFailure::Failed("the step is no longer on a device".to_owned()));
+        };
+        let start = observer.as_mut().map(|observer| {
+            observer.before(self, &[]);
+            Instant::now()
+        });
+        let inputs = self.inputs(frame).collect();
+        let given =
+            device.run_placed(inputs, &self.outputs_on_device, context).and_then(|given| self.check_count(given));
+        self.notify(observer, start, given.as_ref().map(|_| [].as_slice()), context);
+        self.store(frame, given?);
+        Ok(())
+    }
+
+    /// The step's inputs, moved out of the frame if no later step reads them.
+    fn inputs(&self, frame: &mut Frame) -> impl Iterator<Item = Option<HostOrDevice<Value>>> {
+        self.inputs.iter().map(|source| {
+            let source = (*source)?;
+            if source.last { frame[source.slot].take() } else { frame[source.slot].clone() }
+        })
+    }
+
+    fn check_count<T>(&self, given: Vec<T>) -> Result<Vec<T>, StepFailure> {
+        if given.len() == self.outputs.len() {
+            return Ok(given);
+        }
+        Err(StepFailure::Failed(format!("it gave {} values instead of {}", given.len(), self.outputs.len())))
+    }
+
+    fn notify(
+        &self,
+        observer: &mut Option<&mut dyn Observer>,
+        start: Option<Instant>,
+        given: Result<&[Value], &StepFailure>,
+        context: &Context,
+    ) {
+        if let (Some(observer), Some(start)) = (observer, start) {
+            match given {
+                Ok(given) => observer.after(self, start.elapsed(), given, context),
+                Err(failure) => observer.failed(self, failure, start.elapsed(), context),
+            }
+        }
+    }
+
+    fn store(&self, frame: &mut Frame, given: impl IntoIterator<Item = HostOrDevice<Value>>) {
+        for ((_, slot), value) in self.outputs.iter().zip(given) {
+            frame[*slot] = Some(value);
+        }
+    }
+}
+
+impl Plan {
+    /// Runs one request on the calling thread. `values` are the inputs by name, in any order.
+    pub fn run(&self, values: Vec<(String, Value)>, mut options: RunOptions<'_>) -> Result<Outputs, RunError> {
+        let mut frame: Frame = self.bind(values)?.into_iter().map(|value| value.map(HostOrDevice::Host)).collect();
+        frame.resize_with(self.slots(), || None);
+        let wants_values = options.observer.as_ref().is_some_and(|observer| observer.wants_values());
+        for (index, planned) in self.steps().iter().enumerate() {
+            let mut context = Context {
+                deadline: options.deadline,
+                priority: options.priority,
+                waits: options.waits.clone(),
+                ..Context::default()
+            };
+            let outcome = if options.cancelled.is_some_and(|flag| flag.load(Ordering::Relaxed)) {
+                Err(StepFailure::Cancelled)
+            } else if context.time_left().is_some_and(|left| left.is_zero()) {
+                Err(StepFailure::Timeout)
+            } else if planned.on_device && !wants_values {
+                planned.run_on_device(&mut frame, &mut options.observer, &mut context)
+            } else {
+                planned.run(&mut frame, &mut options.observer, &mut context)
+            };
+            if let Err(failure) = outcome {
+                planned.failures.count(&failure);
+                let name = planned.name.clone();
+                return Err(Box::new(StepError { number: index + 1, name, failure, log: context.log }).into());
+            }
+        }
+        let value = |slot: usize| frame[slot].clone().and_then(HostOrDevice::host);
+        let outputs = self.outputs().iter().filter_map(|output| Some((output.name.clone(), value(output.slot)?)));
+        Ok(outputs.collect())
+    }
+
+    /// The request's values in the order of the inputs, with defaults for missing ones.
+    fn bind(&self, values: Vec<(String, Value)>) -> Result<Vec<Option<Value>>, ValidationError> {
+        let inputs = self.inputs();
+        let mut frame = Vec::with_capacity(self.slots());
+        frame.resize_with(inputs.len(), || None);
+        for (name, value) in values {
+            let Some(index) = inputs.iter().position(|input| input.port.name == name) else {
+                return Err(ValidationError::input(&name, format_args!("the pipeline has none; {}", self.names())));
+            };
+            let fits = inputs[index].port.kind.accepts(&value.kind());
+            fits.map_err(|mismatch| ValidationError::input(&name, mismatch))?;
+            if frame[index].replace(value).is_some() {
+                return Err(ValidationError::input(&name, "it is given twice"));
+            }
+        }
+        let mut sizes: Vec<(&str, usize, &str)> = Vec::new();
+        for (input, value) in inputs.iter().zip(&mut frame) {
+            if value.is_none() {
+                value.clone_from(&input.default);
+            }
+            if value.is_none() && !input.port.optional {
+                return Err(ValidationError::input(
+                    &input.port.name,
+                    format_args!("it is missing; it takes {}", input.port.kind),
+                ));
+            }
+            if let (Some(Value::Tensor(tensor)), Kind::Tensor(TensorKind { shape: Some(shape), .. })) =
+                (&*value, &input.port.kind)
+            {
+                same_names_same_sizes(&mut sizes, &input.port.name, shape, tensor.shape())?;
+            }
+        }
+        Ok(frame)
+    }
+
+    fn names(&self) -> String {
+        let names: Vec<_> = self.inputs().iter().map(|input| format!("`{}`", input.port.name)).collect();
+        format!("it takes {}", names.join(", "))
+    }
+}

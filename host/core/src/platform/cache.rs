@@ -195,13 +195,6 @@ impl CacheDir {
     /// The file that marks a cache, so that backups leave it out: <https://bford.info/cachedir/>
     pub const TAG: &str = "CACHEDIR.TAG";
 
-    /// The variable that gives the process of one pipeline a cache of its own: nobody else uses what it writes there.
-    /// gpux sets it for the processes that it starts.
-    pub const PIPELINE_VARIABLE: &str = "GPUX_PIPELINE_CACHE";
-
-    /// The variable with the public key of the operator's cache, in hexadecimal digits, for such a process.
-    pub const KEY_VARIABLE: &str = "GPUX_CACHE_PUBLIC_KEY";
-
     fn default_root() -> Option<PathBuf> {
         Some(etcetera::choose_base_strategy().ok()?.cache_dir().join("gpux"))
     }

@@ -48,6 +48,12 @@ struct PipelineStatus {
     failure: Option<LoadFailure>,
 }
 
+impl PipelineStatus {
+    const fn is_new(&self) -> bool {
+        self.loaded.is_none() && !self.unloaded
+    }
+}
+
 /// The reason that a pipeline's files cannot be loaded.
 #[derive(Clone)]
 struct LoadFailure {
@@ -89,12 +95,16 @@ impl PipelineSlot {
         }
     }
 
-    /// Whether the server waits for it before it is ready: it was never loaded, and its first load takes no longer than
-    /// `patience`.
+    /// Whether it has never answered.
+    pub(crate) fn is_new(&self) -> bool {
+        self.status.load().is_new()
+    }
+
+    /// Whether its first load has not ended, and takes no longer than `patience`.
     pub(crate) fn is_awaited(&self, patience: Duration) -> bool {
         let status = self.status.load();
-        let is_new = status.loaded.is_none() && !status.unloaded && status.failure.is_none();
-        is_new && status.loading.is_none_or(|since| since.elapsed() < patience)
+        let is_patient = status.loading.is_none_or(|since| since.elapsed() < patience);
+        status.is_new() && status.failure.is_none() && is_patient
     }
 
     /// Whether a client took it out of service, and it was not loaded since.

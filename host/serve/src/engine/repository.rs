@@ -246,12 +246,15 @@ impl Repository {
     }
 
     /// Whether a pipeline answers, and the first load of each other one has ended or takes long. With
-    /// [`StartPolicy::All`], however long it takes. Later only an explicit unload removes one from service.
+    /// [`StartPolicy::All`], whether each one answers. Later only an explicit unload removes one from service.
     pub fn is_ready(&self) -> bool {
-        let patience = if self.settings.start == StartPolicy::All { Duration::MAX } else { PATIENCE };
         let slots = self.slots.load();
         let is_in_service = |slot: &Arc<PipelineSlot>| slot.state() == PipelineState::Ready || slot.is_unloaded();
-        slots.values().any(is_in_service) && !slots.values().any(|slot| slot.is_awaited(patience))
+        let is_missing = |slot: &Arc<PipelineSlot>| match self.settings.start {
+            StartPolicy::All => slot.is_new(),
+            StartPolicy::Any | StartPolicy::Restart => slot.is_awaited(PATIENCE),
+        };
+        slots.values().any(is_in_service) && !slots.values().any(is_missing)
     }
 
     /// Whether no other name can be that of a pipeline.

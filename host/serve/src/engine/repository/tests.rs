@@ -91,3 +91,20 @@ fn reload_skips_unloaded_pipelines() {
     assert_eq!((one.state(), one.failure(), server.is_ready()), (PipelineState::Unloaded, None, true));
     server.repository().reload(&slot(&server, "two")).unwrap().unwrap();
 }
+
+#[test]
+fn is_ready_with_one_failed_pipeline_unless_all_must_load() {
+    let folder = tempfile::tempdir().unwrap();
+    for (start, ready) in [(StartPolicy::Any, true), (StartPolicy::Restart, true), (StartPolicy::All, false)] {
+        let sources = [("good", "softmax"), ("bad", "no-such-step")].map(|(name, step)| {
+            let file = folder.path().join(format!("{name}.yml"));
+            write(&file, name, step);
+            PipelineSource(file.display().to_string())
+        });
+        let server = Server::new(Settings { start, ..Settings::default() }, LoadOptions::default());
+        let slots = server.repository().register(&sources);
+        slots.iter().for_each(|slot| drop(server.repository().attempt(slot)));
+        assert_eq!(slots.iter().map(|slot| slot.loaded().is_some()).collect::<Vec<_>>(), [true, false]);
+        assert_eq!(server.is_ready(), ready, "{start:?}");
+    }
+}

@@ -6,7 +6,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Instant;
 
 use gpux::{Dim, ElementType, GpuxError, Kind, Outputs, RunError, RunOptions, Value, deadline_after};
-use gpux_core::{TensorKind, WaitObserver};
+use gpux_core::{CancelFlag, TensorKind, WaitObserver};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
@@ -125,9 +125,9 @@ impl Runtime {
         let queue = self.queue.clone();
         let is_quick = self.last_nanos.load(Ordering::Relaxed) < QUICK_NANOS;
         let (result, nanos) = if is_quick || !interrupt::is_main_thread(py)? {
-            py.detach(|| run(&runtime, &queue, values, cancelled.as_deref()))
+            py.detach(|| run(&runtime, &queue, values, cancelled))
         } else {
-            interrupt::run(py, move || run(&runtime, &queue, values, cancelled.as_deref()))?
+            interrupt::run(py, move || run(&runtime, &queue, values, cancelled))?
         };
         self.last_nanos.store(nanos, Ordering::Relaxed);
         outputs::to_dict(py, result.map_err(|error| exception(py, &error))?)
@@ -232,12 +232,13 @@ fn run(
     runtime: &gpux::Runtime,
     queue: &Arc<RunQueue>,
     values: Vec<(String, Value)>,
-    cancelled: Option<&AtomicBool>,
+    cancelled: Option<Arc<AtomicBool>>,
 ) -> (Result<Outputs, GpuxError>, u64) {
     // Without a permit it is cancelled, which the plan says.
-    let permit = queue.acquire(cancelled);
+    let permit = queue.acquire(cancelled.as_deref());
     let waits = permit.is_some().then(|| queue.clone() as Arc<dyn WaitObserver>);
     let start = Instant::now();
+    let cancelled = cancelled.map(|flag| flag as Arc<dyn CancelFlag>);
     let options = RunOptions { deadline: deadline_after(runtime.timeout()), waits, cancelled, ..RunOptions::default() };
     let result = runtime.plan().run(values, options).map_err(RunError::into);
     (result, u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX))

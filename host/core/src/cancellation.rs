@@ -1,4 +1,30 @@
-//! Long work on tensors that can be stopped.
+//! Long work that can be stopped.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Tells whether a run was cancelled.
+pub trait CancelFlag: Send + Sync {
+    /// Whether it was; from then on always.
+    fn is_cancelled(&self) -> bool;
+}
+
+impl CancelFlag for AtomicBool {
+    fn is_cancelled(&self) -> bool {
+        self.load(Ordering::Relaxed)
+    }
+}
+
+impl<T: CancelFlag> CancelFlag for &T {
+    fn is_cancelled(&self) -> bool {
+        T::is_cancelled(self)
+    }
+}
+
+impl std::fmt::Debug for dyn CancelFlag {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "CancelFlag({})", self.is_cancelled())
+    }
+}
 
 /// Decides whether work on a tensor continues.
 pub trait CancelCheck {

@@ -15,7 +15,7 @@ mod spelling;
 mod units;
 mod values;
 
-pub use cancellation::CancelCheck;
+pub use cancellation::{CancelCheck, CancelFlag};
 pub use json::bounded_json_tree::{BoundedJsonTree, JsonTreeError};
 pub use json::json_conversion::{
     JsonError, from_json, json_value_count, tensor_to_exact_json, to_json, to_json_cancellable,
@@ -29,6 +29,7 @@ pub use labels::read_labels;
 pub use memory_budget::{BudgetExhausted, MemoryBudget, MemoryPermit};
 pub use moving_estimate::MovingEstimate;
 pub use plans::benchmark::{Benchmark, BenchmarkOptions, LatencyStatistics};
+pub use plans::calls::{CallStatistics, StepCalls};
 pub use plans::deadline::{Deadline, DeadlineExceeded};
 pub use plans::failure_counts::FailureCounts;
 pub use plans::plan::{Plan, PlanInput, PlanOutput, PlanSignature, PlannedStep, TableColumns};
@@ -58,7 +59,7 @@ pub use values::npy::{NpyError, from_npy, to_npy};
 pub use values::signature::{Dim, Kind, Mismatch, Port, Signature, TensorKind};
 pub use values::tensor::{
     Color, Elements, ElementsOwner, Geometry, Layout, MAX_AXES, Metadata, Tensor, TensorData, TensorElement,
-    TensorError, bf16_from_f64, check_axis_count, element_count, f16_from_f64,
+    TensorError, Transform, bf16_from_f64, check_axis_count, element_count, f16_from_f64,
 };
 pub use values::value::Value;
 

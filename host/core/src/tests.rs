@@ -136,8 +136,7 @@ fn errors_name_the_failing_step_and_keep_its_log() {
     let past = Instant::now().checked_sub(Duration::from_secs(1));
     let late = RunOptions { deadline: past, ..RunOptions::default() };
     assert!(plan.run(values(), late).unwrap_err().to_string().contains("timeout"));
-    let cancelled = AtomicBool::new(true);
-    let stopped = RunOptions { cancelled: Some(&cancelled), ..RunOptions::default() };
+    let stopped = RunOptions { cancelled: Some(Arc::new(AtomicBool::new(true))), ..RunOptions::default() };
     assert!(plan.run(values(), stopped).unwrap_err().to_string().contains("stopped"));
 }
 

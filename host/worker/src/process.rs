@@ -169,7 +169,7 @@ impl Worker {
                 priority: request.priority,
                 waits: request.waits(),
                 observer: None,
-                cancelled: request.cancelled().ok(),
+                cancelled: Some(request.cancelled()),
             };
             run_observed(self.pipeline.plan(), values, options, &mut recorder, trace.as_mut())
         };

@@ -9,7 +9,7 @@ use half::{bf16, f16};
 
 use gpux_core::{
     BoundedJsonTree, Color, ElementType, Geometry, Layout, MAX_AXES, Metadata, Tensor, TensorData, TensorElement,
-    Value, element_count,
+    Transform, Value, element_count,
 };
 
 /// A source of bytes that knows how many are left.
@@ -208,23 +208,34 @@ fn write_metadata(to: &mut impl Write, metadata: &Metadata) -> io::Result<()> {
     let layout = metadata.layout.map_or(0, |layout| if layout == Layout::Hwc { 1 } else { 2 });
     let color = metadata.color.and_then(|color| COLORS.iter().position(|known| *known == color));
     let color = color.map_or(0, |index| index as u8 + 1);
-    to.write_all(&[layout, color, metadata.sample_rate.is_some().into(), metadata.geometry.is_some().into()])?;
-    if let Some(rate) = metadata.sample_rate {
+    let Metadata { sample_rate, geometry, transform, .. } = metadata;
+    to.write_all(&[
+        layout,
+        color,
+        sample_rate.is_some().into(),
+        geometry.is_some().into(),
+        transform.is_some().into(),
+    ])?;
+    if let Some(rate) = *sample_rate {
         write_u32(to, rate)?;
     }
-    let Some(geometry) = metadata.geometry else { return Ok(()) };
-    write_u32(to, geometry.source_width)?;
-    write_u32(to, geometry.source_height)?;
-    for number in [geometry.scale_x, geometry.scale_y, geometry.offset_x, geometry.offset_y] {
-        write_u32(to, number.to_bits())?;
+    if let Some(geometry) = geometry {
+        write_u32(to, geometry.source_width)?;
+        write_u32(to, geometry.source_height)?;
+        for number in [geometry.scale_x, geometry.scale_y, geometry.offset_x, geometry.offset_y] {
+            write_u32(to, number.to_bits())?;
+        }
+    }
+    for number in transform.iter().flatten() {
+        write_u64(to, number.to_bits())?;
     }
     Ok(())
 }
 
 fn read_metadata(from: &mut impl Read) -> io::Result<Metadata> {
-    let mut known = [0; 4];
+    let mut known = [0; 5];
     from.read_exact(&mut known)?;
-    let [layout, color, has_sample_rate, has_geometry] = known;
+    let [layout, color, has_sample_rate, has_geometry, has_transform] = known;
     let layout = match layout {
         0 => None,
         1 => Some(Layout::Hwc),
@@ -245,7 +256,16 @@ fn read_metadata(from: &mut impl Read) -> io::Result<Metadata> {
             offset_y: float()?,
         })
     };
-    Ok(Metadata { layout, color, sample_rate, geometry })
+    let transform = if has_transform == 0 { None } else { Some(read_transform(from)?) };
+    Ok(Metadata { layout, color, sample_rate, geometry, transform })
+}
+
+fn read_transform(from: &mut impl Read) -> io::Result<Transform> {
+    let mut transform = Transform::default();
+    for number in &mut transform {
+        *number = f64::from_bits(read_u64(from)?);
+    }
+    Ok(transform)
 }
 
 #[cfg(test)]
@@ -267,8 +287,16 @@ mod tests {
             let [scale_x, scale_y, offset_x, offset_y] = numbers.map(f32::from);
             Geometry { source_width: width, source_height: height, scale_x, scale_y, offset_x, offset_y }
         });
-        (layout, color, any::<Option<u32>>(), prop::option::of(geometry))
-            .prop_map(|(layout, color, sample_rate, geometry)| Metadata { layout, color, sample_rate, geometry })
+        let transform = any::<Option<[u16; 9]>>().prop_map(|numbers| numbers.map(|numbers| numbers.map(f64::from)));
+        (layout, color, any::<Option<u32>>(), prop::option::of(geometry), transform).prop_map(
+            |(layout, color, sample_rate, geometry, transform)| Metadata {
+                layout,
+                color,
+                sample_rate,
+                geometry,
+                transform,
+            },
+        )
     }
 
     fn value() -> impl Strategy<Value = Value> {

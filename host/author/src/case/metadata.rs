@@ -21,6 +21,9 @@ pub(super) struct RawMetadata {
     /// Where the source image lies in the tensor
     #[serde(skip_serializing_if = "Option::is_none")]
     geometry: Option<Geometry>,
+    /// The 3×3 matrix, by rows, that takes the tensor's coordinates to those of the source image
+    #[serde(skip_serializing_if = "Option::is_none")]
+    transform: Option<[f64; 9]>,
 }
 
 macro_rules! same {
@@ -72,6 +75,7 @@ impl From<RawMetadata> for Metadata {
             color: written.color.map(Into::into),
             sample_rate: written.sample_rate,
             geometry,
+            transform: written.transform,
         }
     }
 }
@@ -87,6 +91,7 @@ impl From<Metadata> for RawMetadata {
             color: metadata.color.map(Into::into),
             sample_rate: metadata.sample_rate,
             geometry,
+            transform: metadata.transform,
         }
     }
 }

@@ -53,6 +53,7 @@ fn values_round_trip() {
         color: Some(Color::Bgr),
         sample_rate: Some(44_100),
         geometry: Some(geometry),
+        transform: Some([1.0, 0.1, -3.5, 0.0, 1.0 / 3.0, 1e-9, 0.0, 1e-4, 1.0]),
     };
     let large: Vec<f32> = (0..100).map(|i| i as f32 / 7.0).collect();
     let texts = vec!["a".to_owned(), "\"é\u{7f}\"".to_owned(), String::new()];

@@ -1,6 +1,7 @@
 //! Steps, the plan that they make, and its requests and runs.
 
 pub(crate) mod benchmark;
+pub(crate) mod calls;
 pub(crate) mod deadline;
 pub(crate) mod failure_counts;
 mod json_request;

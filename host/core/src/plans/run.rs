@@ -1,13 +1,13 @@
 //! Running a plan: one request, one thread, no lock.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
 use super::plan::{Plan, PlannedStep};
 use super::step::{Context, StepFailure, WaitObserver};
+use crate::cancellation::CancelFlag;
 use crate::values::device_tensor::HostOrDevice;
 use crate::values::signature::{Dim, Kind, TensorKind};
 use crate::values::value::Value;
@@ -70,8 +70,8 @@ pub struct RunOptions<'a> {
     pub waits: Option<Arc<dyn WaitObserver>>,
     /// the observer; without one, no step is timed
     pub observer: Option<&'a mut dyn Observer>,
-    /// set to cancel the run, which ends with [`StepFailure::Cancelled`]; checked between steps
-    pub cancelled: Option<&'a AtomicBool>,
+    /// cancels the run, which then ends with [`StepFailure::Cancelled`]; checked between steps
+    pub cancelled: Option<Arc<dyn CancelFlag>>,
 }
 
 /// The instant `timeout` from now; `None` for no limit, also if the clock cannot represent it.
@@ -239,17 +239,16 @@ impl Plan {
                 deadline: options.deadline,
                 priority: options.priority,
                 waits: options.waits.clone(),
+                cancelled: options.cancelled.clone(),
                 ..Context::default()
             };
-            let outcome = if options.cancelled.is_some_and(|flag| flag.load(Ordering::Relaxed)) {
-                Err(StepFailure::Cancelled)
-            } else if context.time_left().is_some_and(|left| left.is_zero()) {
-                Err(StepFailure::Timeout)
-            } else if planned.on_device && !wants_values {
-                planned.run_on_device(&mut frame, &mut options.observer, &mut context)
-            } else {
-                planned.run(&mut frame, &mut options.observer, &mut context)
-            };
+            let outcome = context.in_time().and_then(|()| {
+                if planned.on_device && !wants_values {
+                    planned.run_on_device(&mut frame, &mut options.observer, &mut context)
+                } else {
+                    planned.run(&mut frame, &mut options.observer, &mut context)
+                }
+            });
             if let Err(failure) = outcome {
                 planned.failures.count(&failure);
                 let name = planned.name.clone();

@@ -6,6 +6,8 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
+use super::calls::CallStatistics;
+use crate::cancellation::CancelFlag;
 use crate::values::device_tensor::{HostOrDevice, Memory};
 use crate::values::signature::{Kind, Mismatch, Signature};
 use crate::values::value::Value;
@@ -124,12 +126,16 @@ pub struct Context {
     pub priority: i32,
     /// notified when the step waits
     pub waits: Option<Arc<dyn WaitObserver>>,
+    /// tells whether the run was cancelled
+    pub cancelled: Option<Arc<dyn CancelFlag>>,
     /// highest memory of the step's sandbox, in bytes, if it ran in one
     pub memory_peak: Option<u64>,
     /// log lines of components, the newest last
     pub log: Vec<String>,
     /// texts of which the step left out a part, since they were too long
     pub truncated: u32,
+    /// the calls that the step made of others
+    pub calls: CallStatistics,
 }
 
 impl Context {
@@ -138,8 +144,11 @@ impl Context {
         self.deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()))
     }
 
-    /// An error once the deadline has passed, for steps to ask between the parts of long work.
+    /// An error once the run was cancelled or the deadline has passed, for steps to ask between the parts of long work.
     pub fn in_time(&self) -> Result<(), StepFailure> {
+        if self.cancelled.as_ref().is_some_and(|flag| flag.is_cancelled()) {
+            return Err(StepFailure::Cancelled);
+        }
         if self.time_left().is_some_and(|left| left.is_zero()) { Err(StepFailure::Timeout) } else { Ok(()) }
     }
 }

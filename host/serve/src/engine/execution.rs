@@ -83,7 +83,7 @@ impl Execution {
             priority: self.priority,
             waits: self.waits.clone(),
             observer: None,
-            cancelled: Some(&self.cancelled),
+            cancelled: Some(self.cancelled.clone()),
         };
         let budget = || self.loaded.response_budget().for_context(self.context.clone());
         let start = Instant::now();

@@ -160,7 +160,7 @@ fn run_isolated(
         deadline: options.deadline,
         priority: options.priority,
         waits: options.waits.as_deref(),
-        cancelled: options.cancelled,
+        cancelled: options.cancelled.as_deref(),
         is_traced: trace.is_some(),
         admits: Some(&admits),
     };

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use super::{ChannelMemory, Header, SLOTS, monotonic_nanos, state};
 use crate::trace::Trace;
 use crate::transfer::{self, BoundedRead as _, read_bytes, read_u8, read_u32, read_u64, write_u32, write_u64};
-use gpux_core::{Outputs, Request, RunError, WaitObserver};
+use gpux_core::{CancelFlag, Outputs, Request, RunError, WaitObserver};
 use gpux_shared_memory::{OutOfBounds, wait, wake};
 
 /// How often a waiting call looks whether its client has gone.
@@ -51,7 +51,7 @@ pub struct CallOptions<'a> {
     /// notified when the request waits for others
     pub waits: Option<&'a dyn WaitObserver>,
     /// set when the client has gone
-    pub cancelled: Option<&'a AtomicBool>,
+    pub cancelled: Option<&'a dyn CancelFlag>,
     /// whether each step's values are described
     pub is_traced: bool,
     /// asked whether a large answer of this many bytes may be read now; without it, any may
@@ -245,7 +245,7 @@ impl ChannelClient {
             if seen == state::ANSWERED {
                 break;
             }
-            if options.cancelled.is_some_and(|cancelled| cancelled.load(Ordering::Relaxed)) {
+            if options.cancelled.is_some_and(CancelFlag::is_cancelled) {
                 header.cancelled()?.store(1, Ordering::Relaxed);
             }
 

@@ -3,14 +3,14 @@
 use std::io;
 use std::io::Write as _;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use super::client::{MAX_ERROR, MAX_TRACE};
 use super::{Area, ChannelMemory, SLOTS, monotonic_nanos, state};
 use crate::trace::Trace;
 use crate::transfer::{self, read_u8, read_u32, read_u64, write_bytes, write_u32, write_u64};
-use gpux_core::{Outputs, Request, RunError, WaitObserver};
+use gpux_core::{CancelFlag, Outputs, Request, RunError, WaitObserver};
 use gpux_shared_memory::{wait, wake};
 
 use super::StepTime;
@@ -94,14 +94,14 @@ impl IncomingRequest {
         Ok(Self { memory: memory.clone(), slot, values, deadline, priority, is_traced, has_waits })
     }
 
-    /// Set when the client has gone.
-    pub(crate) fn cancelled(&self) -> io::Result<&AtomicBool> {
-        Ok(self.memory.header(self.slot).cancelled_flag()?)
+    /// Cancels the run when the client has gone.
+    pub(crate) fn cancelled(&self) -> Arc<dyn CancelFlag> {
+        Arc::new(RequestSlot { memory: self.memory.clone(), slot: self.slot })
     }
 
     /// Tells the server when the request waits for others, if the server wants to know.
     pub(crate) fn waits(&self) -> Option<Arc<dyn WaitObserver>> {
-        self.has_waits.then(|| Arc::new(SlotWaits { memory: self.memory.clone(), slot: self.slot }) as _)
+        self.has_waits.then(|| Arc::new(RequestSlot { memory: self.memory.clone(), slot: self.slot }) as _)
     }
 
     /// Notes the step that begins, from 1: if it ends the process, the server knows which it was.
@@ -161,13 +161,13 @@ fn write_response(
     }
 }
 
-/// Tells the server that a request waits.
-struct SlotWaits {
+/// The slot of a request: tells the server that the request waits, and the run whether it was cancelled.
+struct RequestSlot {
     memory: Arc<ChannelMemory>,
     slot: usize,
 }
 
-impl SlotWaits {
+impl RequestSlot {
     fn set(&self, to: u32) -> io::Result<()> {
         let word = self.memory.header(self.slot).state()?;
         word.store(to, Ordering::Release);
@@ -176,7 +176,13 @@ impl SlotWaits {
     }
 }
 
-impl WaitObserver for SlotWaits {
+impl CancelFlag for RequestSlot {
+    fn is_cancelled(&self) -> bool {
+        self.memory.header(self.slot).cancelled_flag().is_ok_and(CancelFlag::is_cancelled)
+    }
+}
+
+impl WaitObserver for RequestSlot {
     fn begin(&self) {
         // The slot is within the memory, so this does not fail.
         let _ = self.set(state::PAUSED);

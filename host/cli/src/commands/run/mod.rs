@@ -13,6 +13,7 @@ mod trace;
 use std::mem::ManuallyDrop;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 pub(crate) use self::arguments::Arguments;
@@ -28,7 +29,9 @@ use gpux::Pipeline;
 use gpux_author::{RecordError, Recorder, SYNTHETIC_INPUTS};
 use gpux_config::LoadError;
 use gpux_core::files::read_head;
-use gpux_core::{BenchmarkOptions, Observer, Observers, Request, RunOptions, RunTrace, deadline_after, foreign_file};
+use gpux_core::{
+    BenchmarkOptions, CancelFlag, Observer, Observers, Request, RunOptions, RunTrace, deadline_after, foreign_file,
+};
 
 /// An error before the first item.
 enum Failure {
@@ -240,8 +243,8 @@ fn run_item(
             }
             (one, other) => one.or(other),
         };
-        let (deadline, cancelled) = (deadline_after(timeout), Some(interrupt::install_handler()));
-        let options = RunOptions { deadline, observer, cancelled, ..RunOptions::default() };
+        let cancelled: Option<Arc<dyn CancelFlag>> = Some(Arc::new(interrupt::install_handler()));
+        let options = RunOptions { deadline: deadline_after(timeout), observer, cancelled, ..RunOptions::default() };
         pipeline.plan().run(request, options).map_err(GpuxError::from)
     };
     let result = request.map_err(GpuxError::from).and_then(run);

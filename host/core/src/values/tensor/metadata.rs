@@ -87,6 +87,10 @@ pub struct Geometry {
     pub offset_y: f32,
 }
 
+/// A 3×3 matrix by rows that takes the pixel coordinates of an image to those of the source image: with
+/// `[x, y, w] = matrix × [x_here, y_here, 1]`, the source's are `x / w` and `y / w`.
+pub type Transform = [f64; 9];
+
 /// Facts that travel with a tensor. Steps keep what stays true and drop the rest.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Metadata {
@@ -98,4 +102,6 @@ pub struct Metadata {
     pub sample_rate: Option<u32>,
     /// where the source image lies in this tensor
     pub geometry: Option<Geometry>,
+    /// the way back to the source image, where it is no [`Geometry`]: the image was rotated or warped
+    pub transform: Option<Transform>,
 }

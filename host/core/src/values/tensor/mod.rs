@@ -13,7 +13,7 @@ pub use cast::{bf16_from_f64, f16_from_f64};
 pub use data::{TensorData, TensorElement};
 pub use elements::{Elements, ElementsOwner};
 pub use error::{MAX_AXES, TensorError};
-pub use metadata::{Color, Geometry, Layout, Metadata};
+pub use metadata::{Color, Geometry, Layout, Metadata, Transform};
 pub use shape::{check_axis_count, element_count};
 
 use super::element::ElementType;

@@ -32,12 +32,18 @@ pub use plans::benchmark::{Benchmark, BenchmarkOptions, LatencyStatistics};
 pub use plans::calls::{CallStatistics, StepCalls};
 pub use plans::deadline::{Deadline, DeadlineExceeded};
 pub use plans::failure_counts::FailureCounts;
+pub use plans::for_each::{CollectError, ForEach, ForEachInput, ForEachOptions};
 pub use plans::plan::{Plan, PlanInput, PlanOutput, PlanSignature, PlannedStep, TableColumns};
 pub use plans::plan_builder::{Names, PlanBuilder, PortSide, WiringError};
 pub use plans::registry::{Build, BuildError, Builtin, Group, OptionOrigin, Registry};
 pub use plans::request::{Reader, Request};
-pub use plans::run::{Observer, Observers, Outputs, RunError, RunOptions, StepError, ValidationError, deadline_after};
-pub use plans::step::{Context, DeviceStep, InputConversions, LimitExceeded, Step, StepFailure, WaitObserver};
+pub use plans::run::{
+    InnerPlace, InnerStep, Observer, Observers, Outputs, RunError, RunOptions, StepError, ValidationError,
+    deadline_after,
+};
+pub use plans::step::{
+    Context, DeviceStep, InputConversions, LimitExceeded, Step, StepFailure, WaitObserver, run_one_by_one,
+};
 pub use plans::synthetic_inputs::SyntheticInputs;
 pub use plans::table::{Table, TableOptions, table_header};
 pub use plans::trace::{RunTrace, StepTrace};

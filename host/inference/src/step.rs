@@ -16,7 +16,7 @@ use super::sessions::{ModelInputs, SessionRunError, SessionSet};
 use super::value::OnnxValue;
 use gpux_core::{
     Context, Deadline, DeviceStep, Dim, ElementType, HostOrDevice, InputConversions, Kind, Memory, Mismatch, Precision,
-    Signature, Step, StepFailure, Tensor, TensorKind, Value,
+    Signature, Step, StepFailure, Tensor, TensorKind, Value, run_one_by_one,
 };
 
 pub use load::ModelOptions;
@@ -244,6 +244,30 @@ impl Step for ModelStep {
         };
         let outputs = outputs.map_err(unavailable)?;
         Ok(outputs.into_iter().map(Value::Tensor).collect())
+    }
+
+    fn run_items(
+        &self,
+        items: Vec<Vec<Option<Value>>>,
+        context: &mut Context,
+    ) -> Result<Vec<Vec<Value>>, (usize, StepFailure)> {
+        let Some(Ok(batcher)) = &self.batcher else {
+            return run_one_by_one(items, context, |inputs, context| self.run(inputs, context));
+        };
+        let deadline = &Deadline::from_context(context);
+        let adapted = items.into_iter().enumerate().map(|(item, inputs)| {
+            self.check_inputs(&inputs).map_err(|failure| (item, failure))?;
+            let given = inputs.into_iter().enumerate().filter_map(|(index, value)| Some((index, value?)));
+            let adapt = |(index, value)| Ok((index, self.adapt_input(index, value, deadline)?));
+            given.map(adapt).collect::<Result<ModelInputs, StepFailure>>().map_err(|failure| (item, failure))
+        });
+        let adapted = adapted.collect::<Result<Vec<_>, _>>()?;
+        let outputs = batcher.run_items(adapted, context.deadline, context.priority, context.waits.as_deref());
+        let values = |(item, outputs): (usize, Result<Vec<Tensor>, SessionRunError>)| match outputs {
+            Ok(outputs) => Ok(outputs.into_iter().map(Value::Tensor).collect()),
+            Err(error) => Err((item, unavailable(error))),
+        };
+        outputs.into_iter().enumerate().map(values).collect()
     }
 
     fn conversions(&self, inputs: &[Option<Kind>]) -> InputConversions {

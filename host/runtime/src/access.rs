@@ -46,7 +46,7 @@ impl Definition {
         }
         access.read.extend(load_options.cache.iter().filter_map(CacheDir::shared).flat_map(SharedCache::folders));
         let files = self.files(load_options);
-        for step in &self.spec().pipeline {
+        for step in self.spec().all_steps() {
             match &step.action {
                 Action::Wasm(wasm) => {
                     for granted in grants::resolve(&wasm.grant, load_options, &files).0.dirs {
@@ -58,7 +58,7 @@ impl Definition {
                     let tokenizer = options.get("tokenizer").and_then(Node::as_str);
                     access.read.extend(tokenizer.into_iter().flat_map(gpux_steps::cached_tokenizers));
                 }
-                Action::Model(_) => {}
+                Action::Model(_) | Action::ForEach(_) => {}
             }
         }
         // Made now, so that the process may be given it. Without it, loading warns.

@@ -88,9 +88,13 @@ fn step(step: &PlannedStep) -> Json {
         }
         gives
     });
-    json!({
+    let mut described = json!({
         "name": step.name,
         "gives": gives.collect::<Vec<_>>(),
         "details": details,
-    })
+    });
+    if let Some(inner) = step.step.inner_plan() {
+        described["steps"] = inner.steps().iter().map(self::step).collect();
+    }
+    described
 }

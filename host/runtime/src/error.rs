@@ -180,6 +180,11 @@ impl GpuxError {
             Self::Step(error) => {
                 details.insert("step".to_owned(), json!(error.number));
                 details.insert("name".to_owned(), json!(error.name));
+                if !error.within.is_empty() {
+                    let items: Vec<_> = error.within.iter().map(|place| place.item).collect();
+                    details.insert("inner_step".to_owned(), json!(error.label()));
+                    details.insert("items".to_owned(), json!(items));
+                }
                 if let StepFailure::Limit(limit) = &error.failure {
                     details.insert("limit".to_owned(), json!(limit.limit));
                     details.insert("value".to_owned(), json!(limit.value));

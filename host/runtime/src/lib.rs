@@ -83,6 +83,7 @@
 #![forbid(unsafe_code)]
 
 mod access;
+mod build_plan;
 mod description;
 pub mod details;
 mod engine;

@@ -1,6 +1,6 @@
 //! Traces values back through the built-in steps that produced them.
 
-use gpux_config::{Action, Spec};
+use gpux_config::{Action, StepSpec};
 use gpux_core::{ElementSet, Kind, Plan, PlannedStep, TensorKind};
 
 /// Steps that move or drop elements without changing them.
@@ -9,14 +9,20 @@ const REARRANGING_STEPS: [&str; 9] =
 
 /// The origins of a plan's values.
 pub(super) struct Lineage<'p> {
-    spec: &'p Spec,
+    specs: &'p [StepSpec],
     plan: &'p Plan,
 }
 
 impl<'p> Lineage<'p> {
-    /// The `plan` was built from `spec`, step by step.
-    pub(super) const fn new(spec: &'p Spec, plan: &'p Plan) -> Self {
-        Self { spec, plan }
+    /// The `plan` was built from `specs`, step by step.
+    pub(super) const fn new(specs: &'p [StepSpec], plan: &'p Plan) -> Self {
+        Self { specs, plan }
+    }
+
+    /// Of the plans that steps run for each item.
+    fn inner(&self) -> impl Iterator<Item = Self> {
+        let steps = self.plan.steps().iter().zip(self.specs);
+        steps.filter_map(|(step, spec)| Some(Self::new(spec.inner(), step.step.inner_plan()?)))
     }
 
     /// The outputs whose scores are probabilities, because they come from `softmax` or `sigmoid`.
@@ -33,9 +39,10 @@ impl<'p> Lineage<'p> {
 
     /// A warning for each image of whole numbers that a model of floats is given as it was decoded.
     pub(super) fn unscaled_images(&self) -> Vec<String> {
-        let steps = self.plan.steps().iter().zip(&self.spec.pipeline);
+        let steps = self.plan.steps().iter().zip(self.specs);
         let models = steps.filter(|(_, spec)| matches!(spec.action, Action::Model(_))).map(|(step, _)| step);
-        models.flat_map(|model| self.unscaled_inputs(model)).collect()
+        let own = models.flat_map(|model| self.unscaled_inputs(model));
+        own.chain(self.inner().flat_map(|inner| inner.unscaled_images())).collect()
     }
 
     fn unscaled_inputs(&self, model: &PlannedStep) -> Vec<String> {
@@ -60,9 +67,9 @@ impl<'p> Lineage<'p> {
 
     /// A warning for each tokenizer that has more tokens than the table of the model that they go to has rows; `limit`
     /// gives the rows by model and input.
-    pub(super) fn oversized_vocabularies(&self, limit: impl Fn(Option<&str>, &str) -> Option<u64>) -> Vec<String> {
-        let mut warnings = Vec::new();
-        for (step, spec) in self.plan.steps().iter().zip(&self.spec.pipeline) {
+    pub(super) fn oversized_vocabularies(&self, limit: &dyn Fn(Option<&str>, &str) -> Option<u64>) -> Vec<String> {
+        let mut warnings: Vec<_> = self.inner().flat_map(|inner| inner.oversized_vocabularies(limit)).collect();
+        for (step, spec) in self.plan.steps().iter().zip(self.specs) {
             let Action::Model(call) = &spec.action else { continue };
             let model = call.name.as_ref().map(|name| name.value.as_str());
             for (port, number) in step.step.signature().inputs.iter().zip(step.input_slots()) {
@@ -84,7 +91,7 @@ impl<'p> Lineage<'p> {
 
     /// The built-in step that gave the value, with its tag.
     fn producer(&self, number: usize) -> Option<(&'p PlannedStep, &'p str)> {
-        let mut steps = self.plan.steps().iter().zip(&self.spec.pipeline);
+        let mut steps = self.plan.steps().iter().zip(self.specs);
         let (step, spec) = steps.find(|(step, _)| step.output_slots().any(|given| given == number))?;
         matches!(spec.action, Action::BuiltIn(_)).then_some((step, spec.tag.value.as_str()))
     }

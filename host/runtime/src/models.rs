@@ -10,7 +10,7 @@ use super::load_options::{LoadOptions, MAX_THREADS};
 use super::precision::{self, ModelPrecision, ResolvedPrecision};
 use super::provider_options;
 use crate::GpuxError;
-use gpux_config::{BatchingSpec, Diagnostic, ModelSpec, Spanned, Spec};
+use gpux_config::{Action, BatchingSpec, Diagnostic, ModelSpec, Spanned, Spec, StepSpec};
 use gpux_core::{Precision, ProjectFiles, Registry};
 use gpux_inference::{
     self, BatchOptions, ExecutionProvider, Hardware, ModelFile, ModelOptions, ModelStep, Optimization, ProviderChoice,
@@ -240,6 +240,25 @@ fn model_options(
 /// The model's `batching`, else `serving.batch_size` in a server and
 /// `runtime.batch_size` elsewhere.
 fn batch_options(model: &ModelSpec, spec: &Spec, load_options: &LoadOptions) -> BatchOptions {
+    let options = declared_batch_options(model, spec, load_options);
+    // Items of one request share runs by the same rules as requests.
+    BatchOptions { max_size: options.max_size.max(item_batch(&model.name.value, spec)), ..options }
+}
+
+/// The most items that a `for-each` gives a model together.
+fn item_batch(model: &str, spec: &Spec) -> usize {
+    let runs = |step: &StepSpec| match &step.action {
+        Action::Model(call) => call.name.as_ref().map_or(spec.models.len() == 1, |name| name.value == model),
+        _ => false,
+    };
+    let batch = |step: &StepSpec| match &step.action {
+        Action::ForEach(for_each) => for_each.steps.iter().any(runs).then_some(for_each.batch),
+        _ => None,
+    };
+    spec.all_steps().filter_map(batch).max().unwrap_or(1)
+}
+
+fn declared_batch_options(model: &ModelSpec, spec: &Spec, load_options: &LoadOptions) -> BatchOptions {
     let Some(BatchingSpec { max_size, max_delay, pad, max_tokens, lengths, sizes, tolerance }) = &model.batching else {
         let rows = if load_options.serving { spec.serving.batch_size } else { spec.runtime.batch_size };
         return BatchOptions { max_size: rows.get() as usize, ..BatchOptions::default() };

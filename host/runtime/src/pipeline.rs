@@ -5,20 +5,20 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::build_plan::build_plan;
 use super::labels;
 use super::lineage::Lineage;
 use super::load_options::LoadOptions;
 use super::models::{self, LoadedModel};
-use super::ports;
 use super::precision::ModelPrecision;
 use super::provider_options;
 use super::source::{Definition, Source};
-use super::step_factory::{self, StepBuildError, StepFactory};
+use super::step_factory::{StepBuildError, StepFactory};
 use super::warm_up;
 use crate::GpuxError;
 use gpux_config::{Action, ConfigurationError, Diagnostic, PortType, Spec, StepSpec};
 use gpux_core::files::FileVersions;
-use gpux_core::{Kind, Plan, PlanBuilder, PlannedStep, Port, PortSide, Request, WiringError};
+use gpux_core::{Kind, Plan, PlannedStep, Port, Request};
 use gpux_inference::{ModelFile, ModelStep};
 use gpux_sandbox::Sandbox;
 
@@ -70,13 +70,7 @@ impl Pipeline {
             _ => {}
         }
         let slot = self.plan.inputs().iter().position(|input| input.port.name == port.name)?;
-        let steps = self.plan.steps().iter().zip(&self.spec.pipeline);
-        let mut readers = steps.filter(|(step, _)| step.input_slots().any(|read| read == Some(slot)));
-        readers.find_map(|(_, step)| match step.tag.value.as_str() {
-            "decode-image" => Some("image/*"),
-            "decode-audio" => Some("audio/*"),
-            _ => None,
-        })
+        media_type(&self.plan, &self.spec.pipeline, slot)
     }
 
     /// Whether the scores of an output come from `softmax` or `sigmoid`.
@@ -123,7 +117,7 @@ impl Pipeline {
             |found: Vec<Diagnostic>| GpuxError::from(ConfigurationError::new(document.source.clone(), found));
         let report = |found: Vec<Diagnostic>| if found.is_empty() { Ok(()) } else { Err(report_all(found)) };
 
-        let has_components = spec.pipeline.iter().any(|step| matches!(step.action, Action::Wasm(_)));
+        let has_components = spec.all_steps().any(|step| matches!(step.action, Action::Wasm(_)));
         let sandbox = has_components.then(|| load_options.sandbox()).transpose()?;
         warnings.extend(sandbox.as_ref().and_then(Sandbox::warning).map(str::to_owned));
         let mut missing = models::check(spec, &files);
@@ -131,8 +125,8 @@ impl Pipeline {
         if !missing.is_empty() {
             // Without its models the pipeline cannot be connected, but its other steps can be made.
             let mut factory = StepFactory::new(load_options, &files, Arc::new(super::builtins()), sandbox.as_ref());
-            let steps = spec.pipeline.iter().filter(|step| !matches!(step.action, Action::Model(_)));
-            for error in steps.filter_map(|step| factory.build(step).err()) {
+            let steps = spec.all_steps().filter(|step| !matches!(step.action, Action::Model(_)));
+            for error in steps.filter_map(|step| factory.build(step)?.err()) {
                 match error {
                     StepBuildError::Invalid(faults) => missing.extend(faults),
                     StepBuildError::Environment(error) => return Err(error.into()),
@@ -155,9 +149,9 @@ impl Pipeline {
         warnings.extend(factory.warnings);
         warnings.extend(loaded.warnings);
         warnings.extend(files.warnings());
-        let lineage = Lineage::new(spec, &plan);
+        let lineage = Lineage::new(&spec.pipeline, &plan);
         warnings.extend(lineage.unscaled_images());
-        warnings.extend(lineage.oversized_vocabularies(|model, input| {
+        warnings.extend(lineage.oversized_vocabularies(&|model, input| {
             let model = loaded.models.iter().find(|loaded| model.is_none_or(|name| name == loaded.name))?;
             model.step.file().info().inputs.iter().find(|spec| spec.name == input)?.index_limit
         }));
@@ -235,7 +229,7 @@ impl Pipeline {
 
     /// The file of each step that has a tokenizer, with the step's name.
     pub fn tokenizers(&self) -> impl Iterator<Item = (&str, String)> {
-        self.plan.steps().iter().filter_map(|step| {
+        self.plan.all_steps().into_iter().filter_map(|(_, step)| {
             let details = step.step.details();
             details["tokenizer"].as_str()?;
             Some((step.name.as_str(), details["file"].as_str()?.to_owned()))
@@ -258,83 +252,15 @@ impl Pipeline {
     }
 }
 
-/// Creates and connects the steps. Adds an error for each step that cannot be created to `diagnostics`;
-/// connecting stops at the first, since later steps depend on its outputs.
-fn build_plan(
-    spec: &Spec,
-    mut diagnostics: Vec<Diagnostic>,
-    factory: &mut StepFactory<'_>,
-) -> Result<Plan, StepBuildError> {
-    let mut made = Vec::new();
-    for step in &spec.pipeline {
-        match factory.build(step) {
-            Ok(object) => made.push((step, object)),
-            Err(StepBuildError::Invalid(faults)) => diagnostics.extend(faults),
-            Err(machine @ StepBuildError::Environment(_)) => return Err(machine),
-        }
-    }
-    let inputs = match ports::inputs(spec, made.first().map(|(_, step)| step.signature())) {
-        Ok(inputs) => inputs,
-        Err(faults) => {
-            diagnostics.extend(faults);
-            None
-        }
-    };
-    if !diagnostics.is_empty() {
-        return Err(diagnostics.into());
-    }
-    let mut builder = PlanBuilder::new(inputs);
-    for (step, object) in made {
-        let (reads, gives) =
-            (step.input.as_ref().map(step_factory::names), step.output.as_ref().map(step_factory::names));
-        if let Err(error) = builder.push(step_factory::label(step), object, reads.as_ref(), gives.as_ref()) {
-            diagnostics.push(wiring_diagnostic(error, step));
-        }
-    }
-    if !diagnostics.is_empty() {
-        return Err(diagnostics.into());
-    }
-    let names: Vec<_> = spec.outputs.iter().map(|output| output.name.value.clone()).collect();
-    let plan = builder.finish((!names.is_empty()).then_some(names.as_slice())).map_err(|faults| {
-        let diagnostic = |(index, error): (usize, WiringError)| {
-            let span = spec.outputs.get(index).map_or(0..0, |output| output.name.span.clone());
-            with_hint(Diagnostic::new("output", span, error.message), error.hint)
-        };
-        faults.into_iter().map(diagnostic).collect::<Vec<_>>()
-    })?;
-    let faults = check_outputs(spec, &plan);
-    if faults.is_empty() { Ok(plan) } else { Err(faults.into()) }
-}
-
-/// Checks the declared outputs against those of the plan.
-fn check_outputs(spec: &Spec, plan: &Plan) -> Vec<Diagnostic> {
-    spec.outputs
-        .iter()
-        .zip(plan.outputs())
-        .filter_map(|(declared, output)| {
-            let kind = ports::kind(declared.kind.value, declared.shape.as_ref().map(|shape| shape.value.as_slice()));
-            let mismatch = kind.accepts(&output.kind).err()?;
-            let because = mismatch.because.map(|because| format!(": {because}")).unwrap_or_default();
-            let message =
-                format!("the output `{}` is declared as {kind}, but will be {}{because}", output.name, output.kind);
-            Some(Diagnostic::new("output", declared.kind.span.clone(), message))
+/// The media type of the value of a plan, from the step that reads it.
+fn media_type(plan: &Plan, specs: &[StepSpec], slot: usize) -> Option<&'static str> {
+    let steps = plan.steps().iter().zip(specs);
+    steps
+        .filter_map(|(step, spec)| Some((step, spec, step.input_slots().position(|read| read == Some(slot))?)))
+        .find_map(|(step, spec, input)| match (spec.tag.value.as_str(), step.step.inner_plan()) {
+            ("decode-image", _) => Some("image/*"),
+            ("decode-audio", _) => Some("audio/*"),
+            (_, Some(inner)) => media_type(inner, spec.inner(), input),
+            _ => None,
         })
-        .collect()
-}
-
-fn wiring_diagnostic(error: WiringError, step: &StepSpec) -> Diagnostic {
-    let wiring = match error.at {
-        PortSide::Inputs => &step.input,
-        PortSide::Outputs => &step.output,
-    };
-    let named = wiring.as_ref().and_then(|wiring| wiring.values().first().map(|name| name.span.clone()));
-    let span = named.unwrap_or_else(|| step.tag.span.clone());
-    with_hint(Diagnostic::new("wiring", span, format!("{}: {}", step_factory::label(step), error.message)), error.hint)
-}
-
-fn with_hint(diagnostic: Diagnostic, hint: Option<String>) -> Diagnostic {
-    match hint {
-        Some(hint) => diagnostic.hint(hint),
-        None => diagnostic,
-    }
 }

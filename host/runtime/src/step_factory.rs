@@ -50,16 +50,19 @@ impl<'a> StepFactory<'a> {
         Self { load_options, files, registry, sandbox, components: HashMap::new(), warnings: Vec::new() }
     }
 
-    /// Builds a step, or returns every mistake in it.
-    pub(super) fn build(&mut self, spec: &StepSpec) -> Result<Arc<dyn Step>, StepBuildError> {
-        match &spec.action {
+    /// Builds a step, or returns every mistake in it. `None` for a step that is made of others.
+    pub(super) fn build(&mut self, spec: &StepSpec) -> Option<Result<Arc<dyn Step>, StepBuildError>> {
+        Some(match &spec.action {
             Action::Model(call) => {
                 let name = call.name.as_ref();
                 model(&self.registry, name, spec).map_err(|diagnostic| vec![diagnostic].into())
             }
-            Action::BuiltIn(options) => Ok(Arc::from(builtin(&self.registry, self.files, &spec.tag, options)?)),
+            Action::BuiltIn(options) => {
+                builtin(&self.registry, self.files, &spec.tag, options).map(Arc::from).map_err(StepBuildError::from)
+            }
             Action::Wasm(wasm) => self.component(wasm),
-        }
+            Action::ForEach(_) => return None,
+        })
     }
 
     fn component(&mut self, wasm: &WasmSpec) -> Result<Arc<dyn Step>, StepBuildError> {
@@ -139,7 +142,7 @@ pub(super) fn label(spec: &StepSpec) -> String {
             Some(name) if name.value != gpux_config::DEFAULT_MODEL_NAME => format!("model {}", name.value),
             _ => "model".to_owned(),
         },
-        Action::BuiltIn(_) => spec.tag.value.clone(),
+        Action::BuiltIn(_) | Action::ForEach(_) => spec.tag.value.clone(),
     }
 }
 
@@ -157,7 +160,7 @@ pub(super) fn names(wiring: &Wiring) -> Names {
 /// Checks the tag and the options of a built-in step without making it.
 pub(super) fn check_builtin(registry: &Registry, tag: &Spanned<String>, options: &Node) -> Vec<Diagnostic> {
     let Some(builtin) = registry.builtin(&tag.value) else {
-        let known = registry.builtins().map(|builtin| builtin.name).chain(["model", "wasm"]);
+        let known = registry.builtins().map(|builtin| builtin.name).chain(["model", "wasm", "for-each"]);
         let hint = match gpux_core::closest(&tag.value, known) {
             Some(near) => format!("did you mean `{near}`?"),
             None => "`gpux steps` lists them; a component is `wasm: PATH`".to_owned(),

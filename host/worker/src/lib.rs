@@ -57,5 +57,5 @@ pub fn configuration_error(message: String) -> GpuxError {
 #[cfg(target_os = "linux")]
 fn step_failure(message: String) -> gpux_core::RunError {
     let failure = gpux_core::StepFailure::Failed(message);
-    Box::new(gpux_core::StepError { number: 0, name: "pipeline".to_owned(), failure, log: Vec::new() }).into()
+    Box::new(gpux_core::StepError::of_pipeline(failure)).into()
 }

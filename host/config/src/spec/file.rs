@@ -5,7 +5,8 @@ use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde_json::{Map, Value, json};
 
 use super::runtime::{RuntimeSpec, ServingSpec};
-use super::{model, ports, preprocessing, wasm};
+use super::steps::StepSchemas;
+use super::{for_each, model, ports, preprocessing, wasm};
 
 /// A built-in step, for completion in editors.
 #[derive(Clone, Debug)]
@@ -18,7 +19,7 @@ pub struct StepSchema<'s> {
     pub schema: &'s Schema,
 }
 
-/// The schema of gpux.yml for editors, with these built-in steps (`model` and `wasm` are known).
+/// The schema of gpux.yml for editors, with these built-in steps (`model`, `wasm` and `for-each` are known).
 pub fn json_schema(steps: &[StepSchema<'_>]) -> Schema {
     let (mut file, mut definitions) = parts();
     let names: Vec<_> = ["model", "wasm"].into_iter().chain(steps.iter().map(|step| step.name)).collect();
@@ -30,9 +31,12 @@ pub fn json_schema(steps: &[StepSchema<'_>]) -> Schema {
             json!({ "type": ["object", "string", "null"], "properties": wired(&json!({ "name": { "type": "string" } })) }),
         ),
         tagged("wasm", "Runs a component", json!({ "anyOf": [{ "type": "string" }, { "$ref": "#/$defs/Wasm" }] })),
+        tagged("for-each", "Runs steps for each item of a list", json!({ "$ref": "#/$defs/ForEach" })),
     ];
-    if let Some(wasm) = definitions.get_mut("Wasm") {
-        wasm["properties"] = wired(&wasm["properties"]);
+    for name in ["Wasm", "ForEach"] {
+        if let Some(step) = definitions.get_mut(name) {
+            step["properties"] = wired(&step["properties"]);
+        }
     }
     for step in steps {
         let definition = format!("step-{}", step.name);
@@ -45,7 +49,11 @@ pub fn json_schema(steps: &[StepSchema<'_>]) -> Schema {
         definitions.insert(definition, schema);
         forms.push(tagged(step.name, step.summary, reference));
     }
-    file["properties"]["pipeline"]["items"] = json!({ "oneOf": forms });
+    definitions.insert("Step".to_owned(), json!({ "oneOf": forms }));
+    file["properties"]["pipeline"]["items"] = json!({ "$ref": "#/$defs/Step" });
+    if let Some(for_each) = definitions.get_mut("ForEach") {
+        for_each["properties"]["steps"]["items"] = json!({ "$ref": "#/$defs/Step" });
+    }
     file["$defs"] = Value::Object(definitions);
     file["$schema"] = json!("https://json-schema.org/draft/2020-12/schema");
     file["title"] = json!("gpux.yml");
@@ -59,9 +67,13 @@ pub(super) fn checked() -> Schema {
     Schema::try_from(file).unwrap_or_default()
 }
 
-/// The schema of a component step's fields.
-pub(super) fn wasm_step() -> Schema {
-    SchemaSettings::draft2020_12().into_generator().into_root_schema_for::<wasm::RawWasm>()
+/// The schemas of the fields of steps that are no built-in ones.
+pub(super) fn steps() -> StepSchemas {
+    let generator = || SchemaSettings::draft2020_12().into_generator();
+    StepSchemas {
+        wasm: generator().into_root_schema_for::<wasm::RawWasm>(),
+        for_each: generator().into_root_schema_for::<for_each::RawForEach>(),
+    }
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "every caller makes the value for this call")]
@@ -72,7 +84,7 @@ fn tagged(name: &str, summary: &str, options: Value) -> Value {
     })
 }
 
-/// These properties and `in` and `out`.
+/// These properties and `in`, `out` and `when`.
 fn wired(properties: &Value) -> Value {
     let wiring = |what: &str| {
         json!({
@@ -85,6 +97,10 @@ fn wired(properties: &Value) -> Value {
     let mut properties = properties.clone();
     properties["in"] = wiring("The values this step reads, instead of what the step before gave");
     properties["out"] = wiring("The names of the values this step gives");
+    properties["when"] = json!({
+        "description": "The value that decides whether this step runs; if it is false or 0, the step gives its first input",
+        "type": "string",
+    });
     properties
 }
 
@@ -135,6 +151,7 @@ fn parts() -> (Value, Map<String, Value>) {
         },
     });
     generator.subschema_for::<wasm::RawWasm>();
+    generator.subschema_for::<for_each::RawForEach>();
     (file, generator.take_definitions(true).into_iter().collect())
 }
 

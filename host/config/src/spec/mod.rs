@@ -3,6 +3,7 @@
 
 mod fields;
 mod file;
+mod for_each;
 mod model;
 mod ports;
 mod preprocessing;
@@ -24,11 +25,13 @@ use super::schema::check;
 use fields::{part, put};
 pub(crate) use file::MAX_NAME;
 pub use file::{StepSchema, json_schema};
+pub use for_each::{ForEachSpec, Overflow};
 use gpux_core::Precision;
 use gpux_core::sanitize::is_unsafe_for_terminal;
 pub use model::{BatchingSpec, DEFAULT_MODEL_NAME, ModelFormat, ModelSpec};
 pub use ports::{Dimension, InputSpec, Labels, OutputSpec, PortType, UnknownPortType};
 pub use runtime::{Backend, GpuSpec, Isolation, RuntimeSpec, ServingSpec};
+use steps::StepSchemas;
 pub use steps::{Action, ModelCall, StepSpec, Wiring};
 pub use wasm::{DirGrant, Instances, Wasi, WasmGrant, WasmLimits, WasmSpec};
 
@@ -70,7 +73,7 @@ pub struct Spec {
 }
 
 static FILE: LazyLock<Schema> = LazyLock::new(file::checked);
-static WASM: LazyLock<Schema> = LazyLock::new(file::wasm_step);
+static STEPS: LazyLock<StepSchemas> = LazyLock::new(file::steps);
 
 impl Spec {
     /// A pipeline whose only step is the model in the file of this name.
@@ -129,7 +132,7 @@ impl Spec {
         let mut diagnostics = check(root, "", &FILE);
         let empty = Node::default();
         let pipeline = part(root, "pipeline");
-        let mut steps = steps::read(pipeline.unwrap_or(&empty), &WASM, &mut diagnostics);
+        let mut steps = steps::read(pipeline.unwrap_or(&empty), &STEPS, &mut diagnostics);
         rules::check(root, &steps, &mut diagnostics);
         let mut preprocessed = false;
         if diagnostics.is_empty() && pipeline.is_none() {
@@ -137,7 +140,7 @@ impl Spec {
             preprocessed = !steps.is_empty();
             steps.push(implicit_model(root));
         }
-        for step in &steps {
+        for step in steps.iter().flat_map(StepSpec::walk) {
             if let Action::BuiltIn(options) = &step.action {
                 diagnostics.extend(check_step(&step.tag, options));
             }
@@ -218,6 +221,11 @@ impl Spec {
         serde_yaml::to_string(&json)
     }
 
+    /// Every step, with those within others, in the order of the file.
+    pub fn all_steps(&self) -> impl Iterator<Item = &StepSpec> {
+        self.pipeline.iter().flat_map(StepSpec::walk)
+    }
+
     /// The model of this name; without a name, the only one.
     pub fn model(&self, name: Option<&str>) -> Option<&ModelSpec> {
         match name {
@@ -241,5 +249,5 @@ fn implicit_model(root: &Node) -> StepSpec {
     let key = root.entry("model").or_else(|| root.entry("models")).map(|(key, _)| key.span.clone());
     let span = key.unwrap_or_default();
     let tag = Spanned::new("model".to_owned(), span.clone());
-    StepSpec { tag, action: Action::Model(ModelCall { name: None }), input: None, output: None, span }
+    StepSpec { tag, action: Action::Model(ModelCall { name: None }), input: None, output: None, when: None, span }
 }

@@ -190,5 +190,12 @@ fn built_in(tag: &str, span: &Span, options: Vec<(Spanned<Arc<str>>, Node)>) -> 
 }
 
 fn step(tag: &str, span: &Span, action: Action) -> StepSpec {
-    StepSpec { tag: Spanned::new(tag.to_owned(), span.clone()), action, input: None, output: None, span: span.clone() }
+    StepSpec {
+        tag: Spanned::new(tag.to_owned(), span.clone()),
+        action,
+        input: None,
+        output: None,
+        when: None,
+        span: span.clone(),
+    }
 }

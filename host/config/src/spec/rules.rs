@@ -81,7 +81,7 @@ pub(super) fn check(root: &Node, steps: &[StepSpec], diagnostics: &mut Vec<Diagn
     for key in ["inputs", "outputs"] {
         reject_duplicates(&ports::entries(root.get(key).unwrap_or(&Node::default())), diagnostics);
     }
-    for step in steps {
+    for step in steps.iter().flat_map(StepSpec::walk) {
         check_step_models(step, &names, diagnostics);
     }
 }
@@ -140,6 +140,6 @@ fn check_step_models(step: &StepSpec, names: &[&str], diagnostics: &mut Vec<Diag
             None => {}
         },
         Action::Wasm(wasm) => wasm.grant.models.iter().for_each(known),
-        Action::BuiltIn(_) => {}
+        Action::BuiltIn(_) | Action::ForEach(_) => {}
     }
 }

@@ -6,6 +6,7 @@ use super::super::diagnostic::Diagnostic;
 use super::super::node::{Content, Entry, Node, Spanned};
 use super::super::schema::check;
 use super::super::source_file::Span;
+use super::for_each::{self, ForEachSpec};
 use super::wasm::WasmSpec;
 
 /// A step: its operation, inputs and outputs.
@@ -19,6 +20,8 @@ pub struct StepSpec {
     pub input: Option<Wiring>,
     /// `out:`; `None`: under the step's own names
     pub output: Option<Wiring>,
+    /// `when:`: the value that decides whether it runs; if not, it gives its first input
+    pub when: Option<Spanned<String>>,
     /// the whole step
     pub span: Span,
 }
@@ -30,6 +33,8 @@ pub enum Action {
     Model(ModelCall),
     /// runs a component
     Wasm(Box<WasmSpec>),
+    /// runs steps for each item of a list
+    ForEach(Box<ForEachSpec>),
     /// anything else: a built-in step, whose tag and options are checked when the plan is built.
     /// The options are a mapping.
     BuiltIn(Node),
@@ -75,6 +80,19 @@ impl Wiring {
 }
 
 impl StepSpec {
+    /// The steps that it runs for each item.
+    pub fn inner(&self) -> &[Self] {
+        match &self.action {
+            Action::ForEach(for_each) => &for_each.steps,
+            Action::Model(_) | Action::Wasm(_) | Action::BuiltIn(_) => &[],
+        }
+    }
+
+    /// Itself and the steps within, in the order of the file.
+    pub fn walk(&self) -> Box<dyn Iterator<Item = &Self> + '_> {
+        Box::new(std::iter::once(self).chain(self.inner().iter().flat_map(Self::walk)))
+    }
+
     pub(super) fn to_json(&self) -> serde_json::Value {
         let mut options = match &self.action {
             Action::Model(call) => {
@@ -83,21 +101,42 @@ impl StepSpec {
                 options
             }
             Action::Wasm(wasm) => wasm.to_json(),
+            Action::ForEach(for_each) => for_each.to_json(),
             Action::BuiltIn(options) => options.to_json(),
         };
         super::fields::put(&mut options, "in", self.input.as_ref().map(Wiring::to_json).as_ref());
         super::fields::put(&mut options, "out", self.output.as_ref().map(Wiring::to_json).as_ref());
+        super::fields::put(&mut options, "when", self.when.as_ref());
         serde_json::json!({ (self.tag.value.clone()): options })
     }
 }
 
-/// The steps of `pipeline`, and their errors; `wasm` is the schema of a component step's fields.
-pub(super) fn read(node: &Node, wasm: &Schema, diagnostics: &mut Vec<Diagnostic>) -> Vec<StepSpec> {
-    let items = node.items().unwrap_or_default();
-    items.iter().filter_map(|item| step(item, wasm, diagnostics)).collect()
+/// The schemas of the fields of steps that are no built-in ones.
+pub(super) struct StepSchemas {
+    pub(super) wasm: Schema,
+    pub(super) for_each: Schema,
 }
 
-fn step(item: &Node, wasm: &Schema, diagnostics: &mut Vec<Diagnostic>) -> Option<StepSpec> {
+/// The most steps of a pipeline, with those within others.
+const MAX_STEPS: usize = 256;
+
+/// The steps of `pipeline`, and their errors.
+pub(super) fn read(node: &Node, schemas: &StepSchemas, diagnostics: &mut Vec<Diagnostic>) -> Vec<StepSpec> {
+    let steps = list(node, schemas, 0, diagnostics);
+    if let Some(step) = steps.iter().flat_map(StepSpec::walk).nth(MAX_STEPS) {
+        let message = format!("the pipeline has more than {MAX_STEPS} steps, with those within `for-each`");
+        diagnostics.push(Diagnostic::new("step", step.tag.span.clone(), message));
+    }
+    steps
+}
+
+/// The steps of a list that stands within `depth` others.
+fn list(node: &Node, schemas: &StepSchemas, depth: usize, diagnostics: &mut Vec<Diagnostic>) -> Vec<StepSpec> {
+    let items = node.items().unwrap_or_default();
+    items.iter().filter_map(|item| step(item, schemas, depth, diagnostics)).collect()
+}
+
+fn step(item: &Node, schemas: &StepSchemas, depth: usize, diagnostics: &mut Vec<Diagnostic>) -> Option<StepSpec> {
     let nothing = Node::new(Content::Null, item.span.clone());
     let (tag, value) = match &item.content {
         Content::String(tag) => (Spanned::new(tag.to_string(), item.span.clone()), &nothing),
@@ -128,22 +167,47 @@ fn step(item: &Node, wasm: &Schema, diagnostics: &mut Vec<Diagnostic>) -> Option
         diagnostics.push(Diagnostic::new("type", value.span.clone(), message).hint(hint));
         return None;
     }
-    let (options, input, output) = split(value, diagnostics);
+    let Split { options, input, output, when } = split(value, diagnostics);
     let action = match tag.value.as_str() {
         "model" => Action::Model(model(value, &options, diagnostics)),
         "wasm" if value.as_str().is_some() => Action::Wasm(Box::new(WasmSpec::read(value).ok()?)),
         "wasm" => {
             let options = Node::new(options.content, tag.span.clone());
-            let found = check(&options, "wasm", wasm);
+            let found = check(&options, "wasm", &schemas.wasm);
             if !found.is_empty() {
                 diagnostics.extend(found);
                 return None;
             }
             Action::Wasm(Box::new(WasmSpec::read(&options).ok()?))
         }
+        "for-each" => Action::ForEach(Box::new(for_each(&tag, options, input.as_ref(), schemas, depth, diagnostics)?)),
         _ => Action::BuiltIn(options),
     };
-    Some(StepSpec { tag, action, input, output, span: item.span.clone() })
+    Some(StepSpec { tag, action, input, output, when, span: item.span.clone() })
+}
+
+fn for_each(
+    tag: &Spanned<String>,
+    options: Node,
+    input: Option<&Wiring>,
+    schemas: &StepSchemas,
+    depth: usize,
+    diagnostics: &mut Vec<Diagnostic>,
+) -> Option<ForEachSpec> {
+    if depth == for_each::MAX_DEPTH {
+        let message = format!("`for-each` stands at most {depth} deep within others");
+        diagnostics.push(Diagnostic::new("step", tag.span.clone(), message));
+        return None;
+    }
+    let options = Node::new(options.content, tag.span.clone());
+    let found = check(&options, &tag.value, &schemas.for_each);
+    if !found.is_empty() {
+        diagnostics.extend(found);
+        return None;
+    }
+    let empty = Node::default();
+    let steps = list(options.get("steps").unwrap_or(&empty), schemas, depth + 1, diagnostics);
+    ForEachSpec::read(&options, tag, input, steps, diagnostics)
 }
 
 fn not_a_step(item: &Node, what: &str) -> Diagnostic {
@@ -168,25 +232,51 @@ fn several_keys(first: &Entry, second: &Entry) -> Diagnostic {
     Diagnostic::new("step", second.0.span.clone(), message).label("a second key").hint(hint)
 }
 
-/// The options without `in` and `out`, and those two.
-fn split(value: &Node, diagnostics: &mut Vec<Diagnostic>) -> (Node, Option<Wiring>, Option<Wiring>) {
+/// What stands beside a step's tag.
+struct Split {
+    /// its own options
+    options: Node,
+    input: Option<Wiring>,
+    output: Option<Wiring>,
+    when: Option<Spanned<String>>,
+}
+
+/// Parts the step's own options from those that every step has.
+fn split(value: &Node, diagnostics: &mut Vec<Diagnostic>) -> Split {
     let mut options = Vec::new();
-    let (mut input, mut output) = (None, None);
+    let (mut input, mut output, mut when) = (None, None, None);
     for (key, node) in value.entries().unwrap_or_default() {
         match &*key.value {
             "in" => input = wiring(key, node, diagnostics),
             "out" => output = wiring(key, node, diagnostics),
+            "when" => when = condition(key, node, diagnostics),
             _ => options.push((key.clone(), node.clone())),
         }
     }
-    (Node::new(Content::Mapping(options), value.span.clone()), input, output)
+    Split { options: Node::new(Content::Mapping(options), value.span.clone()), input, output, when }
+}
+
+/// The name of a value.
+fn name(node: &Node) -> Option<Spanned<String>> {
+    let text = node.as_str().filter(|text| !text.is_empty() && text.len() <= 128)?;
+    Some(Spanned::new(text.to_owned(), node.span.clone()))
+}
+
+fn condition(
+    key: &Spanned<std::sync::Arc<str>>,
+    node: &Node,
+    diagnostics: &mut Vec<Diagnostic>,
+) -> Option<Spanned<String>> {
+    let named = name(node);
+    if named.is_none() {
+        let hint = "write `when: is_upside_down`: the step runs if that value is true or not 0";
+        let span = if node.span.is_empty() { key.span.clone() } else { node.span.clone() };
+        diagnostics.push(Diagnostic::new("wiring", span, "`when` names the value that decides").hint(hint));
+    }
+    named
 }
 
 fn wiring(key: &Spanned<std::sync::Arc<str>>, node: &Node, diagnostics: &mut Vec<Diagnostic>) -> Option<Wiring> {
-    let name = |node: &Node| {
-        let text = node.as_str().filter(|text| !text.is_empty() && text.len() <= 128)?;
-        Some(Spanned::new(text.to_owned(), node.span.clone()))
-    };
     let read = match &node.content {
         Content::Sequence(items) if !items.is_empty() => {
             items.iter().map(name).collect::<Option<_>>().map(Wiring::List)

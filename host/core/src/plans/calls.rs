@@ -31,11 +31,11 @@ pub struct StepCalls {
 pub struct CallStatistics(Vec<StepCalls>);
 
 impl CallStatistics {
-    /// Counts a call.
-    pub fn record(&mut self, name: &str, time: Duration, has_failed: bool) {
+    /// Counts calls.
+    pub fn record(&mut self, name: &str, count: u64, time: Duration, failed: u64) {
         let calls = self.named(name);
-        calls.count += 1;
-        calls.failed += u64::from(has_failed);
+        calls.count += count;
+        calls.failed += failed;
         calls.time += time;
     }
 
@@ -88,14 +88,14 @@ mod tests {
     fn counts_calls_by_name_and_bounds_the_names() {
         let mut calls = CallStatistics::default();
         for index in 0..1000 {
-            calls.record(&format!("step {}", index % 200), Duration::from_millis(1), index % 2 == 0);
+            calls.record(&format!("step {}", index % 200), 1, Duration::from_millis(1), u64::from(index % 2 == 0));
         }
         assert_eq!((calls.iter().len(), calls.iter().map(|call| call.count).sum::<u64>()), (MAX_NAMES + 1, 1000));
         let last = calls.iter().last().unwrap_or_else(|| unreachable!());
         assert_eq!((last.name.as_str(), last.count), (OTHERS, 1000 - 64 * 5));
 
         let mut outer = CallStatistics::default();
-        outer.record("page.wasm", Duration::from_secs(1), false);
+        outer.record("page.wasm", 1, Duration::from_secs(1), 0);
         outer.record_within("page.wasm", &calls);
         outer.merge(&outer.clone());
         let page = outer.iter().next().unwrap_or_else(|| unreachable!());

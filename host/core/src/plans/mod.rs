@@ -4,6 +4,7 @@ pub(crate) mod benchmark;
 pub(crate) mod calls;
 pub(crate) mod deadline;
 pub(crate) mod failure_counts;
+pub(crate) mod for_each;
 mod json_request;
 pub(crate) mod plan;
 pub(crate) mod plan_builder;

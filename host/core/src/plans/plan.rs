@@ -111,6 +111,8 @@ pub struct PlannedStep {
     #[doc(hidden)]
     pub failures: Arc<FailureCounts>,
     pub(crate) inputs: Vec<Option<SlotRef>>,
+    /// the value that decides whether it runs
+    pub(crate) condition: Option<SlotRef>,
     pub(crate) outputs: Vec<(String, Slot)>,
     /// for each output, whether it stays on the device that computes it
     pub(crate) outputs_on_device: Vec<bool>,
@@ -166,6 +168,7 @@ pub struct Plan {
     signature: PlanSignature,
     steps: Vec<PlannedStep>,
     slots: usize,
+    json_depth: usize,
 }
 
 impl Plan {
@@ -174,8 +177,9 @@ impl Plan {
         steps: Vec<PlannedStep>,
         outputs: Vec<PlanOutput>,
         slots: usize,
+        json_depth: usize,
     ) -> Self {
-        Self { signature: PlanSignature { inputs, outputs }, steps, slots }
+        Self { signature: PlanSignature { inputs, outputs }, steps, slots, json_depth }
     }
 
     /// Its inputs and outputs.
@@ -193,9 +197,26 @@ impl Plan {
         &self.steps
     }
 
+    /// Every step with its number, those within others behind them: `4`, then `4.1`.
+    pub fn all_steps(&self) -> Vec<(String, &PlannedStep)> {
+        let mut found = Vec::new();
+        for (index, step) in self.steps.iter().enumerate() {
+            let number = (index + 1).to_string();
+            let inner = step.step.inner_plan().map(Self::all_steps).unwrap_or_default();
+            found.push((number.clone(), step));
+            found.extend(inner.into_iter().map(|(within, step)| (format!("{number}.{within}"), step)));
+        }
+        found
+    }
+
     /// The outputs of a request.
     pub fn outputs(&self) -> &[PlanOutput] {
         self.signature.outputs()
+    }
+
+    /// How many levels deep the JSON of its outputs may be.
+    pub(crate) const fn json_depth(&self) -> usize {
+        self.json_depth
     }
 
     /// How many values a run holds at most.

@@ -6,7 +6,8 @@ use super::plan::{Plan, PlanInput, PlanOutput, PlannedStep, Slot, SlotRef};
 use super::step::{InputConversions, Step};
 use crate::json::json_conversion;
 use crate::values::device_tensor::Memory;
-use crate::values::signature::{Kind, Port};
+use crate::values::element::ElementType;
+use crate::values::signature::{Dim, Kind, Port, TensorKind};
 use crate::values::tensor::MAX_AXES;
 
 /// Names given to a step's ports by `in:` or `out:`.
@@ -111,6 +112,23 @@ impl PlanBuilder {
         }
     }
 
+    /// A plan within a step, whose inputs are values with these depths of JSON.
+    pub fn within(inputs: Vec<(Port, usize)>) -> Self {
+        let (ports, depths): (Vec<_>, Vec<_>) = inputs.into_iter().unzip();
+        let input = |port| PlanInput { port, default: None, columns: None };
+        Self { depths, ..Self::new(Some(ports.into_iter().map(input).collect())) }
+    }
+
+    /// The kind of the newest value of this name, and how many levels deep its JSON may be.
+    pub fn value(&self, name: &str) -> Result<(&Kind, usize), WiringError> {
+        self.find(name).map(|slot| (&self.kinds[slot], self.depths[slot])).ok_or_else(|| self.unknown(name, None))
+    }
+
+    /// Whether there is any value that a step could read.
+    pub const fn has_values(&self) -> bool {
+        !self.names.is_empty()
+    }
+
     /// Appends a step; a step that cannot be connected is an error, but its outputs stay known
     /// to the steps after it. Each input port reads, in this order: the value that `reads` names for it;
     /// an output of the step before with the port's name; the only output of the step before, if
@@ -122,14 +140,32 @@ impl PlanBuilder {
         reads: Option<&Names>,
         gives: Option<&Names>,
     ) -> Result<(), WiringError> {
+        self.push_if(name, step, reads, gives, None)
+    }
+
+    /// [`push`](Self::push) of a step that runs only if the value named `when` is true or not 0, and otherwise gives
+    /// its first input.
+    pub fn push_if(
+        &mut self,
+        name: impl Into<String>,
+        step: Arc<dyn Step>,
+        reads: Option<&Names>,
+        gives: Option<&Names>,
+        when: Option<&str>,
+    ) -> Result<(), WiringError> {
         let signature = step.signature().clone();
+        let mut condition = None;
         let checked = self.connect(&*step, reads).and_then(|slots| {
             let given: Vec<_> = slots.iter().map(|slot| slot.map(|slot| self.kinds[slot].clone())).collect();
-            let kinds = step.infer(&given).map_err(|mismatch| WiringError {
+            let mut kinds = step.infer(&given).map_err(|mismatch| WiringError {
                 at: PortSide::Inputs,
                 message: mismatch.to_string(),
                 hint: None,
             })?;
+            if let Some(when) = when {
+                condition = Some(self.condition(when)?);
+                kinds = vec![either_kind(given.first().and_then(Option::as_ref), &kinds)?];
+            }
             Ok((slots, kinds, step.conversions(&given)))
         });
         // After a mistake the next steps are still checked, as far as they do not depend on it.
@@ -169,6 +205,7 @@ impl PlanBuilder {
             conversions,
             failures: Arc::default(),
             inputs: slots.into_iter().map(|slot| slot.map(|slot| SlotRef { slot, last: false })).collect(),
+            condition: condition.map(|slot| SlotRef { slot, last: false }),
             outputs: self.previous.clone(),
             kinds,
             outputs_on_device: Vec::new(),
@@ -246,11 +283,38 @@ impl PlanBuilder {
             self.names.push((name.to_owned(), slot));
             return Ok(slot);
         }
+        Err(self.unknown(name, Some(&port.kind)))
+    }
+
+    /// The error for a name that no value has.
+    fn unknown(&self, name: &str, wanted: Option<&Kind>) -> WiringError {
         let there: Vec<_> = self.names.iter().map(|(name, _)| format!("`{name}`")).collect();
+        let wanted = wanted.map(|kind| format!(" ({kind})")).unwrap_or_default();
+        WiringError {
+            at: PortSide::Inputs,
+            message: format!("nothing before this step gives `{name}`{wanted}"),
+            hint: Some(format!("there is {}; name one with `in:`", there.join(", "))),
+        }
+    }
+
+    /// The slot of a value that decides whether a step runs.
+    fn condition(&self, name: &str) -> Result<Slot, WiringError> {
+        let slot = self.find(name).ok_or_else(|| self.unknown(name, None))?;
+        let is_one = |dim: &Dim| !matches!(dim, Dim::Fixed(size) if *size != 1);
+        let can_decide = match &self.kinds[slot] {
+            Kind::Any | Kind::Json => true,
+            Kind::Tensor(tensor) => {
+                tensor.element() != Some(ElementType::String) && tensor.shape.iter().flatten().all(is_one)
+            }
+            Kind::Text | Kind::Bytes => false,
+        };
+        if can_decide {
+            return Ok(slot);
+        }
         Err(WiringError {
             at: PortSide::Inputs,
-            message: format!("nothing before this step gives `{name}` ({})", port.kind),
-            hint: Some(format!("there is {}; name one with `in:`", there.join(", "))),
+            message: format!("`when` takes true, false or one number, but `{name}` is {}", self.kinds[slot]),
+            hint: Some("make it one, such as with `slice` and `threshold`".to_owned()),
         })
     }
 
@@ -286,9 +350,33 @@ impl PlanBuilder {
         let mut steps = self.steps;
         mark_last_reads(&mut steps, &chosen, self.kinds.len());
         mark_device_values(&mut steps, &chosen, self.kinds.len());
+        let json_depth = chosen.iter().map(|(_, slot)| self.depths[*slot]).max().unwrap_or_default();
         let outputs =
             chosen.into_iter().map(|(name, slot)| PlanOutput { name, slot, kind: self.kinds[slot].clone() }).collect();
-        Ok(Plan::new(self.inputs, steps, outputs, self.kinds.len()))
+        Ok(Plan::new(self.inputs, steps, outputs, self.kinds.len(), json_depth))
+    }
+}
+
+/// The kind of what a step gives if it runs, and its first input otherwise.
+fn either_kind(first: Option<&Kind>, outputs: &[Kind]) -> Result<Kind, WiringError> {
+    let fault = |message: String| WiringError { at: PortSide::Inputs, message, hint: None };
+    let (Some(first), [output]) = (first, outputs) else {
+        let count = outputs.len();
+        return Err(fault(format!("a step with `when` has an input and one output, but this one gives {count}")));
+    };
+    match (first, output) {
+        (Kind::Any, _) | (_, Kind::Any) => Ok(Kind::Any),
+        (Kind::Tensor(one), Kind::Tensor(other)) => {
+            let dim = |(one, other): (&Dim, &Dim)| if one == other { one.clone() } else { Dim::Dynamic };
+            let shapes = one.shape.as_ref().zip(other.shape.as_ref()).filter(|(one, other)| one.len() == other.len());
+            Ok(Kind::Tensor(TensorKind {
+                elements: one.elements.union(other.elements),
+                shape: shapes.map(|(one, other)| one.iter().zip(other).map(dim).collect()),
+                layout: one.layout.filter(|layout| other.layout == Some(*layout)),
+            }))
+        }
+        (one, other) if one == other => Ok(one.clone()),
+        (one, other) => Err(fault(format!("with `when` it gives {other} or its first input, which is {one}"))),
     }
 }
 
@@ -310,7 +398,8 @@ fn mark_last_reads(steps: &mut [PlannedStep], outputs: Slots<'_>, slots: usize) 
         read_later[*slot] = true;
     }
     for step in steps.iter_mut().rev() {
-        for source in step.inputs.iter_mut().rev().flatten() {
+        // The condition is read before the inputs.
+        for source in step.condition.iter_mut().chain(step.inputs.iter_mut().flatten()).rev() {
             source.last = !std::mem::replace(&mut read_later[source.slot], true);
         }
     }
@@ -323,7 +412,12 @@ fn mark_device_values(steps: &mut [PlannedStep], outputs: Slots<'_>, slots: usiz
     let mut kinds = vec![Kind::Any; slots];
     let mut is_read = vec![false; slots];
     for step in &*steps {
-        let device = step.step.device();
+        // Whether a step runs is decided on the host.
+        let device = step.step.device().filter(|_| step.condition.is_none());
+        if let Some(source) = step.condition {
+            is_read[source.slot] = true;
+            memories[source.slot] = None;
+        }
         for (input, source) in step.inputs.iter().enumerate() {
             let Some(source) = source else { continue };
             let from = device.and_then(|device| device.input_memory(input, &kinds[source.slot]));

@@ -5,10 +5,11 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
-use super::plan::{Plan, PlannedStep};
+use super::plan::{Plan, PlannedStep, SlotRef};
 use super::step::{Context, StepFailure, WaitObserver};
 use crate::cancellation::CancelFlag;
 use crate::values::device_tensor::HostOrDevice;
+use crate::values::element::ElementType;
 use crate::values::signature::{Dim, Kind, TensorKind};
 use crate::values::value::Value;
 
@@ -34,7 +35,7 @@ pub trait Observer {
         true
     }
 
-    /// A step has run.
+    /// A step has run; or, in no time, its condition has kept it from running.
     fn after(&mut self, step: &PlannedStep, time: Duration, outputs: &[Value], context: &Context);
 }
 
@@ -101,18 +102,56 @@ impl ValidationError {
     }
 }
 
+/// A place within a step that runs others for each item.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct InnerPlace {
+    /// the number of the inner step, from 1
+    pub number: usize,
+    /// the index of the item, from 0
+    pub item: usize,
+}
+
+/// A step within others.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct InnerStep {
+    /// its place, the outermost first
+    pub places: Vec<InnerPlace>,
+    /// its name
+    pub name: String,
+}
+
 /// A step that failed.
 #[derive(Clone, Debug, thiserror::Error, Serialize, Deserialize)]
-#[error("step {number} ({name}): {failure}")]
+#[error("step {} ({name}){}: {failure}", self.label(), self.items())]
 pub struct StepError {
-    /// its place in the pipeline, from 1
+    /// its place in the pipeline, from 1; of a step within others, that of the outermost
     pub number: usize,
+    /// its place within others, the outermost first
+    pub within: Vec<InnerPlace>,
     /// its name
     pub name: String,
     /// what happened
     pub failure: StepFailure,
     /// the last lines it logged
     pub log: Vec<String>,
+}
+
+impl StepError {
+    /// A failure of the pipeline as a whole.
+    pub fn of_pipeline(failure: StepFailure) -> Self {
+        Self { number: 0, within: Vec::new(), name: "pipeline".to_owned(), failure, log: Vec::new() }
+    }
+
+    /// The number of the step, with those within others: `4.2`.
+    pub fn label(&self) -> String {
+        let within = self.within.iter().map(|place| format!(".{}", place.number));
+        format!("{}{}", self.number, within.collect::<String>())
+    }
+
+    /// The items it failed on: `, item 17`, counted from 0 as in the lists.
+    fn items(&self) -> String {
+        self.within.iter().map(|place| format!(", item {}", place.item)).collect()
+    }
 }
 
 /// Why a request got no result.
@@ -148,7 +187,7 @@ fn same_names_same_sizes<'a>(
 }
 
 /// The values of a run.
-type Frame = Vec<Option<HostOrDevice<Value>>>;
+pub(crate) type Frame = Vec<Option<HostOrDevice<Value>>>;
 
 impl PlannedStep {
     /// Runs the step on values in the host's memory.
@@ -158,7 +197,7 @@ impl PlannedStep {
         observer: &mut Option<&mut dyn Observer>,
         context: &mut Context,
     ) -> Result<(), StepFailure> {
-        let inputs: Vec<_> = self.inputs(frame).map(|value| value.and_then(HostOrDevice::host)).collect();
+        let inputs = self.host_inputs(frame);
         let start = observer.as_mut().map(|observer| {
             observer.before(self, &inputs);
             Instant::now()
@@ -191,15 +230,40 @@ impl PlannedStep {
         Ok(())
     }
 
-    /// The step's inputs, moved out of the frame if no later step reads them.
-    fn inputs(&self, frame: &mut Frame) -> impl Iterator<Item = Option<HostOrDevice<Value>>> {
-        self.inputs.iter().map(|source| {
-            let source = (*source)?;
-            if source.last { frame[source.slot].take() } else { frame[source.slot].clone() }
-        })
+    /// Whether it runs: it has no condition, or its condition is true.
+    pub(crate) fn is_due(&self, frame: &mut Frame) -> Result<bool, StepFailure> {
+        let Some(condition) = self.condition else { return Ok(true) };
+        let value = take(frame, condition).and_then(HostOrDevice::host);
+        value.as_ref().map_or(Ok(false), is_true)
     }
 
-    fn check_count<T>(&self, given: Vec<T>) -> Result<Vec<T>, StepFailure> {
+    /// Gives its first input as its output, instead of running.
+    pub(crate) fn pass_on(&self, frame: &mut Frame) {
+        let first = self.inputs(frame).collect::<Vec<_>>().into_iter().next().flatten();
+        self.store(frame, first);
+    }
+
+    /// [`pass_on`](Self::pass_on), reported as a run that took no time.
+    fn skip(&self, frame: &mut Frame, observer: &mut Option<&mut dyn Observer>, context: &Context) {
+        self.pass_on(frame);
+        if let Some(observer) = observer {
+            let output = self.output_slots().next().and_then(|slot| frame[slot].clone()).and_then(HostOrDevice::host);
+            observer.before(self, std::slice::from_ref(&output));
+            observer.after(self, Duration::ZERO, output.as_slice(), context);
+        }
+    }
+
+    /// The step's inputs in the host's memory.
+    pub(crate) fn host_inputs(&self, frame: &mut Frame) -> Vec<Option<Value>> {
+        self.inputs(frame).map(|value| value.and_then(HostOrDevice::host)).collect()
+    }
+
+    /// The step's inputs, moved out of the frame if no later step reads them.
+    fn inputs(&self, frame: &mut Frame) -> impl Iterator<Item = Option<HostOrDevice<Value>>> {
+        self.inputs.iter().map(|source| take(frame, (*source)?))
+    }
+
+    pub(crate) fn check_count<T>(&self, given: Vec<T>) -> Result<Vec<T>, StepFailure> {
         if given.len() == self.outputs.len() {
             return Ok(given);
         }
@@ -221,11 +285,32 @@ impl PlannedStep {
         }
     }
 
-    fn store(&self, frame: &mut Frame, given: impl IntoIterator<Item = HostOrDevice<Value>>) {
+    pub(crate) fn store(&self, frame: &mut Frame, given: impl IntoIterator<Item = HostOrDevice<Value>>) {
         for ((_, slot), value) in self.outputs.iter().zip(given) {
             frame[*slot] = Some(value);
         }
     }
+}
+
+/// A value of the frame, moved out if nothing reads it afterwards.
+fn take(frame: &mut Frame, source: SlotRef) -> Option<HostOrDevice<Value>> {
+    if source.last { frame[source.slot].take() } else { frame[source.slot].clone() }
+}
+
+/// Whether a condition holds: `true`, or a number that is not 0.
+fn is_true(value: &Value) -> Result<bool, StepFailure> {
+    let number = match value {
+        Value::Json(json) => json.as_bool().map(f64::from).or_else(|| json.as_f64()),
+        Value::Tensor(tensor) if tensor.len() == 1 => {
+            let number = tensor.cast(ElementType::Float64).ok();
+            number.and_then(|number| number.as_slice::<f64>().and_then(|numbers| numbers.first().copied()))
+        }
+        _ => None,
+    };
+    number.map(|number| number != 0.0).ok_or_else(|| {
+        let message = format!("`when` takes true, false or one number, but gets {}", value.kind());
+        StepFailure::InvalidInput(message)
+    })
 }
 
 impl Plan {
@@ -242,17 +327,23 @@ impl Plan {
                 cancelled: options.cancelled.clone(),
                 ..Context::default()
             };
-            let outcome = context.in_time().and_then(|()| {
-                if planned.on_device && !wants_values {
+            let outcome = context.in_time().and_then(|()| planned.is_due(&mut frame)).and_then(|is_due| {
+                if !is_due {
+                    planned.skip(&mut frame, &mut options.observer, &context);
+                    Ok(())
+                } else if planned.on_device && !wants_values {
                     planned.run_on_device(&mut frame, &mut options.observer, &mut context)
                 } else {
                     planned.run(&mut frame, &mut options.observer, &mut context)
                 }
             });
             if let Err(failure) = outcome {
-                planned.failures.count(&failure);
-                let name = planned.name.clone();
-                return Err(Box::new(StepError { number: index + 1, name, failure, log: context.log }).into());
+                if context.failed_at.is_none() {
+                    planned.failures.count(&failure);
+                }
+                let of_step = || InnerStep { places: Vec::new(), name: planned.name.clone() };
+                let InnerStep { places: within, name } = context.failed_at.take().unwrap_or_else(of_step);
+                return Err(Box::new(StepError { number: index + 1, within, name, failure, log: context.log }).into());
             }
         }
         let value = |slot: usize| frame[slot].clone().and_then(HostOrDevice::host);

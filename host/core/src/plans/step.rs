@@ -7,6 +7,8 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 
 use super::calls::CallStatistics;
+use super::plan::Plan;
+use super::run::InnerStep;
 use crate::cancellation::CancelFlag;
 use crate::values::device_tensor::{HostOrDevice, Memory};
 use crate::values::signature::{Kind, Mismatch, Signature};
@@ -72,6 +74,23 @@ pub trait Step: Send + Sync {
     /// A value that no later step reads arrives unshared, so it can be changed in place.
     fn run(&self, inputs: Vec<Option<Value>>, context: &mut Context) -> Result<Vec<Value>, StepFailure>;
 
+    /// Runs on several items of one request, whose results do not depend on each other. Fails at the first item that
+    /// fails, with its index.
+    ///
+    /// The default runs one after the other.
+    fn run_items(
+        &self,
+        items: Vec<Vec<Option<Value>>>,
+        context: &mut Context,
+    ) -> Result<Vec<Vec<Value>>, (usize, StepFailure)> {
+        run_one_by_one(items, context, |inputs, context| self.run(inputs, context))
+    }
+
+    /// The plan that it runs for each item, if it does.
+    fn inner_plan(&self) -> Option<&Plan> {
+        None
+    }
+
     /// Itself, if its tensors may stay in a device's memory.
     fn device(&self) -> Option<&dyn DeviceStep> {
         None
@@ -81,6 +100,17 @@ pub trait Step: Send + Sync {
     fn details(&self) -> serde_json::Value {
         serde_json::Value::Object(serde_json::Map::new())
     }
+}
+
+/// Runs items in order, until one fails.
+pub fn run_one_by_one(
+    items: Vec<Vec<Option<Value>>>,
+    context: &mut Context,
+    run: impl Fn(Vec<Option<Value>>, &mut Context) -> Result<Vec<Value>, StepFailure>,
+) -> Result<Vec<Vec<Value>>, (usize, StepFailure)> {
+    let one =
+        |(index, inputs)| context.in_time().and_then(|()| run(inputs, context)).map_err(|failure| (index, failure));
+    items.into_iter().enumerate().map(one).collect()
 }
 
 /// A step whose tensors may stay where it computes them.
@@ -132,13 +162,26 @@ pub struct Context {
     pub memory_peak: Option<u64>,
     /// log lines of components, the newest last
     pub log: Vec<String>,
-    /// texts of which the step left out a part, since they were too long
+    /// texts and lists of which the step left out a part, since they were too long
     pub truncated: u32,
     /// the calls that the step made of others
     pub calls: CallStatistics,
+    /// the step within it that failed, if it failed there
+    pub failed_at: Option<InnerStep>,
 }
 
 impl Context {
+    /// The context of a step within this one, in the same request.
+    pub(crate) fn for_inner(&self) -> Self {
+        Self {
+            deadline: self.deadline,
+            priority: self.priority,
+            waits: self.waits.clone(),
+            cancelled: self.cancelled.clone(),
+            ..Self::default()
+        }
+    }
+
     /// Time left until the request's deadline; `None` for no limit.
     pub fn time_left(&self) -> Option<Duration> {
         self.deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()))

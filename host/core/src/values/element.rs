@@ -181,6 +181,12 @@ impl ElementSet {
         Self(self.0 & other.0)
     }
 
+    /// The types of either.
+    #[must_use]
+    pub const fn union(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
     /// Whether no element type is left.
     pub fn is_empty(self) -> bool {
         self.iter().next().is_none()

@@ -275,6 +275,78 @@ impl Batcher {
     }
 }
 
+impl Batcher {
+    /// Runs the model on each of several inputs. Those that may share a run are joined before they take their turn.
+    pub fn run_items(
+        &self,
+        items: Vec<ModelInputs>,
+        deadline: Option<Instant>,
+        priority: i32,
+        waits: Option<&dyn WaitObserver>,
+    ) -> Vec<Result<Vec<Tensor>, SessionRunError>> {
+        let run = |inputs: ModelInputs| self.run(inputs, deadline, priority, waits);
+        let mut results: Vec<Option<_>> = items.iter().map(|_| None).collect();
+        for group in self.group(&items) {
+            let inputs: Vec<_> = group.iter().map(|item| &items[*item]).collect();
+            match self.run_joined(&inputs, run) {
+                Some(parts) => {
+                    for (item, outputs) in group.iter().zip(parts) {
+                        results[*item] = Some(Ok(outputs));
+                    }
+                }
+                // One of them may be the cause of a failure.
+                None => group.iter().for_each(|item| results[*item] = Some(run(items[*item].clone()))),
+            }
+        }
+        results.into_iter().map(|result| result.unwrap_or(Err(SessionRunError::Timeout))).collect()
+    }
+
+    /// The numbers of the items that share runs.
+    fn group(&self, items: &[ModelInputs]) -> Vec<Vec<usize>> {
+        let Shared { rules, options, off, .. } = &*self.shared;
+        let is_off = off.load(Ordering::Relaxed);
+        let profiles: Vec<_> = items.iter().map(|item| rules.profile(item).filter(|_| !is_off)).collect();
+        let mut groups: Vec<(Vec<usize>, usize, usize)> = Vec::new();
+        for (item, profile) in profiles.iter().enumerate() {
+            let Some(profile) = profile else {
+                groups.push((vec![item], usize::MAX, 0));
+                continue;
+            };
+            let length = profile.length.unwrap_or(1);
+            let fits = |(members, rows, longest): &&mut (Vec<usize>, usize, usize)| {
+                let first = members.first().and_then(|first| profiles[*first].as_ref());
+                let more = rows.saturating_add(profile.rows);
+                more <= options.max_size
+                    && options.tokens(more, length.max(*longest)) <= options.max_tokens
+                    && first.is_some_and(|first| first.key == profile.key && self.may_share(first, profile))
+            };
+            match groups.iter_mut().find(fits) {
+                Some((members, rows, longest)) => {
+                    members.push(item);
+                    *rows += profile.rows;
+                    *longest = length.max(*longest);
+                }
+                None => groups.push((vec![item], profile.rows, length)),
+            }
+        }
+        groups.into_iter().map(|(members, ..)| members).collect()
+    }
+
+    /// Runs several inputs as one; `None` for a single one, and if they do not run together.
+    fn run_joined(
+        &self,
+        items: &[&ModelInputs],
+        run: impl FnOnce(ModelInputs) -> Result<Vec<Tensor>, SessionRunError>,
+    ) -> Option<Vec<Vec<Tensor>>> {
+        if items.len() < 2 {
+            return None;
+        }
+        let mut joined = self.shared.rules.join(items, &ShapeLadder::default()).ok()?;
+        let outputs = run(std::mem::take(&mut joined.inputs)).ok()?;
+        joined.split(&self.shared.rules, &outputs).ok()
+    }
+}
+
 impl Shared {
     /// Counts a run of this shape, if no run of it was tried when the model was loaded.
     fn count_shape(&self, rows: usize, length: Option<usize>) {

@@ -366,14 +366,14 @@ async fn await_result<T>(
 
 /// The error of a step that ignores its deadline; its thread continues in the background.
 fn abandoned() -> ServeError {
-    let error = StepError { number: 0, name: "pipeline".to_owned(), failure: StepFailure::Timeout, log: Vec::new() };
+    let error = StepError::of_pipeline(StepFailure::Timeout);
     ServeError::Gpux(Box::new(error).into())
 }
 
 fn run_guarded<T>(work: impl FnOnce() -> Result<T, ServeError>) -> Result<T, ServeError> {
     catch_panic(work).unwrap_or_else(|panic| {
         let failure = StepFailure::Failed(format!("a fault within gpux: {panic}"));
-        let error = StepError { number: 0, name: "pipeline".to_owned(), failure, log: Vec::new() };
+        let error = StepError::of_pipeline(failure);
         Err(ServeError::Gpux(Box::new(error).into()))
     })
 }

@@ -209,8 +209,7 @@ fn run_isolated(
     };
     if outputs.len() > promised.len() || !outputs.iter().all(is_promised) {
         let failure = StepFailure::Failed("its process gave other outputs than it promised".to_owned());
-        let name = "pipeline".to_owned();
-        return Err(RunError::from(Box::new(StepError { number: 0, name, failure, log: Vec::new() })).into());
+        return Err(RunError::from(Box::new(StepError::of_pipeline(failure))).into());
     }
 
     Ok(outputs)

@@ -168,7 +168,7 @@ fn pipeline(arguments: &Arguments, printer: Printer) -> Exit {
         pretty(&report)
     } else {
         let spec = pipeline.spec();
-        let steps = pluralize(pipeline.plan().steps().len(), "step");
+        let steps = pluralize(pipeline.plan().all_steps().len(), "step");
         format!(
             "{} {}: {steps}, {}; ready in {}",
             spec.name.value,

@@ -299,6 +299,18 @@ fn labels_text(port: &Json) -> String {
     }
 }
 
+/// The steps with their numbers, those within others behind them: `4`, then `4.1`.
+fn numbered_steps<'j>(json: &'j Json, prefix: &str) -> Vec<(String, &'j Json)> {
+    let mut steps = Vec::new();
+    for (index, step) in rows(json, "steps").enumerate() {
+        let number = format!("{prefix}{}", index + 1);
+        let inner = numbered_steps(step, &format!("{number}."));
+        steps.push((number, step));
+        steps.extend(inner);
+    }
+    steps
+}
+
 fn pipeline_text(json: &Json, verbose: bool) -> String {
     let mut facts = vec![vec![text(&json["name"]), text(&json["version"])]];
     for name in ["description", "path", "engine"] {
@@ -318,7 +330,7 @@ fn pipeline_text(json: &Json, verbose: bool) -> String {
     let ports = rows(json, "inputs").map(port("input")).chain(rows(json, "outputs").map(port("output")));
     let ports = table(&["", "name", "type", "", ""], &[], ports);
 
-    let step = |(index, step): (usize, &Json)| {
+    let step = |(number, step): &(String, &Json)| {
         let gives = |port: &Json| {
             let stays = port["stays_on"].as_str().map(|memory| format!(" (stays on {memory})")).unwrap_or_default();
             format!("{}: {}{stays}", text(&port["name"]), text(&port["type"]))
@@ -326,16 +338,16 @@ fn pipeline_text(json: &Json, verbose: bool) -> String {
         let gives: Vec<_> = rows(step, "gives").map(gives).collect();
         let inserted = step["details"]["inserted"].as_object().into_iter().flatten();
         let inserted = inserted.map(|(input, changes)| format!("changes `{input}` first: {}", text(changes)));
-        vec![(index + 1).to_string(), text(&step["name"]), gives.join(", "), inserted.collect::<Vec<_>>().join("; ")]
+        vec![number.clone(), text(&step["name"]), gives.join(", "), inserted.collect::<Vec<_>>().join("; ")]
     };
-    let steps = table(&["#", "step", "gives", ""], &[0], rows(json, "steps").enumerate().map(step));
+    let all_steps = numbered_steps(json, "");
+    let steps = table(&["#", "step", "gives", ""], &[0], all_steps.iter().map(step));
 
     let mut shown = format!("{}\n\n{ports}\n\n{steps}", plain(facts));
-    for (index, step) in rows(json, "steps").enumerate() {
+    for (number, step) in &all_steps {
         let can: Vec<_> = rows(&step["details"], "can").map(text).collect();
         if !can.is_empty() {
-            shown +=
-                &format!("\n\nstep {} ({}) can: {}. Nothing else.", index + 1, text(&step["name"]), can.join(", "));
+            shown += &format!("\n\nstep {number} ({}) can: {}. Nothing else.", text(&step["name"]), can.join(", "));
             shown += &starts(&step["details"]);
         }
     }
@@ -347,7 +359,7 @@ fn pipeline_text(json: &Json, verbose: bool) -> String {
     }
 
     if verbose {
-        for step in rows(json, "steps") {
+        for (_, step) in &all_steps {
             shown += &format!("\n\n{}\n{}", text(&step["name"]), pretty(&step["details"]));
         }
         for model in rows(json, "models") {

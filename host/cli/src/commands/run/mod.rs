@@ -286,11 +286,11 @@ impl Run<'_> {
 
 /// Notes the steps at which requests of a batch failed, with the reasons.
 fn show_failures(pipeline: &Pipeline, printer: Printer) {
-    for (index, step) in pipeline.plan().steps().iter().enumerate() {
+    for (number, step) in pipeline.plan().all_steps() {
         let reasons: Vec<_> =
             step.failures.counts().into_iter().map(|(why, count)| format!("{why} × {count}")).collect();
         if !reasons.is_empty() {
-            printer.note(&format!("failed at step {} ({}): {}", index + 1, step.name, reasons.join(", ")));
+            printer.note(&format!("failed at step {number} ({}): {}", step.name, reasons.join(", ")));
         }
     }
 }

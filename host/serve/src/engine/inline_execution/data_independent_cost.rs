@@ -13,7 +13,7 @@ pub(super) fn runs_one_model_at_most(steps: &[StepSpec]) -> bool {
 pub(super) fn is_step_data_independent(step: &StepSpec) -> bool {
     match step.action {
         Action::Model(_) => true,
-        Action::Wasm(_) => false,
+        Action::Wasm(_) | Action::ForEach(_) => false,
         Action::BuiltIn(_) => STEPS.binary_search(&step.tag.value.as_str()).is_ok(),
     }
 }

@@ -142,14 +142,20 @@ fn for_each_step(
     if !faults.is_empty() {
         return Err(faults);
     }
-    let plan = finish(inner, &for_each.gives, &spec.tag.span)?;
+    let given: Vec<_> = match for_each.gives.as_slice() {
+        [] => inner.last_outputs().map(|name| Spanned::new(name.to_owned(), spec.tag.span.clone())).collect(),
+        names => names.to_vec(),
+    };
+    let names = [given, for_each.keep.clone()].concat();
+    let plan = finish(inner, &names, &spec.tag.span)?;
     let options = ForEachOptions {
         max_items: for_each.max_items,
         truncates: for_each.overflow == Overflow::Truncate,
         batch: for_each.batch,
+        conditions: for_each.keep.len(),
     };
     ForEach::new(plan, inputs, options).map_err(|error| {
-        let span = for_each.gives.get(error.output).map_or(spec.tag.span.clone(), |name| name.span.clone());
+        let span = names.get(error.output).map_or(spec.tag.span.clone(), |name| name.span.clone());
         vec![Diagnostic::new("wiring", span, format!("for-each: {}", error.message)).hint(error.hint)]
     })
 }
@@ -198,3 +204,7 @@ fn with_hint(diagnostic: Diagnostic, hint: Option<String>) -> Diagnostic {
         None => diagnostic,
     }
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests;

@@ -40,6 +40,8 @@ pub struct ForEachSpec {
     pub batch: usize,
     /// the values that are collected; empty: what the last step gives
     pub gives: Vec<Spanned<String>>,
+    /// the values that decide whether an item's results are collected
+    pub keep: Vec<Spanned<String>>,
     /// the steps of each item
     pub steps: Vec<StepSpec>,
 }
@@ -87,6 +89,9 @@ pub(super) struct RawForEach {
     /// The names within whose values are collected (default: what the last step gives)
     #[serde(default)]
     gives: Option<Names>,
+    /// The names within of values that decide: where one is false, 0, null or empty, the item has no results
+    #[serde(default)]
+    keep: Option<Names>,
 }
 
 impl ForEachSpec {
@@ -149,6 +154,7 @@ impl ForEachSpec {
             overflow: raw.overflow,
             batch: number(raw.batch, 1),
             gives: raw.gives.map(Into::into).unwrap_or_default(),
+            keep: raw.keep.map(Into::into).unwrap_or_default(),
             inputs,
             steps,
         })
@@ -164,6 +170,9 @@ impl ForEachSpec {
         });
         if !self.gives.is_empty() {
             json["gives"] = serde_json::json!(self.gives);
+        }
+        if !self.keep.is_empty() {
+            json["keep"] = serde_json::json!(self.keep);
         }
         json
     }

@@ -269,7 +269,7 @@ fn condition(
 ) -> Option<Spanned<String>> {
     let named = name(node);
     if named.is_none() {
-        let hint = "write `when: is_upside_down`: the step runs if that value is true or not 0";
+        let hint = "write `when: is_upside_down`: the step runs unless that value is false, 0, null or empty";
         let span = if node.span.is_empty() { key.span.clone() } else { node.span.clone() };
         diagnostics.push(Diagnostic::new("wiring", span, "`when` names the value that decides").hint(hint));
     }

@@ -6,7 +6,8 @@ use std::time::Instant;
 use serde_json::Value as Json;
 
 use super::plan::{Plan, PlannedStep};
-use super::run::{Frame, InnerPlace, InnerStep};
+use super::plan_builder::can_decide;
+use super::run::{Frame, InnerPlace, InnerStep, is_true};
 use super::step::{Context, LimitExceeded, Step, StepFailure};
 use crate::values::device_tensor::HostOrDevice;
 use crate::values::element::ElementType;
@@ -27,6 +28,9 @@ pub struct ForEachOptions {
     pub truncates: bool,
     /// items that run together
     pub batch: usize,
+    /// how many outputs of the plan, the last ones, are no results but conditions: only items for which all of them
+    /// hold have results
+    pub conditions: usize,
 }
 
 /// A value that a [`ForEach`] reads.
@@ -125,8 +129,19 @@ impl ForEach {
             },
             _ => None,
         };
-        let count = inputs.iter().find_map(size).filter(|count| *count <= options.max_items);
-        let outputs = plan.outputs().iter().enumerate().map(|(index, output)| {
+        let count = inputs.iter().find_map(size).filter(|count| *count <= options.max_items && options.conditions == 0);
+        let results = plan.outputs().len().saturating_sub(options.conditions);
+        for (output, condition) in plan.outputs().iter().enumerate().skip(results) {
+            if !can_decide(&condition.kind) {
+                let message = format!("a condition is one value, but `{}` is {}", condition.name, condition.kind);
+                return Err(CollectError {
+                    output,
+                    message,
+                    hint: "make it one, such as with `slice` and `threshold`",
+                });
+            }
+        }
+        let outputs = plan.outputs().iter().take(results).enumerate().map(|(index, output)| {
             Ok(Port::new(&output.name, collected_kind(index, &output.name, &output.kind, count)?))
         });
         let outputs = outputs.collect::<Result<_, CollectError>>()?;
@@ -158,6 +173,14 @@ impl ForEach {
         }
         let message = format!("`{}` has {count} items; at most {max_items} are allowed (`max_items`)", first.name);
         Err(StepFailure::InvalidInput(message))
+    }
+
+    /// Notes that the conditions of an item cannot be decided.
+    fn fail_condition(&self, context: &mut Context, item: usize, failure: StepFailure) -> StepFailure {
+        let number = self.plan.steps().len();
+        let name = self.plan.steps().last().map(|step| step.name.clone()).unwrap_or_default();
+        context.failed_at = Some(InnerStep { places: vec![InnerPlace { number, item }], name });
+        failure
     }
 
     /// Runs the items of these frames, whose first is number `first`, step by step.
@@ -266,10 +289,16 @@ impl Step for ForEach {
             let items = first..count.min(first + batch);
             let mut frames = items.map(frame).collect::<Result<Vec<_>, StepFailure>>()?;
             self.run_chunk(&mut frames, first, context)?;
-            for frame in &mut frames {
+            for (item, frame) in frames.iter_mut().enumerate() {
+                let value = |slot: usize| frame[slot].clone().and_then(HostOrDevice::host);
+                let mut conditions =
+                    self.plan.outputs().iter().skip(results.len()).filter_map(|output| value(output.slot));
+                let is_kept = conditions.try_fold(true, |all, condition| Ok(all && is_true(&condition)?));
+                if !is_kept.map_err(|failure| self.fail_condition(context, first + item, failure))? {
+                    continue;
+                }
                 for (output, collection) in self.plan.outputs().iter().zip(&mut results) {
-                    let value = frame[output.slot].clone().and_then(HostOrDevice::host);
-                    let Some(value) = value else { continue };
+                    let Some(value) = value(output.slot) else { continue };
                     size = size.saturating_add(encoded_size::memory(&value));
                     collection.push(&output.name, value)?;
                 }

@@ -6,7 +6,6 @@ use super::plan::{Plan, PlanInput, PlanOutput, PlannedStep, Slot, SlotRef};
 use super::step::{InputConversions, Step};
 use crate::json::json_conversion;
 use crate::values::device_tensor::Memory;
-use crate::values::element::ElementType;
 use crate::values::signature::{Dim, Kind, Port, TensorKind};
 use crate::values::tensor::MAX_AXES;
 
@@ -124,6 +123,11 @@ impl PlanBuilder {
         self.find(name).map(|slot| (&self.kinds[slot], self.depths[slot])).ok_or_else(|| self.unknown(name, None))
     }
 
+    /// The names of what the last step gives.
+    pub fn last_outputs(&self) -> impl Iterator<Item = &str> {
+        self.previous.iter().map(|(name, _)| name.as_str())
+    }
+
     /// Whether there is any value that a step could read.
     pub const fn has_values(&self) -> bool {
         !self.names.is_empty()
@@ -143,8 +147,8 @@ impl PlanBuilder {
         self.push_if(name, step, reads, gives, None)
     }
 
-    /// [`push`](Self::push) of a step that runs only if the value named `when` is true or not 0, and otherwise gives
-    /// its first input.
+    /// [`push`](Self::push) of a step that runs unless the value named `when` is false, 0, null or empty; then it gives its
+    /// first input.
     pub fn push_if(
         &mut self,
         name: impl Into<String>,
@@ -300,20 +304,12 @@ impl PlanBuilder {
     /// The slot of a value that decides whether a step runs.
     fn condition(&self, name: &str) -> Result<Slot, WiringError> {
         let slot = self.find(name).ok_or_else(|| self.unknown(name, None))?;
-        let is_one = |dim: &Dim| !matches!(dim, Dim::Fixed(size) if *size != 1);
-        let can_decide = match &self.kinds[slot] {
-            Kind::Any | Kind::Json => true,
-            Kind::Tensor(tensor) => {
-                tensor.element() != Some(ElementType::String) && tensor.shape.iter().flatten().all(is_one)
-            }
-            Kind::Text | Kind::Bytes => false,
-        };
-        if can_decide {
+        if can_decide(&self.kinds[slot]) {
             return Ok(slot);
         }
         Err(WiringError {
             at: PortSide::Inputs,
-            message: format!("`when` takes true, false or one number, but `{name}` is {}", self.kinds[slot]),
+            message: format!("a condition is one value, but `{name}` is {}", self.kinds[slot]),
             hint: Some("make it one, such as with `slice` and `threshold`".to_owned()),
         })
     }
@@ -355,6 +351,14 @@ impl PlanBuilder {
             chosen.into_iter().map(|(name, slot)| PlanOutput { name, slot, kind: self.kinds[slot].clone() }).collect();
         Ok(Plan::new(self.inputs, steps, outputs, self.kinds.len(), json_depth))
     }
+}
+
+/// Whether values of this kind can be a condition.
+pub(crate) fn can_decide(kind: &Kind) -> bool {
+    let Kind::Tensor(tensor) = kind else { return true };
+    // None makes it empty, and so false; several say nothing.
+    let is_several = |dim: &Dim| matches!(dim, Dim::Fixed(size) if *size > 1);
+    !tensor.shape.iter().flatten().any(is_several)
 }
 
 /// The kind of what a step gives if it runs, and its first input otherwise.

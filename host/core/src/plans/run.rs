@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value as Json;
 
 use super::plan::{Plan, PlannedStep, SlotRef};
 use super::step::{Context, StepFailure, WaitObserver};
@@ -297,20 +298,32 @@ fn take(frame: &mut Frame, source: SlotRef) -> Option<HostOrDevice<Value>> {
     if source.last { frame[source.slot].take() } else { frame[source.slot].clone() }
 }
 
-/// Whether a condition holds: `true`, or a number that is not 0.
-fn is_true(value: &Value) -> Result<bool, StepFailure> {
-    let number = match value {
-        Value::Json(json) => json.as_bool().map(f64::from).or_else(|| json.as_f64()),
+/// Whether a condition holds: it is not false, 0, null or empty.
+pub(crate) fn is_true(value: &Value) -> Result<bool, StepFailure> {
+    match value {
+        Value::Json(json) => Ok(match &**json {
+            Json::Null => false,
+            Json::Bool(holds) => *holds,
+            Json::Number(number) => number.as_f64() != Some(0.0),
+            Json::String(text) => !text.is_empty(),
+            Json::Array(items) => !items.is_empty(),
+            Json::Object(fields) => !fields.is_empty(),
+        }),
+        Value::Text(text) => Ok(!text.is_empty()),
+        Value::Bytes(bytes) => Ok(!bytes.is_empty()),
+        Value::Tensor(tensor) if tensor.is_empty() => Ok(false),
         Value::Tensor(tensor) if tensor.len() == 1 => {
-            let number = tensor.cast(ElementType::Float64).ok();
-            number.and_then(|number| number.as_slice::<f64>().and_then(|numbers| numbers.first().copied()))
+            if let Some(texts) = tensor.as_slice::<String>() {
+                return Ok(texts.iter().any(|text| !text.is_empty()));
+            }
+            let number = tensor.cast(ElementType::Float64)?;
+            Ok(number.as_slice::<f64>().is_some_and(|numbers| numbers.iter().any(|number| *number != 0.0)))
         }
-        _ => None,
-    };
-    number.map(|number| number != 0.0).ok_or_else(|| {
-        let message = format!("`when` takes true, false or one number, but gets {}", value.kind());
-        StepFailure::InvalidInput(message)
-    })
+        Value::Tensor(tensor) => {
+            let message = format!("a condition is one value, but this is {}", TensorKind::of(tensor));
+            Err(StepFailure::InvalidInput(message))
+        }
+    }
 }
 
 impl Plan {

@@ -1,6 +1,6 @@
 //! The host's side of the interfaces `builtins` and `models`: native steps, called by a guest.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::bindings::{builtins, models, types};
 use super::builtin_cache::MAX_NAME;
@@ -24,17 +24,7 @@ impl builtins::Host for State {
                 Ok(step) => step,
                 Err(why) => return Ok(Err(types::Error::InvalidInput(why))),
             };
-        let call = match self.prepare(step.as_ref(), inputs)? {
-            Ok(call) => call,
-            Err(why) => return Ok(Err(types::Error::InvalidInput(format!("`{name}`: {why}")))),
-        };
-        self.time_budget.admit(call.bytes)?;
-        let deadline = Some(self.time_budget.end());
-        // Untrusted arguments must not end the process, whatever bug they find.
-        let outcome = catch_panic(|| step.run(call.inputs, &mut Context { deadline, ..Context::default() }));
-        let outcome = outcome.unwrap_or_else(|why| Err(StepFailure::Failed(format!("`{name}` broke down: {why}"))));
-        self.time_budget.check()?;
-        self.give(step.signature(), outcome)
+        self.run_builtin(&name, step.as_ref(), inputs)
     }
 }
 
@@ -55,13 +45,16 @@ impl models::Host for State {
             );
             return Ok(Err(types::Error::InvalidInput(why)));
         };
-        let call = match self.prepare(step.as_ref(), inputs)? {
+        let name = format!("model {model}");
+        let call = match self.check_inputs(&name, step.as_ref(), inputs)? {
             Ok(call) => call,
             Err(why) => return Ok(Err(types::Error::InvalidInput(format!("`{model}`: {why}")))),
         };
         let begin = Instant::now();
-        let deadline = self.time_budget.request();
-        let outcome = step.run(call.inputs, &mut Context { deadline, ..self.model_context.context() });
+        let (deadline, cancelled) = (self.time_budget.request(), self.time_budget.cancelled());
+        let mut context = Context { deadline, cancelled, ..self.model_context.context() };
+        let outcome = step.run(call.inputs, &mut context);
+        self.record_call(&name, begin.elapsed(), outcome.is_err(), &context);
         self.time_budget.uncount(begin);
         self.time_budget.check()?;
         self.give(step.signature(), outcome)
@@ -76,9 +69,47 @@ struct NativeCall {
 }
 
 impl State {
+    /// Runs the built-in step `name`.
+    fn run_builtin(&mut self, name: &str, step: &dyn Step, inputs: Vec<types::NamedLentValue>) -> Answer {
+        let call = match self.check_inputs(name, step, inputs)? {
+            Ok(call) => call,
+            Err(why) => return Ok(Err(types::Error::InvalidInput(format!("`{name}`: {why}")))),
+        };
+        self.time_budget.admit(call.bytes)?;
+        let (deadline, cancelled) = (Some(self.time_budget.end()), self.time_budget.cancelled());
+        let mut context = Context { deadline, cancelled, ..Context::default() };
+        let begin = Instant::now();
+        // Untrusted arguments must not end the process, whatever bug they find.
+        let outcome = catch_panic(|| step.run(call.inputs, &mut context));
+        let outcome = outcome.unwrap_or_else(|why| Err(StepFailure::Failed(format!("`{name}` broke down: {why}"))));
+        self.record_call(name, begin.elapsed(), outcome.is_err(), &context);
+        self.time_budget.check()?;
+        self.give(step.signature(), outcome)
+    }
+
+    /// Records a call that has run, and the calls that it made.
+    fn record_call(&mut self, name: &str, time: Duration, has_failed: bool, context: &Context) {
+        self.calls.record(name, time, has_failed);
+        self.calls.record_within(name, &context.calls);
+    }
+
+    /// What a call of `name` works on. A call that does not fit the step is recorded as failed.
+    fn check_inputs(
+        &mut self,
+        name: &str,
+        step: &dyn Step,
+        lent: Vec<types::NamedLentValue>,
+    ) -> Result<Result<NativeCall, String>, StopReason> {
+        let call = self.native_call(step, lent)?;
+        if call.is_err() {
+            self.calls.record(name, Duration::ZERO, true);
+        }
+        Ok(call)
+    }
+
     /// Checks the values of a call and the kinds of its results; the inner error is the
     /// guest's to handle.
-    fn prepare(
+    fn native_call(
         &self,
         step: &dyn Step,
         lent: Vec<types::NamedLentValue>,

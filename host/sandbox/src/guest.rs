@@ -13,7 +13,7 @@ use super::log::LogTail;
 use super::model_context::ModelContext;
 use super::state::{Phase, State};
 use super::time_budget::TimeBudget;
-use gpux_core::{Context, Signature, StepFailure, Tensor, Value, encoded_size};
+use gpux_core::{CallStatistics, Context, Signature, StepFailure, Tensor, Value, encoded_size};
 
 /// A component, ready for requests.
 pub(super) struct Guest {
@@ -30,6 +30,8 @@ pub(super) struct GuestResult {
     pub(super) outcome: Result<Vec<Value>, StepFailure>,
     pub(super) memory_peak: u64,
     pub(super) log: Vec<String>,
+    /// the calls of built-in steps and models
+    pub(super) calls: CallStatistics,
 }
 
 /// A configured instance.
@@ -57,10 +59,11 @@ impl Guest {
     pub(super) fn process(&self, inputs: Vec<Option<Value>>, context: &Context) -> GuestResult {
         let limits = &self.linked.capabilities.limits;
         let Some(found) = self.find(context) else {
-            return GuestResult { outcome: Err(StepFailure::Timeout), memory_peak: 0, log: Vec::new() };
+            let calls = CallStatistics::default();
+            return GuestResult { outcome: Err(StepFailure::Timeout), memory_peak: 0, log: Vec::new(), calls };
         };
         // Waiting for a slot does not count against the guest's time.
-        let time_budget = TimeBudget::start("time", limits.time, context.deadline);
+        let time_budget = TimeBudget::start("time", limits.time, context.deadline).with(context.cancelled.clone());
         let _running = self.linked.running();
         // Dropped behind the instance, which keeps its slot until then.
         let model_context = self.linked.model_context(context);
@@ -178,8 +181,10 @@ fn lend<'a>(
 fn guest_result(outcome: Result<Vec<Value>, StepFailure>, state: &mut State) -> GuestResult {
     // An instance that waits for its next request has no caller.
     state.model_context = ModelContext::default();
+    state.time_budget.forget_request();
+    let calls = std::mem::take(&mut state.calls);
     let log = std::mem::replace(&mut state.log, LogTail::new(0));
-    GuestResult { outcome, memory_peak: state.meter.peak(), log: log.into_lines() }
+    GuestResult { outcome, memory_peak: state.meter.peak(), log: log.into_lines(), calls }
 }
 
 fn too_long(tensor: &Tensor) -> bool {

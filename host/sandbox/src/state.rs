@@ -16,7 +16,7 @@ use super::resource_meter::ResourceMeter;
 use super::tensor_table::{TensorEntry, TensorTable, cost};
 use super::time_budget::TimeBudget;
 use super::wasi_state::{GrantedFolders, Wasi};
-use gpux_core::{Registry, StepFailure, Tensor};
+use gpux_core::{CallStatistics, Registry, StepFailure, Tensor};
 
 /// Limits, grants and native steps that every sandbox of a step shares.
 pub(super) struct Capabilities {
@@ -60,8 +60,10 @@ pub(super) struct State {
     pub(super) log: LogTail,
     /// there if anything of WASI is granted
     pub(super) wasi: Option<Box<Wasi>>,
-    /// built-in steps and models run so far
-    calls: usize,
+    /// how often it called built-in steps and models so far
+    call_count: usize,
+    /// those calls, by name
+    pub(super) calls: CallStatistics,
 }
 
 impl State {
@@ -71,7 +73,8 @@ impl State {
             log: LogTail::new(capabilities.limits.log),
             handles: TensorTable::default(),
             wasi: capabilities.grants.any_wasi().then(|| Box::new(Wasi::new(&capabilities.folders))),
-            calls: 0,
+            call_count: 0,
+            calls: CallStatistics::default(),
             model_context: ModelContext::default(),
             phase,
             time_budget,
@@ -82,7 +85,8 @@ impl State {
     /// For the next request of the same instance.
     pub(super) fn renew(&mut self, time_budget: TimeBudget) {
         self.time_budget = time_budget;
-        self.calls = 0;
+        self.call_count = 0;
+        self.calls = CallStatistics::default();
         self.log = LogTail::new(self.capabilities.limits.log);
         self.meter.reset_peak();
         if let Some(wasi) = &mut self.wasi {
@@ -90,13 +94,15 @@ impl State {
         }
     }
 
-    /// Counts one more built-in step or model that the guest runs.
+    /// Counts one more built-in step or model that the guest runs, and stops the guest if its time is over or its
+    /// request was cancelled.
     pub(super) fn count_call(&mut self) -> Result<(), StopReason> {
+        self.time_budget.check()?;
         let limit = self.capabilities.limits.calls;
-        if self.calls >= limit {
+        if self.call_count >= limit {
             return Err(StopReason::limit(exceeded("calls", format!("{limit} calls"))));
         }
-        self.calls += 1;
+        self.call_count += 1;
         Ok(())
     }
 

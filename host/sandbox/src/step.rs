@@ -47,9 +47,10 @@ impl Step for ComponentStep {
 
     fn run(&self, inputs: Vec<Option<Value>>, context: &mut Context) -> Result<Vec<Value>, StepFailure> {
         let guest_result = self.guest.process(inputs, context);
-        let GuestResult { outcome, memory_peak, log } = guest_result;
+        let GuestResult { outcome, memory_peak, log, calls } = guest_result;
         context.memory_peak = Some(memory_peak);
         context.log.extend(log);
+        context.calls.merge(&calls);
         outcome
     }
 

@@ -12,7 +12,7 @@ use wasmtime::Engine;
 
 use super::failure::StopReason;
 use super::limits::exceeded;
-use gpux_core::StepFailure;
+use gpux_core::{CancelFlag, StepFailure};
 
 /// Time between two ticks: how long past its deadline a guest can run, give or take the scheduler.
 const TICK: Duration = Duration::from_millis(1);
@@ -116,6 +116,7 @@ pub(super) struct TimeBudget {
     limit: Duration,
     end: Instant,
     request: Option<Instant>,
+    cancelled: Option<Arc<dyn CancelFlag>>,
 }
 
 impl TimeBudget {
@@ -125,15 +126,23 @@ impl TimeBudget {
         let now = Instant::now();
         // A limit that the clock cannot represent is none.
         let end = now.checked_add(limit).unwrap_or_else(|| now + Duration::from_hours(24 * 365));
-        Self { name, limit, end, request }
+        Self { name, limit, end, request, cancelled: None }
     }
 
-    /// Stops the guest if its time is over.
+    /// The same, over as well once `cancelled` says so.
+    pub(super) fn with(self, cancelled: Option<Arc<dyn CancelFlag>>) -> Self {
+        Self { cancelled, ..self }
+    }
+
+    /// Stops the guest if its time is over, or its request was cancelled.
     pub(super) fn check(&self) -> Result<(), StopReason> {
         self.check_at(Instant::now())
     }
 
     fn check_at(&self, now: Instant) -> Result<(), StopReason> {
+        if self.cancelled.as_ref().is_some_and(|flag| flag.is_cancelled()) {
+            return Err(StopReason(StepFailure::Cancelled));
+        }
         if self.request.is_some_and(|request| now >= request) {
             return Err(StopReason(StepFailure::Timeout));
         }
@@ -167,6 +176,16 @@ impl TimeBudget {
     /// When the whole request must be done.
     pub(super) fn request(&self) -> Option<Instant> {
         self.request
+    }
+
+    /// Tells whether the request was cancelled.
+    pub(super) fn cancelled(&self) -> Option<Arc<dyn CancelFlag>> {
+        self.cancelled.clone()
+    }
+
+    /// Lets go of the request, which is over.
+    pub(super) fn forget_request(&mut self) {
+        self.cancelled = None;
     }
 }
 

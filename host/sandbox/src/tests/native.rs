@@ -1,7 +1,7 @@
 //! Native steps, called from inside.
 
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use super::*;
@@ -165,4 +165,63 @@ fn models_require_a_grant() {
     let info = SANDBOX.inspect(&guest("hostile/drive-model.wasm"), None).unwrap();
     assert!(info.capabilities().contains("If granted, it can: run models"), "{}", info.capabilities());
     assert_eq!(info.problem, None);
+}
+
+#[test]
+fn reports_calls_of_builtins_and_models() {
+    let step = driver("model", granted(&["rec"])).unwrap();
+    let mut context = Context::default();
+    for _ in 0..2 {
+        assert_eq!(run_in(&step, "x", &mut context), Ok("seen".into()));
+    }
+    let calls: Vec<_> = context.calls.iter().collect();
+    assert_eq!(calls.len(), 1);
+    assert_eq!((calls[0].name.as_str(), calls[0].count, calls[0].failed), ("model rec", 2, 0));
+    assert!(calls[0].time >= Duration::from_millis(120), "{:?}", calls[0].time);
+
+    let mut context = Context::default();
+    let step = load("builtin", Limits::default()).unwrap();
+    run_in(&step, "x", &mut context).unwrap();
+    let limits = Limits { calls: 5, ..Limits::default() };
+    let step = load("slow-builtin", limits).unwrap();
+    run_in(&step, "x", &mut context).unwrap_err();
+    let calls: Vec<_> = context.calls.iter().map(|calls| (calls.name.as_str(), calls.count, calls.failed)).collect();
+    assert_eq!(calls, [("copy", 6, 0)]);
+}
+
+/// In the place of a model: cancels the request that runs it.
+struct Canceller {
+    flag: Arc<AtomicBool>,
+    signature: Signature,
+}
+
+impl Step for Canceller {
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn run(&self, mut inputs: Vec<Option<Value>>, context: &mut Context) -> Result<Vec<Value>, StepFailure> {
+        context.in_time()?;
+        self.flag.store(true, Ordering::Relaxed);
+        assert_eq!(context.in_time(), Err(StepFailure::Cancelled), "models learn of it too");
+        Ok(inputs.pop().flatten().into_iter().collect())
+    }
+}
+
+#[test]
+fn cancellation_stops_a_component() {
+    let flag = Arc::new(AtomicBool::new(false));
+    let model = Canceller { flag: flag.clone(), signature: texts() };
+    let (config, registry) = driving(model, "model", granted(&["rec"]), Limits::default());
+    let step = SANDBOX.load(&guest("hostile/drive-model.wasm"), config, &registry).unwrap();
+    let mut context = Context { cancelled: Some(flag), ..Context::default() };
+    assert_eq!(run_in(&step, "x", &mut context), Err(StepFailure::Cancelled));
+    let calls: Vec<_> = context.calls.iter().map(|calls| (calls.name.as_str(), calls.count)).collect();
+    assert_eq!(calls, [("model rec", 1)]);
+
+    // Without a call, the next tick stops it.
+    let step = load("spin", Limits { time: Duration::from_mins(1), ..Limits::default() }).unwrap();
+    let begin = Instant::now();
+    assert_eq!(run_in(&step, "x", &mut context), Err(StepFailure::Cancelled));
+    assert!(begin.elapsed() < Duration::from_secs(30));
 }

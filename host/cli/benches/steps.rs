@@ -42,8 +42,8 @@ fn pipeline() {
             let benchmark = runtime.plan().benchmark(&request, options).unwrap();
             println!("\ndigits pipeline on {name}, {}", runtime.pipeline().engine());
             println!("{:<20}{:>11}{:>11}", "", "median µs", "lowest µs");
-            let total = ("whole".to_owned(), benchmark.total);
-            for (step, times) in benchmark.steps.iter().chain([&total]) {
+            let steps = benchmark.steps.iter().map(|step| (step.name.as_str(), &step.times));
+            for (step, times) in steps.chain([("whole", &benchmark.total)]) {
                 println!("{step:<20}{:>11.2}{:>11.2}", times.p50 * 1e3, times.min_inference_time * 1e3);
             }
         }

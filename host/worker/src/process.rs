@@ -196,11 +196,12 @@ impl Observer for StepRecorder<'_> {
         false
     }
 
-    fn failed(&mut self, _: &PlannedStep, _: &StepFailure, time: Duration, _: &Context) {
-        self.steps.push(StepTime { time, has_failed: true, truncated: 0 });
+    fn failed(&mut self, _: &PlannedStep, _: &StepFailure, time: Duration, context: &Context) {
+        self.steps.push(StepTime { time, has_failed: true, truncated: 0, calls: context.calls.clone() });
     }
 
     fn after(&mut self, _: &PlannedStep, time: Duration, _: &[Value], context: &Context) {
-        self.steps.push(StepTime { time, has_failed: false, truncated: context.truncated });
+        let (truncated, calls) = (context.truncated, context.calls.clone());
+        self.steps.push(StepTime { time, has_failed: false, truncated, calls });
     }
 }

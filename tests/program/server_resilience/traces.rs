@@ -72,6 +72,22 @@ fn exports_a_span_per_request_and_step() {
 }
 
 #[test]
+fn exports_a_span_for_the_calls_of_a_step() {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let (address, messages) = collector(&runtime);
+    let folder = crate::calls::thumbnails();
+    let mut server = Server::start(&[folder.path().to_str().unwrap(), "--otlp", &format!("http://{address}")]);
+    let photo = std::fs::read(crate::digits::root().join("models/samples/seven.png")).unwrap();
+    assert_eq!(server.ask("POST", "/predict", &["content-type: image/png"], &photo).status, 200);
+    server.signal(Signal::TERM);
+    assert_eq!(server.ended().code(), Some(0));
+    let (_, message) = messages.recv_timeout(PATIENCE).unwrap();
+    for part in ["thumbnail.wasm", "resize", "gpux.calls"] {
+        assert!(holds(&message, part.as_bytes()), "no `{part}` in {:?}", String::from_utf8_lossy(&message));
+    }
+}
+
+#[test]
 fn span_names_have_low_cardinality() {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     let (address, messages) = collector(&runtime);

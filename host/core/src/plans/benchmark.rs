@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
+use super::calls::CallStatistics;
 use super::plan::{Plan, PlannedStep};
 use super::run::{Observer, RunError, RunOptions, deadline_after};
 use super::step::Context;
@@ -59,8 +60,19 @@ pub struct Benchmark {
     pub runs: usize,
     /// the whole plan
     pub total: LatencyStatistics,
-    /// each step by name, in the same runs
-    pub steps: Vec<(String, LatencyStatistics)>,
+    /// each step, in the same runs
+    pub steps: Vec<StepBenchmark>,
+}
+
+/// One step of a benchmark.
+#[derive(Clone, Debug, Serialize)]
+pub struct StepBenchmark {
+    /// its name
+    pub name: String,
+    /// its times
+    pub times: LatencyStatistics,
+    /// the calls that it made of other steps, in all runs together
+    pub calls: CallStatistics,
 }
 
 /// How a benchmark is run.
@@ -80,6 +92,7 @@ pub struct BenchmarkOptions<'a> {
 struct StepTimes {
     next: usize,
     times: Vec<Vec<Duration>>,
+    calls: Vec<CallStatistics>,
 }
 
 impl Observer for StepTimes {
@@ -87,8 +100,9 @@ impl Observer for StepTimes {
         false
     }
 
-    fn after(&mut self, _: &PlannedStep, time: Duration, _: &[Value], _: &Context) {
+    fn after(&mut self, _: &PlannedStep, time: Duration, _: &[Value], context: &Context) {
         self.times[self.next].push(time);
+        self.calls[self.next].merge(&context.calls);
         self.next += 1;
     }
 }
@@ -105,7 +119,9 @@ impl Plan {
             }
         }
         let mut totals = Vec::with_capacity(options.runs.min(1 << 20));
-        let mut watch = StepTimes { next: 0, times: vec![Vec::new(); self.steps().len()] };
+        let count = self.steps().len();
+        let mut watch =
+            StepTimes { next: 0, times: vec![Vec::new(); count], calls: vec![CallStatistics::default(); count] };
         while totals.len() < options.runs && !stopped() {
             let values = request.to_vec();
             watch.next = 0;
@@ -115,8 +131,13 @@ impl Plan {
             totals.push(start.elapsed());
         }
         let names = self.steps().iter().map(|step| step.name.clone());
-        let steps = names.zip(watch.times).filter(|(_, times)| !times.is_empty());
-        let steps = steps.map(|(name, times)| (name, LatencyStatistics::from_times(times))).collect();
+        let steps = names.zip(watch.times).zip(watch.calls).filter(|((_, times), _)| !times.is_empty());
+        let steps = steps.map(|((name, times), calls)| StepBenchmark {
+            name,
+            times: LatencyStatistics::from_times(times),
+            calls,
+        });
+        let steps = steps.collect();
         Ok(Benchmark { runs: totals.len(), total: LatencyStatistics::from_times(totals), steps })
     }
 }

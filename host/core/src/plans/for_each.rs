@@ -208,7 +208,7 @@ impl ForEach {
             let outcome = context.in_time().map_err(|failure| (0, failure));
             let outcome = outcome.and_then(|()| step.step.run_items(inputs, &mut inner));
             let label = &self.labels[index];
-            context.calls.record(label, count, start.elapsed(), u64::from(outcome.is_err()));
+            context.calls.record_several(label, count, outcome.is_err().into(), start.elapsed());
             context.calls.record_within(label, &inner.calls);
 
             let results = match outcome {

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::calls::CallStatistics;
 use super::plan::PlannedStep;
 use super::run::Observer;
 use super::step::{Context, StepFailure};
@@ -32,6 +33,8 @@ pub struct StepTrace {
     pub outputs: Vec<String>,
     /// its log lines
     pub log: Vec<String>,
+    /// the calls that it made of other steps
+    pub calls: CallStatistics,
 }
 
 impl RunTrace {
@@ -44,6 +47,7 @@ impl RunTrace {
             memory_peak: context.memory_peak,
             outputs,
             log: context.log.clone(),
+            calls: context.calls.clone(),
         });
     }
 

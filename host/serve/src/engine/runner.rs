@@ -192,7 +192,7 @@ fn run_isolated(
         left = Duration::saturating_sub(left, step.time);
         timer.truncated = timer.truncated.saturating_add(step.truncated);
         let end = now.checked_sub(left).unwrap_or(now);
-        timer.record(name, end, step.time, failure.filter(|_| step.has_failed));
+        timer.record(name, end, step.time, failure.filter(|_| step.has_failed), &step.calls);
     }
 
     if let (Some(trace), Some(recorded)) = (trace, recorded) {

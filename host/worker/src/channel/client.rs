@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use super::{ChannelMemory, Header, SLOTS, monotonic_nanos, state};
 use crate::trace::Trace;
 use crate::transfer::{self, BoundedRead as _, read_bytes, read_u8, read_u32, read_u64, write_u32, write_u64};
-use gpux_core::{CancelFlag, Outputs, Request, RunError, WaitObserver};
+use gpux_core::{CallStatistics, CancelFlag, Outputs, Request, RunError, WaitObserver};
 use gpux_shared_memory::{OutOfBounds, wait, wake};
 
 /// How often a waiting call looks whether its client has gone.
@@ -29,6 +29,9 @@ pub(super) const MAX_ERROR: usize = 256 << 10;
 
 /// The same of a trace, which only some clients may ask for.
 pub(super) const MAX_TRACE: usize = 16 << 20;
+
+/// The same of the calls that steps made of others: as JSON they take about as much as in memory.
+pub(super) const MAX_CALLS: usize = 1 << 20;
 
 /// The most steps that a response reports.
 const MAX_STEPS: u32 = 1 << 16;
@@ -68,7 +71,7 @@ pub(crate) struct Lateness {
 }
 
 /// The time of one step.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StepTime {
     /// from its inputs to its outputs
     pub time: Duration,
@@ -76,6 +79,8 @@ pub struct StepTime {
     pub has_failed: bool,
     /// texts of which it left out a part
     pub truncated: u32,
+    /// the calls that it made of other steps
+    pub calls: CallStatistics,
 }
 
 /// What a worker answers.
@@ -286,7 +291,15 @@ fn read_reply(area: &mut super::Area<'_>, is_traced: bool) -> io::Result<Reply> 
         let nanos = read_u64(area)?;
         // The highest bit says that the request ended here.
         let time = Duration::from_nanos(nanos & (u64::MAX >> 1));
-        steps.push(StepTime { time, has_failed: nanos >> 63 == 1, truncated: read_u32(area)? });
+        let truncated = read_u32(area)?;
+        steps.push(StepTime { time, has_failed: nanos >> 63 == 1, truncated, ..StepTime::default() });
+    }
+    let calls = read_json(area, MAX_CALLS)?;
+    if !calls.is_empty() {
+        let calls: Vec<CallStatistics> = serde_json::from_slice(&calls)?;
+        for (step, calls) in steps.iter_mut().zip(calls) {
+            step.calls = calls.bounded();
+        }
     }
     let trace = read_json(area, if is_traced { MAX_TRACE } else { 0 })?;
     let trace = if trace.is_empty() { None } else { Some(serde_json::from_slice(&trace)?) };
@@ -302,7 +315,10 @@ fn read_reply(area: &mut super::Area<'_>, is_traced: bool) -> io::Result<Reply> 
 fn read_json(area: &mut super::Area<'_>, most: usize) -> io::Result<Vec<u8>> {
     let bytes = read_bytes(area)?;
     if bytes.len() > most {
-        return Err(io::Error::new(io::ErrorKind::InvalidData, "an error or a trace that is too long"));
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidData,
+            "an error, a trace or a list of calls that is too long",
+        ));
     }
     Ok(bytes)
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use super::client::{MAX_ERROR, MAX_TRACE};
+use super::client::{MAX_CALLS, MAX_ERROR, MAX_TRACE};
 use super::{Area, ChannelMemory, SLOTS, monotonic_nanos, state};
 use crate::trace::Trace;
 use crate::transfer::{self, read_u8, read_u32, read_u64, write_bytes, write_u32, write_u64};
@@ -147,6 +147,7 @@ fn write_response(
         write_u64(area, nanos | u64::from(step.has_failed) << 63)?;
         write_u32(area, step.truncated)?;
     }
+    write_bytes(area, &calls_to_json(steps)?)?;
     let trace = trace.map(serde_json::to_vec).transpose()?.filter(|trace| trace.len() <= MAX_TRACE);
     write_bytes(area, &trace.unwrap_or_default())?;
     match result {
@@ -159,6 +160,16 @@ fn write_response(
             write_bytes(area, &json)
         }
     }
+}
+
+/// The calls that each step made of others; nothing if no step made any.
+fn calls_to_json(steps: &[StepTime]) -> io::Result<Vec<u8>> {
+    if steps.iter().all(|step| step.calls.is_empty()) {
+        return Ok(Vec::new());
+    }
+    let calls: Vec<_> = steps.iter().map(|step| &step.calls).collect();
+    // Too many of them are left out, since the result matters more.
+    Ok(Some(serde_json::to_vec(&calls)?).filter(|json| json.len() <= MAX_CALLS).unwrap_or_default())
 }
 
 /// The slot of a request: tells the server that the request waits, and the run whether it was cancelled.

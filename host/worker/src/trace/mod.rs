@@ -12,7 +12,8 @@ use preview::{Preview, PreviewBudget};
 
 use gpux_core::sanitize::redact_paths;
 use gpux_core::{
-    Context, Observer, Observers, Outputs, Plan, PlannedStep, Request, RunError, RunOptions, StepFailure, Value,
+    Context, FlattenedCalls, Observer, Observers, Outputs, Plan, PlannedStep, Request, RunError, RunOptions,
+    StepFailure, Value,
 };
 
 /// What a request went through.
@@ -51,8 +52,33 @@ struct TracedStep {
     /// What it logged, the newest last
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     log: Vec<String>,
+    /// The steps and models that it called, in the order of their first calls
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    calls: Vec<TracedCalls>,
     /// What it gave
     gave: Vec<Preview>,
+}
+
+/// The calls that a step made of another.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+struct TracedCalls {
+    /// The called step's name, or `model` and the model's
+    name: String,
+    /// How often it was called
+    count: u64,
+    /// How many of the calls failed
+    #[serde(default, skip_serializing_if = "is_zero")]
+    failed: u64,
+    /// Milliseconds of all calls together
+    time_ms: f64,
+    /// How many steps lie between: 0 if the step itself called it
+    #[serde(default, skip_serializing_if = "is_zero")]
+    depth: u64,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+const fn is_zero(value: &u64) -> bool {
+    *value == 0
 }
 
 /// The most log lines of a step, and characters per line.
@@ -81,8 +107,21 @@ impl Trace {
             truncated: Some(context.truncated).filter(|texts| *texts > 0),
             failed,
             log: context.log[newest..].iter().map(|line| line.chars().take(LOG_LINE).collect()).collect(),
+            calls: context.calls.flattened().iter().map(TracedCalls::new).collect(),
             gave: Vec::new(),
         });
+    }
+}
+
+impl TracedCalls {
+    fn new(FlattenedCalls { depth, calls, .. }: &FlattenedCalls<'_>) -> Self {
+        Self {
+            name: calls.name.clone(),
+            count: calls.count,
+            failed: calls.failed,
+            time_ms: milliseconds(calls.time),
+            depth: *depth as u64,
+        }
     }
 }
 

@@ -1,9 +1,10 @@
 //! Metrics of the server and its pipelines.
 //!
 //! Recording for a request is a few atomic additions to counters that its pipeline holds, without locks or lookups by
-//! name. Labels, sums and text are produced when the metrics are read.
+//! name; only the calls that a step made of others are counted by name, under a lock of the step. Labels, sums and text are produced when the metrics are read.
 
-pub(crate) mod counters;
+mod calls;
+mod counters;
 pub(crate) mod histogram;
 mod inferences;
 mod pipeline;

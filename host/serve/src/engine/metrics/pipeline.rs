@@ -5,6 +5,7 @@ use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use super::calls::CallMetrics;
 use super::histogram::Histogram;
 use super::inferences::Inferences;
 use super::rejections::{RejectionCounts, RejectionReason};
@@ -16,6 +17,7 @@ use gpux_core::FailureCounts;
 pub(crate) struct StepMetrics {
     pub(crate) time: Histogram,
     pub(crate) failures: FailureCounts,
+    pub(crate) calls: CallMetrics,
 }
 
 /// Metrics of a plan's steps, in order.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::pipeline::StepMetrics;
-use gpux_core::{Context, Observer, PlannedStep, StepFailure, Value};
+use gpux_core::{CallStatistics, Context, Observer, PlannedStep, StepFailure, Value};
 
 /// One step of one run, for a trace.
 #[derive(Clone, Debug)]
@@ -18,6 +18,8 @@ pub(crate) struct StepTime {
     pub(crate) time: Duration,
     /// the error, if it failed
     pub(crate) failure: Option<String>,
+    /// the calls that it made of other steps
+    pub(crate) calls: CallStatistics,
 }
 
 /// Times the steps of one run.
@@ -36,14 +38,22 @@ impl<'a> StepTimer<'a> {
     }
 
     /// Records a step that has run.
-    pub(crate) fn record(&mut self, name: &str, end: Instant, time: Duration, failure: Option<&StepFailure>) {
+    pub(crate) fn record(
+        &mut self,
+        name: &str,
+        end: Instant,
+        time: Duration,
+        failure: Option<&StepFailure>,
+        calls: &CallStatistics,
+    ) {
         if let Some(step) = self.steps.get(self.next) {
             step.time.observe(time);
+            step.calls.record(calls);
         }
         self.next += 1;
         if let Some(traced) = &mut self.traced {
             let failure = failure.map(ToString::to_string);
-            traced.push(StepTime { name: name.to_owned(), end, time, failure });
+            traced.push(StepTime { name: name.to_owned(), end, time, failure, calls: calls.clone() });
         }
     }
 }
@@ -53,12 +63,12 @@ impl Observer for StepTimer<'_> {
         false
     }
 
-    fn failed(&mut self, step: &PlannedStep, failure: &StepFailure, time: Duration, _: &Context) {
-        self.record(&step.name, Instant::now(), time, Some(failure));
+    fn failed(&mut self, step: &PlannedStep, failure: &StepFailure, time: Duration, context: &Context) {
+        self.record(&step.name, Instant::now(), time, Some(failure), &context.calls);
     }
 
     fn after(&mut self, step: &PlannedStep, time: Duration, _: &[Value], context: &Context) {
         self.truncated = self.truncated.saturating_add(context.truncated);
-        self.record(&step.name, Instant::now(), time, None);
+        self.record(&step.name, Instant::now(), time, None, &context.calls);
     }
 }

@@ -48,6 +48,12 @@ fn pipeline(loaded: &Arc<LoadedPipeline>) -> Json {
             "name": step,
             "time_ms": times(&counted.time.snapshot()),
             "failures": counted.failures.counts(),
+            "calls": counted.calls.counts().into_iter().map(|(name, calls)| json!({
+                "name": name,
+                "count": calls.count,
+                "failed": calls.failed,
+                "time_ms": calls.time.as_secs_f64() * 1e3,
+            })).collect::<Vec<_>>(),
         })).collect::<Vec<_>>(),
         "models": loaded.info().models.iter().zip(loaded.model_statistics()).map(|(model, statistics)| json!({
             "name": model.name,

@@ -14,7 +14,7 @@ use prometheus_client::registry::{Registry, Unit};
 use super::writer::Writer;
 use super::{process, triton};
 use crate::engine::metrics::histogram::HistogramSnapshot;
-use crate::engine::metrics::{EvictionReason, Metrics, PipelineMetrics};
+use crate::engine::metrics::{EvictionReason, Metrics, PipelineMetrics, StepMetrics};
 use crate::{LoadedPipeline, PipelineState, Server};
 use gpux::internal::ModelSummary;
 
@@ -264,6 +264,7 @@ fn write_steps(out: &mut Writer<'_, '_>, loaded: &[Arc<LoadedPipeline>]) -> Resu
         SECONDS,
         steps().map(|(labels, counted)| (labels, counted.time.snapshot())),
     )?;
+    write_calls(out, steps())?;
     let failures: Vec<_> = steps()
         .flat_map(|(labels, counted)| counted.failures.counts().into_iter().map(move |count| (labels.clone(), count)))
         .collect();
@@ -282,6 +283,39 @@ fn write_steps(out: &mut Writer<'_, '_>, loaded: &[Arc<LoadedPipeline>]) -> Resu
             Some((labels.iter().copied().chain([("limit", limit)]).collect(), *count))
         }),
     )
+}
+
+/// The calls that steps made of built-in steps and models.
+fn write_calls<'a>(
+    out: &mut Writer<'_, '_>,
+    steps: impl Iterator<Item = (Vec<(&'a str, &'a str)>, &'a Arc<StepMetrics>)>,
+) -> Result<(), Error> {
+    let calls: Vec<_> = steps
+        .flat_map(|(labels, counted)| counted.calls.counts().into_iter().map(move |call| (labels.clone(), call)))
+        .collect();
+    let labelled = || {
+        calls.iter().map(|(labels, (name, calls))| {
+            let labels: Vec<_> = labels.iter().copied().chain([("called", name.as_str())]).collect();
+            (labels, calls)
+        })
+    };
+    out.counters(
+        "gpux_step_calls",
+        "Calls that steps made of built-in steps and models",
+        labelled().map(|(labels, calls)| (labels, calls.count)),
+    )?;
+    out.counters(
+        "gpux_step_call_failures",
+        "Of those, calls that failed",
+        labelled().map(|(labels, calls)| (labels, calls.failed)),
+    )?;
+    let help = "Time of the calls that steps made of built-in steps and models";
+    let mut family = out.family("gpux_step_call_time", help, SECONDS, MetricType::Counter)?;
+    for (labels, calls) in labelled() {
+        let seconds = calls.time.as_secs_f64();
+        family.encode_family(&labels)?.encode_counter::<[(&str, &str); 0], _, u64>(&seconds, None)?;
+    }
+    Ok(())
 }
 
 fn write_models(out: &mut Writer<'_, '_>, loaded: &[Arc<LoadedPipeline>]) -> Result<(), Error> {

@@ -29,6 +29,15 @@ function gave(preview) {
   return element("div", {}, element("p", { class: "quiet kind" }, `${name}: ${kind}, ${bytes(preview.bytes)}`), shown);
 }
 
+// The steps and models that a step called, those that they called further in.
+function called(calls) {
+  const row = ({ name, count, failed, time_ms: time, depth }) => {
+    const line = `${name} × ${count}, ${number(time)} ms${failed ? `, ${failed} failed` : ""}`;
+    return element("li", { class: `depth-${Math.min(depth ?? 0, 3)}` }, line);
+  };
+  return element("ul", { class: "calls quiet" }, calls.map(row));
+}
+
 export function steps(trace) {
   const longest = Math.max(...trace.steps.map((step) => step.time_ms), 1e-6);
   return trace.steps.map((step) =>
@@ -37,7 +46,8 @@ export function steps(trace) {
         element("div", { class: "step-name" }, `${step.number}. ${step.name}`),
         element("div", {}, `${number(step.time_ms)} ms`),
         bar(step.time_ms / longest),
-        step.memory !== undefined && element("div", { class: "quiet" }, `sandbox: ${bytes(step.memory)}`)),
+        step.memory !== undefined && element("div", { class: "quiet" }, `sandbox: ${bytes(step.memory)}`),
+        step.calls && called(step.calls)),
       element("div", { class: "gave" },
         step.failed && element("p", { class: "wrong text" }, step.failed),
         step.gave.map(gave),

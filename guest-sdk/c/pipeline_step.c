@@ -3,83 +3,98 @@
 #include <stdlib.h>
 #include <string.h>
 
-// Imported Functions from `gpux:pipeline/types@0.1.0`
+// Imported Functions from `gpux:pipeline/types@0.1.1`
 
-__attribute__((__import_module__("gpux:pipeline/types@0.1.0"), __import_name__("[static]tensor.create")))
+__attribute__((__import_module__("gpux:pipeline/types@0.1.1"), __import_name__("[static]tensor.create")))
 extern void __wasm_import_gpux_static_tensor_create(int32_t, uint8_t *, size_t, uint8_t *, size_t, uint8_t *);
 
-__attribute__((__import_module__("gpux:pipeline/types@0.1.0"), __import_name__("[static]tensor.create-text")))
+__attribute__((__import_module__("gpux:pipeline/types@0.1.1"), __import_name__("[static]tensor.create-text")))
 extern void __wasm_import_gpux_static_tensor_create_text(uint8_t *, size_t, uint8_t *, size_t, uint8_t *);
 
-__attribute__((__import_module__("gpux:pipeline/types@0.1.0"), __import_name__("[static]tensor.zeros")))
+__attribute__((__import_module__("gpux:pipeline/types@0.1.1"), __import_name__("[static]tensor.zeros")))
 extern void __wasm_import_gpux_static_tensor_zeros(int32_t, uint8_t *, size_t, uint8_t *);
 
-__attribute__((__import_module__("gpux:pipeline/types@0.1.0"), __import_name__("[method]tensor.element")))
+__attribute__((__import_module__("gpux:pipeline/types@0.1.1"), __import_name__("[method]tensor.element")))
 extern int32_t __wasm_import_gpux_method_tensor_element(int32_t);
 
-__attribute__((__import_module__("gpux:pipeline/types@0.1.0"), __import_name__("[method]tensor.shape")))
+__attribute__((__import_module__("gpux:pipeline/types@0.1.1"), __import_name__("[method]tensor.shape")))
 extern void __wasm_import_gpux_method_tensor_shape(int32_t, uint8_t *);
 
-__attribute__((__import_module__("gpux:pipeline/types@0.1.0"), __import_name__("[method]tensor.byte-length")))
+__attribute__((__import_module__("gpux:pipeline/types@0.1.1"), __import_name__("[method]tensor.byte-length")))
 extern int32_t __wasm_import_gpux_method_tensor_byte_length(int32_t);
 
-__attribute__((__import_module__("gpux:pipeline/types@0.1.0"), __import_name__("[method]tensor.data")))
+__attribute__((__import_module__("gpux:pipeline/types@0.1.1"), __import_name__("[method]tensor.data")))
 extern void __wasm_import_gpux_method_tensor_data(int32_t, uint8_t *);
 
-__attribute__((__import_module__("gpux:pipeline/types@0.1.0"), __import_name__("[method]tensor.read")))
+__attribute__((__import_module__("gpux:pipeline/types@0.1.1"), __import_name__("[method]tensor.read")))
 extern void __wasm_import_gpux_method_tensor_read(int32_t, int32_t, int32_t, uint8_t *);
 
-__attribute__((__import_module__("gpux:pipeline/types@0.1.0"), __import_name__("[method]tensor.write")))
+__attribute__((__import_module__("gpux:pipeline/types@0.1.1"), __import_name__("[method]tensor.write")))
 extern void __wasm_import_gpux_method_tensor_write(int32_t, int32_t, uint8_t *, size_t, uint8_t *);
 
-__attribute__((__import_module__("gpux:pipeline/types@0.1.0"), __import_name__("[method]tensor.texts")))
+__attribute__((__import_module__("gpux:pipeline/types@0.1.1"), __import_name__("[method]tensor.texts")))
 extern void __wasm_import_gpux_method_tensor_texts(int32_t, uint8_t *);
 
-__attribute__((__import_module__("gpux:pipeline/types@0.1.0"), __import_name__("[method]tensor.layout")))
+__attribute__((__import_module__("gpux:pipeline/types@0.1.1"), __import_name__("[method]tensor.layout")))
 extern void __wasm_import_gpux_method_tensor_layout(int32_t, uint8_t *);
 
-__attribute__((__import_module__("gpux:pipeline/types@0.1.0"), __import_name__("[method]tensor.set-layout")))
+__attribute__((__import_module__("gpux:pipeline/types@0.1.1"), __import_name__("[method]tensor.set-layout")))
 extern void __wasm_import_gpux_method_tensor_set_layout(int32_t, int32_t, int32_t);
 
-__attribute__((__import_module__("gpux:pipeline/types@0.1.0"), __import_name__("[method]tensor.color")))
+__attribute__((__import_module__("gpux:pipeline/types@0.1.1"), __import_name__("[method]tensor.color")))
 extern void __wasm_import_gpux_method_tensor_color(int32_t, uint8_t *);
 
-__attribute__((__import_module__("gpux:pipeline/types@0.1.0"), __import_name__("[method]tensor.set-color")))
+__attribute__((__import_module__("gpux:pipeline/types@0.1.1"), __import_name__("[method]tensor.set-color")))
 extern void __wasm_import_gpux_method_tensor_set_color(int32_t, int32_t, int32_t);
 
-__attribute__((__import_module__("gpux:pipeline/types@0.1.0"), __import_name__("[method]tensor.sample-rate")))
+__attribute__((__import_module__("gpux:pipeline/types@0.1.1"), __import_name__("[method]tensor.sample-rate")))
 extern void __wasm_import_gpux_method_tensor_sample_rate(int32_t, uint8_t *);
 
-__attribute__((__import_module__("gpux:pipeline/types@0.1.0"), __import_name__("[method]tensor.set-sample-rate")))
+__attribute__((__import_module__("gpux:pipeline/types@0.1.1"), __import_name__("[method]tensor.set-sample-rate")))
 extern void __wasm_import_gpux_method_tensor_set_sample_rate(int32_t, int32_t, int32_t);
 
-__attribute__((__import_module__("gpux:pipeline/types@0.1.0"), __import_name__("[method]tensor.geometry")))
+__attribute__((__import_module__("gpux:pipeline/types@0.1.1"), __import_name__("[method]tensor.geometry")))
 extern void __wasm_import_gpux_method_tensor_geometry(int32_t, uint8_t *);
 
-__attribute__((__import_module__("gpux:pipeline/types@0.1.0"), __import_name__("[method]tensor.set-geometry")))
+__attribute__((__import_module__("gpux:pipeline/types@0.1.1"), __import_name__("[method]tensor.set-geometry")))
 extern void __wasm_import_gpux_method_tensor_set_geometry(int32_t, int32_t, int32_t, int32_t, float, float, float, float);
 
-__attribute__((__import_module__("gpux:pipeline/types@0.1.0"), __import_name__("[method]tensor.copy-metadata")))
+__attribute__((__import_module__("gpux:pipeline/types@0.1.1"), __import_name__("[method]tensor.transform")))
+extern void __wasm_import_gpux_method_tensor_transform(int32_t, uint8_t *);
+
+__attribute__((__import_module__("gpux:pipeline/types@0.1.1"), __import_name__("[method]tensor.set-transform")))
+extern void __wasm_import_gpux_method_tensor_set_transform(int32_t, int32_t, double, double, double, double, double, double, double, double, double);
+
+__attribute__((__import_module__("gpux:pipeline/types@0.1.1"), __import_name__("[method]tensor.copy-metadata")))
 extern void __wasm_import_gpux_method_tensor_copy_metadata(int32_t, int32_t);
 
-// Imported Functions from `gpux:pipeline/log@0.1.0`
+// Imported Functions from `gpux:pipeline/log@0.1.1`
 
-__attribute__((__import_module__("gpux:pipeline/log@0.1.0"), __import_name__("log")))
+__attribute__((__import_module__("gpux:pipeline/log@0.1.1"), __import_name__("log")))
 extern void __wasm_import_gpux_log_log(int32_t, uint8_t *, size_t);
 
-// Imported Functions from `gpux:pipeline/builtins@0.1.0`
+// Imported Functions from `gpux:pipeline/builtins@0.1.1`
 
-__attribute__((__import_module__("gpux:pipeline/builtins@0.1.0"), __import_name__("run")))
+__attribute__((__import_module__("gpux:pipeline/builtins@0.1.1"), __import_name__("run")))
 extern void __wasm_import_gpux_builtins_run(uint8_t *, size_t, uint8_t *, size_t, uint8_t *, size_t, uint8_t *);
 
-// Imported Functions from `gpux:pipeline/models@0.1.0`
+__attribute__((__import_module__("gpux:pipeline/builtins@0.1.1"), __import_name__("prepare")))
+extern void __wasm_import_gpux_builtins_prepare(uint8_t *, size_t, uint8_t *, size_t, uint8_t *);
 
-__attribute__((__import_module__("gpux:pipeline/models@0.1.0"), __import_name__("run")))
+__attribute__((__import_module__("gpux:pipeline/builtins@0.1.1"), __import_name__("run-prepared")))
+extern void __wasm_import_gpux_builtins_run_prepared(int32_t, uint8_t *, size_t, uint8_t *);
+
+// Imported Functions from `gpux:pipeline/models@0.1.1`
+
+__attribute__((__import_module__("gpux:pipeline/models@0.1.1"), __import_name__("run")))
 extern void __wasm_import_gpux_models_run(uint8_t *, size_t, uint8_t *, size_t, uint8_t *);
 
-// Exported Functions from `gpux:pipeline/step@0.1.0`
+__attribute__((__import_module__("gpux:pipeline/models@0.1.1"), __import_name__("require")))
+extern void __wasm_import_gpux_models_require(uint8_t *, size_t, uint8_t *);
 
-__attribute__((__weak__, __export_name__("cabi_post_gpux:pipeline/step@0.1.0#describe")))
+// Exported Functions from `gpux:pipeline/step@0.1.1`
+
+__attribute__((__weak__, __export_name__("cabi_post_gpux:pipeline/step@0.1.1#describe")))
 void __wasm_export_exports_step_describe_post_return(uint8_t * arg0) {
   if ((*((size_t*) (arg0 + sizeof(void*)))) > 0) {
     free(*((uint8_t **) (arg0 + 0)));
@@ -89,7 +104,7 @@ void __wasm_export_exports_step_describe_post_return(uint8_t * arg0) {
   }
 }
 
-__attribute__((__weak__, __export_name__("cabi_post_gpux:pipeline/step@0.1.0#configure")))
+__attribute__((__weak__, __export_name__("cabi_post_gpux:pipeline/step@0.1.1#configure")))
 void __wasm_export_exports_step_configure_post_return(uint8_t * arg0) {
   switch ((int32_t) (int32_t) *((uint8_t*) (arg0 + 0))) {
     case 0: {
@@ -259,7 +274,7 @@ void __wasm_export_exports_step_configure_post_return(uint8_t * arg0) {
   }
 }
 
-__attribute__((__weak__, __export_name__("cabi_post_gpux:pipeline/step@0.1.0#process")))
+__attribute__((__weak__, __export_name__("cabi_post_gpux:pipeline/step@0.1.1#process")))
 void __wasm_export_exports_step_process_post_return(uint8_t * arg0) {
   switch ((int32_t) (int32_t) *((uint8_t*) (arg0 + 0))) {
     case 0: {
@@ -342,7 +357,7 @@ static uint8_t RET_AREA[(5*sizeof(void*))];
 
 // Helper Functions
 
-__attribute__((__import_module__("gpux:pipeline/types@0.1.0"), __import_name__("[resource-drop]tensor")))
+__attribute__((__import_module__("gpux:pipeline/types@0.1.1"), __import_name__("[resource-drop]tensor")))
 extern void __wasm_import_gpux_tensor_drop(int32_t handle);
 
 void gpux_tensor_drop_own(gpux_own_tensor_t handle) {
@@ -501,6 +516,11 @@ void gpux_option_geometry_free(gpux_option_geometry_t *ptr) {
   }
 }
 
+void gpux_option_transform_free(gpux_option_transform_t *ptr) {
+  if (ptr->is_some) {
+  }
+}
+
 void gpux_builtins_named_lent_value_free(gpux_builtins_named_lent_value_t *ptr) {
   gpux_named_lent_value_free(ptr);
 }
@@ -543,6 +563,13 @@ void gpux_builtins_result_list_named_value_error_free(gpux_builtins_result_list_
   }
 }
 
+void gpux_builtins_result_u32_error_free(gpux_builtins_result_u32_error_t *ptr) {
+  if (!ptr->is_err) {
+  } else {
+    gpux_builtins_error_free(&ptr->val.err);
+  }
+}
+
 void gpux_models_named_lent_value_free(gpux_models_named_lent_value_t *ptr) {
   gpux_named_lent_value_free(ptr);
 }
@@ -580,6 +607,13 @@ void gpux_models_list_named_value_free(gpux_models_list_named_value_t *ptr) {
 void gpux_models_result_list_named_value_error_free(gpux_models_result_list_named_value_error_t *ptr) {
   if (!ptr->is_err) {
     gpux_models_list_named_value_free(&ptr->val.ok);
+  } else {
+    gpux_models_error_free(&ptr->val.err);
+  }
+}
+
+void gpux_models_result_void_error_free(gpux_models_result_void_error_t *ptr) {
+  if (!ptr->is_err) {
   } else {
     gpux_models_error_free(&ptr->val.err);
   }
@@ -1097,6 +1131,79 @@ void gpux_method_tensor_set_geometry(gpux_borrow_tensor_t self, gpux_geometry_t 
   __wasm_import_gpux_method_tensor_set_geometry((self).__handle, option, option1, option2, option3, option4, option5, option6);
 }
 
+bool gpux_method_tensor_transform(gpux_borrow_tensor_t self, gpux_transform_t *ret) {
+  __attribute__((__aligned__(8)))
+  uint8_t ret_area[80];
+  uint8_t *ptr = (uint8_t *) &ret_area;
+  __wasm_import_gpux_method_tensor_transform((self).__handle, ptr);
+  gpux_option_transform_t option;
+  switch ((int32_t) *((uint8_t*) (ptr + 0))) {
+    case 0: {
+      option.is_some = false;
+      break;
+    }
+    case 1: {
+      option.is_some = true;
+      option.val = (gpux_transform_t) {
+        (double) *((double*) (ptr + 8)),
+        (double) *((double*) (ptr + 16)),
+        (double) *((double*) (ptr + 24)),
+        (double) *((double*) (ptr + 32)),
+        (double) *((double*) (ptr + 40)),
+        (double) *((double*) (ptr + 48)),
+        (double) *((double*) (ptr + 56)),
+        (double) *((double*) (ptr + 64)),
+        (double) *((double*) (ptr + 72)),
+      };
+      break;
+    }
+  }
+  *ret = option.val;
+  return option.is_some;
+}
+
+void gpux_method_tensor_set_transform(gpux_borrow_tensor_t self, gpux_transform_t *maybe_transform) {
+  gpux_option_transform_t transform;
+  transform.is_some = maybe_transform != NULL;if (maybe_transform) {
+    transform.val = *maybe_transform;
+  }
+  int32_t option;
+  double option1;
+  double option2;
+  double option3;
+  double option4;
+  double option5;
+  double option6;
+  double option7;
+  double option8;
+  double option9;
+  if ((transform).is_some) {
+    const gpux_transform_t *payload0 = &(transform).val;
+    option = 1;
+    option1 = (*payload0).f0;
+    option2 = (*payload0).f1;
+    option3 = (*payload0).f2;
+    option4 = (*payload0).f3;
+    option5 = (*payload0).f4;
+    option6 = (*payload0).f5;
+    option7 = (*payload0).f6;
+    option8 = (*payload0).f7;
+    option9 = (*payload0).f8;
+  } else {
+    option = 0;
+    option1 = 0;
+    option2 = 0;
+    option3 = 0;
+    option4 = 0;
+    option5 = 0;
+    option6 = 0;
+    option7 = 0;
+    option8 = 0;
+    option9 = 0;
+  }
+  __wasm_import_gpux_method_tensor_set_transform((self).__handle, option, option1, option2, option3, option4, option5, option6, option7, option8, option9);
+}
+
 void gpux_method_tensor_copy_metadata(gpux_borrow_tensor_t self, gpux_borrow_tensor_t source) {
   __wasm_import_gpux_method_tensor_copy_metadata((self).__handle, (source).__handle);
 }
@@ -1110,6 +1217,86 @@ bool gpux_builtins_run(pipeline_step_string_t *name, pipeline_step_string_t *opt
   uint8_t ret_area[(4*sizeof(void*))];
   uint8_t *ptr = (uint8_t *) &ret_area;
   __wasm_import_gpux_builtins_run((uint8_t *) (*name).ptr, (*name).len, (uint8_t *) (*options).ptr, (*options).len, (uint8_t *) (*inputs).ptr, (*inputs).len, ptr);
+  gpux_builtins_result_list_named_value_error_t result;
+  switch ((int32_t) *((uint8_t*) (ptr + 0))) {
+    case 0: {
+      result.is_err = false;
+      result.val.ok = (gpux_builtins_list_named_value_t) { (gpux_builtins_named_value_t*)(*((uint8_t **) (ptr + sizeof(void*)))), (*((size_t*) (ptr + (2*sizeof(void*))))) };
+      break;
+    }
+    case 1: {
+      result.is_err = true;
+      gpux_error_t variant3;
+      variant3.tag = (int32_t) *((uint8_t*) (ptr + sizeof(void*)));
+      switch ((int32_t) variant3.tag) {
+        case 0: {
+          variant3.val.invalid_input = (pipeline_step_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (2*sizeof(void*))))), (*((size_t*) (ptr + (3*sizeof(void*))))) };
+          break;
+        }
+        case 1: {
+          variant3.val.failed = (pipeline_step_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (2*sizeof(void*))))), (*((size_t*) (ptr + (3*sizeof(void*))))) };
+          break;
+        }
+      }
+
+      result.val.err = variant3;
+      break;
+    }
+  }
+  if (!result.is_err) {
+    *ret = result.val.ok;
+    return 1;
+  } else {
+    *err = result.val.err;
+    return 0;
+  }
+}
+
+bool gpux_builtins_prepare(pipeline_step_string_t *name, pipeline_step_string_t *options, uint32_t *ret, gpux_builtins_error_t *err) {
+  __attribute__((__aligned__(sizeof(void*))))
+  uint8_t ret_area[(4*sizeof(void*))];
+  uint8_t *ptr = (uint8_t *) &ret_area;
+  __wasm_import_gpux_builtins_prepare((uint8_t *) (*name).ptr, (*name).len, (uint8_t *) (*options).ptr, (*options).len, ptr);
+  gpux_builtins_result_u32_error_t result;
+  switch ((int32_t) *((uint8_t*) (ptr + 0))) {
+    case 0: {
+      result.is_err = false;
+      result.val.ok = (uint32_t) (*((int32_t*) (ptr + sizeof(void*))));
+      break;
+    }
+    case 1: {
+      result.is_err = true;
+      gpux_error_t variant;
+      variant.tag = (int32_t) *((uint8_t*) (ptr + sizeof(void*)));
+      switch ((int32_t) variant.tag) {
+        case 0: {
+          variant.val.invalid_input = (pipeline_step_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (2*sizeof(void*))))), (*((size_t*) (ptr + (3*sizeof(void*))))) };
+          break;
+        }
+        case 1: {
+          variant.val.failed = (pipeline_step_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (2*sizeof(void*))))), (*((size_t*) (ptr + (3*sizeof(void*))))) };
+          break;
+        }
+      }
+
+      result.val.err = variant;
+      break;
+    }
+  }
+  if (!result.is_err) {
+    *ret = result.val.ok;
+    return 1;
+  } else {
+    *err = result.val.err;
+    return 0;
+  }
+}
+
+bool gpux_builtins_run_prepared(uint32_t step, gpux_builtins_list_named_lent_value_t *inputs, gpux_builtins_list_named_value_t *ret, gpux_builtins_error_t *err) {
+  __attribute__((__aligned__(sizeof(void*))))
+  uint8_t ret_area[(4*sizeof(void*))];
+  uint8_t *ptr = (uint8_t *) &ret_area;
+  __wasm_import_gpux_builtins_run_prepared((int32_t) (step), (uint8_t *) (*inputs).ptr, (*inputs).len, ptr);
   gpux_builtins_result_list_named_value_error_t result;
   switch ((int32_t) *((uint8_t*) (ptr + 0))) {
     case 0: {
@@ -1185,7 +1372,45 @@ bool gpux_models_run(pipeline_step_string_t *model, gpux_models_list_named_lent_
   }
 }
 
-__attribute__((__export_name__("gpux:pipeline/step@0.1.0#describe")))
+bool gpux_models_require(pipeline_step_string_t *model, gpux_models_error_t *err) {
+  __attribute__((__aligned__(sizeof(void*))))
+  uint8_t ret_area[(4*sizeof(void*))];
+  uint8_t *ptr = (uint8_t *) &ret_area;
+  __wasm_import_gpux_models_require((uint8_t *) (*model).ptr, (*model).len, ptr);
+  gpux_models_result_void_error_t result;
+  switch ((int32_t) *((uint8_t*) (ptr + 0))) {
+    case 0: {
+      result.is_err = false;
+      break;
+    }
+    case 1: {
+      result.is_err = true;
+      gpux_error_t variant;
+      variant.tag = (int32_t) *((uint8_t*) (ptr + sizeof(void*)));
+      switch ((int32_t) variant.tag) {
+        case 0: {
+          variant.val.invalid_input = (pipeline_step_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (2*sizeof(void*))))), (*((size_t*) (ptr + (3*sizeof(void*))))) };
+          break;
+        }
+        case 1: {
+          variant.val.failed = (pipeline_step_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (2*sizeof(void*))))), (*((size_t*) (ptr + (3*sizeof(void*))))) };
+          break;
+        }
+      }
+
+      result.val.err = variant;
+      break;
+    }
+  }
+  if (!result.is_err) {
+    return 1;
+  } else {
+    *err = result.val.err;
+    return 0;
+  }
+}
+
+__attribute__((__export_name__("gpux:pipeline/step@0.1.1#describe")))
 uint8_t * __wasm_export_exports_step_describe(void) {
   exports_step_description_t ret;
   exports_step_describe(&ret);
@@ -1197,7 +1422,7 @@ uint8_t * __wasm_export_exports_step_describe(void) {
   return ptr;
 }
 
-__attribute__((__export_name__("gpux:pipeline/step@0.1.0#configure")))
+__attribute__((__export_name__("gpux:pipeline/step@0.1.1#configure")))
 uint8_t * __wasm_export_exports_step_configure(uint8_t * arg, size_t arg0) {
   pipeline_step_string_t arg1 = (pipeline_step_string_t) { (uint8_t*)(arg), (arg0) };
   exports_step_result_signature_error_t ret;
@@ -1239,7 +1464,7 @@ uint8_t * __wasm_export_exports_step_configure(uint8_t * arg, size_t arg0) {
   return ptr;
 }
 
-__attribute__((__export_name__("gpux:pipeline/step@0.1.0#process")))
+__attribute__((__export_name__("gpux:pipeline/step@0.1.1#process")))
 uint8_t * __wasm_export_exports_step_process(uint8_t * arg, size_t arg0) {
   exports_step_list_named_value_t arg1 = (exports_step_list_named_value_t) { (exports_step_named_value_t*)(arg), (arg0) };
   exports_step_result_list_named_value_error_t ret;

@@ -84,6 +84,21 @@ typedef struct gpux_geometry_t {
   float   offset_y;
 } gpux_geometry_t;
 
+// A 3×3 matrix, row by row, that maps pixels of an image to pixels of its source image. The
+// source of the point `(x, y)` is `(u / w, v / w)`, where `(u, v, w)` is the matrix times
+// `(x, y, 1)`. Since 0.1.1.
+typedef struct gpux_transform_t {
+  double   f0;
+  double   f1;
+  double   f2;
+  double   f3;
+  double   f4;
+  double   f5;
+  double   f6;
+  double   f7;
+  double   f8;
+} gpux_transform_t;
+
 typedef struct gpux_own_tensor_t {
   int32_t __handle;
 } gpux_own_tensor_t;
@@ -225,6 +240,11 @@ typedef struct {
   gpux_geometry_t val;
 } gpux_option_geometry_t;
 
+typedef struct {
+  bool is_some;
+  gpux_transform_t val;
+} gpux_option_transform_t;
+
 // How much a line matters.
 typedef uint8_t gpux_log_level_t;
 
@@ -257,6 +277,14 @@ typedef struct {
   } val;
 } gpux_builtins_result_list_named_value_error_t;
 
+typedef struct {
+  bool is_err;
+  union {
+    uint32_t ok;
+    gpux_builtins_error_t err;
+  } val;
+} gpux_builtins_result_u32_error_t;
+
 typedef gpux_named_lent_value_t gpux_models_named_lent_value_t;
 
 typedef gpux_named_value_t gpux_models_named_value_t;
@@ -280,6 +308,13 @@ typedef struct {
     gpux_models_error_t err;
   } val;
 } gpux_models_result_list_named_value_error_t;
+
+typedef struct {
+  bool is_err;
+  union {
+    gpux_models_error_t err;
+  } val;
+} gpux_models_result_void_error_t;
 
 typedef gpux_element_type_t exports_step_element_type_t;
 
@@ -407,7 +442,7 @@ typedef struct {
   } val;
 } exports_step_result_list_named_value_error_t;
 
-// Imported Functions from `gpux:pipeline/types@0.1.0`
+// Imported Functions from `gpux:pipeline/types@0.1.1`
 // A tensor of `data` in `shape` (elements along each axis, outermost first; an empty
 // shape is a scalar), without metadata.
 // 
@@ -450,15 +485,20 @@ extern void gpux_method_tensor_set_sample_rate(gpux_borrow_tensor_t self, uint32
 extern bool gpux_method_tensor_geometry(gpux_borrow_tensor_t self, gpux_geometry_t *ret);
 // Says where the source image lies in this tensor.
 extern void gpux_method_tensor_set_geometry(gpux_borrow_tensor_t self, gpux_geometry_t *maybe_geometry);
-// Takes over layout, color, sample rate and geometry of `source`.
+// The way back to the source image where it is no `geometry`: the image was rotated or
+// warped. Since 0.1.1.
+extern bool gpux_method_tensor_transform(gpux_borrow_tensor_t self, gpux_transform_t *ret);
+// Says how to get back to the source image. Since 0.1.1.
+extern void gpux_method_tensor_set_transform(gpux_borrow_tensor_t self, gpux_transform_t *maybe_transform);
+// Takes over layout, color, sample rate, geometry and transform of `source`.
 extern void gpux_method_tensor_copy_metadata(gpux_borrow_tensor_t self, gpux_borrow_tensor_t source);
 
-// Imported Functions from `gpux:pipeline/log@0.1.0`
+// Imported Functions from `gpux:pipeline/log@0.1.1`
 // Writes one line. The newest lines are kept, up to the limit `log` in bytes; older ones and
 // the end of a long line are dropped. Never fails.
 extern void gpux_log_log(gpux_log_level_t level, pipeline_step_string_t *message);
 
-// Imported Functions from `gpux:pipeline/builtins@0.1.0`
+// Imported Functions from `gpux:pipeline/builtins@0.1.1`
 // Runs the built-in step `name` (as in gpux.yml, for example `resize`) with `options` (a JSON
 // object as text; empty text for none). Options may not name files. The result has one value
 // for each output of the step, in its order.
@@ -469,8 +509,21 @@ extern void gpux_log_log(gpux_log_level_t level, pipeline_step_string_t *message
 // Error: `invalid-input` for an unknown step, for options or inputs that do not fit, and for
 // what the step calls invalid; `failed` otherwise.
 extern bool gpux_builtins_run(pipeline_step_string_t *name, pipeline_step_string_t *options, gpux_builtins_list_named_lent_value_t *inputs, gpux_builtins_list_named_value_t *ret, gpux_builtins_error_t *err);
+// Prepares the built-in step `name` with `options` (as in `run`), in `configure` only, and gives
+// its number for `run-prepared`: the first is 0. So wrong options fail when the component is
+// loaded, and long ones (a vocabulary) are passed once. A component prepares at most 64 steps,
+// with at most 4 MiB of options together. Since 0.1.1.
+// 
+// Error: `invalid-input` as in `run`, and for more than may be prepared; `failed` outside of
+// `configure`.
+extern bool gpux_builtins_prepare(pipeline_step_string_t *name, pipeline_step_string_t *options, uint32_t *ret, gpux_builtins_error_t *err);
+// Runs the prepared step of this number. Since 0.1.1.
+// 
+// Its time counts as in `run`. Error: `invalid-input` for a number that `prepare` did not give;
+// otherwise as in `run`.
+extern bool gpux_builtins_run_prepared(uint32_t step, gpux_builtins_list_named_lent_value_t *inputs, gpux_builtins_list_named_value_t *ret, gpux_builtins_error_t *err);
 
-// Imported Functions from `gpux:pipeline/models@0.1.0`
+// Imported Functions from `gpux:pipeline/models@0.1.1`
 // Runs the model `model` on `inputs`, named as the model names them. The result has one value
 // for each output of the model, in its order.
 // 
@@ -479,8 +532,13 @@ extern bool gpux_builtins_run(pipeline_step_string_t *name, pipeline_step_string
 // Error: `invalid-input` for a model that is not granted and for inputs that do not fit;
 // `failed` otherwise, and outside of `process`: no model runs before a request.
 extern bool gpux_models_run(pipeline_step_string_t *model, gpux_models_list_named_lent_value_t *inputs, gpux_models_list_named_value_t *ret, gpux_models_error_t *err);
+// Checks that the model `model` is granted. In `configure`, a missing grant then fails when the
+// component is loaded, instead of with the first request. Since 0.1.1.
+// 
+// Error: `invalid-input` for a model that is not granted.
+extern bool gpux_models_require(pipeline_step_string_t *model, gpux_models_error_t *err);
 
-// Exported Functions from `gpux:pipeline/step@0.1.0`
+// Exported Functions from `gpux:pipeline/step@0.1.1`
 void exports_step_describe(exports_step_description_t *ret);
 bool exports_step_configure(pipeline_step_string_t *options, exports_step_signature_t *ret, exports_step_error_t *err);
 bool exports_step_process(exports_step_list_named_value_t *inputs, exports_step_list_named_value_t *ret, exports_step_error_t *err);
@@ -525,6 +583,8 @@ void pipeline_step_option_u32_free(pipeline_step_option_u32_t *ptr);
 
 void gpux_option_geometry_free(gpux_option_geometry_t *ptr);
 
+void gpux_option_transform_free(gpux_option_transform_t *ptr);
+
 void gpux_builtins_named_lent_value_free(gpux_builtins_named_lent_value_t *ptr);
 
 void gpux_builtins_named_value_free(gpux_builtins_named_value_t *ptr);
@@ -537,6 +597,8 @@ void gpux_builtins_list_named_value_free(gpux_builtins_list_named_value_t *ptr);
 
 void gpux_builtins_result_list_named_value_error_free(gpux_builtins_result_list_named_value_error_t *ptr);
 
+void gpux_builtins_result_u32_error_free(gpux_builtins_result_u32_error_t *ptr);
+
 void gpux_models_named_lent_value_free(gpux_models_named_lent_value_t *ptr);
 
 void gpux_models_named_value_free(gpux_models_named_value_t *ptr);
@@ -548,6 +610,8 @@ void gpux_models_list_named_lent_value_free(gpux_models_list_named_lent_value_t 
 void gpux_models_list_named_value_free(gpux_models_list_named_value_t *ptr);
 
 void gpux_models_result_list_named_value_error_free(gpux_models_result_list_named_value_error_t *ptr);
+
+void gpux_models_result_void_error_free(gpux_models_result_void_error_t *ptr);
 
 void exports_step_named_value_free(exports_step_named_value_t *ptr);
 

@@ -60,6 +60,7 @@
 //! | get at elements | [`Tensor::view`] all of them, [`Tensor::read`] some, [`stream`] through a small buffer |
 //! | loop over them fast | [`chunks`]: SIMD in spite of deadlines |
 //! | leave the work to native code | [`builtins::run`], every built-in step on handles |
+//! | check its options once | [`builtins::prepare`] in `configure` |
 //! | run a model | [`models::run`], where gpux.yml grants it |
 //! | say something | [`log`]; a panic's message arrives there by itself |
 //! | say no | [`Error::invalid`], the caller's fault; [`Error::failed`], the step's |
@@ -101,7 +102,7 @@ mod host;
 pub use element::{Element, ElementType};
 pub use error::Error;
 pub use lent::{Arguments, Lent};
-pub use metadata::{Color, Geometry, Layout};
+pub use metadata::{Color, Geometry, Layout, Transform};
 pub use options::NoOptions;
 pub use signature::{Dim, Kind, Port, Signature, TensorKind};
 pub use step::Step;

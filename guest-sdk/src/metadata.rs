@@ -52,3 +52,7 @@ impl Geometry {
         ((x - self.offset_x) / self.scale_x, (y - self.offset_y) / self.scale_y)
     }
 }
+
+/// A 3×3 matrix, row by row, that maps pixels of an image to pixels of its source image: with
+/// `[x, y, w] = matrix × [x_here, y_here, 1]`, the source's are `x / w` and `y / w`.
+pub type Transform = [f64; 9];

@@ -1,7 +1,7 @@
 use std::fmt;
 use std::ops::Deref;
 
-use crate::{Color, Element, ElementType, Error, Geometry, Layout, host};
+use crate::{Color, Element, ElementType, Error, Geometry, Layout, Transform, host};
 
 /// A tensor: a handle to elements that live on the host, row-major (the last axis varies fastest).
 ///
@@ -160,7 +160,17 @@ impl Tensor {
         self.0.set_geometry(geometry);
     }
 
-    /// Takes over layout, color, sample rate and geometry of `source`.
+    /// The way back to the source image where it is no [`Geometry`]: the image was rotated or warped.
+    pub fn transform(&self) -> Option<Transform> {
+        self.0.transform()
+    }
+
+    /// Says how to get back to the source image.
+    pub fn set_transform(&mut self, transform: Option<Transform>) {
+        self.0.set_transform(transform);
+    }
+
+    /// Takes over layout, color, sample rate, geometry and transform of `source`.
     pub fn copy_metadata(&mut self, source: &Self) {
         self.0.copy_metadata(&source.0);
     }

@@ -93,7 +93,7 @@ fn scaffold(language: &str) {
     let inspected = stdout(&patiently(&["inspect", step.join("my-step.wasm").to_str().unwrap(), "--json"]));
     let json: Json = serde_json::from_str(&inspected).unwrap();
     let imports = json["imports"].as_array().unwrap();
-    let ours = |import: &Json| ["types", "log"].iter().any(|name| import == &format!("gpux:pipeline/{name}@0.1.0"));
+    let ours = |import: &Json| ["types", "log"].iter().any(|name| import == &format!("gpux:pipeline/{name}@0.1.1"));
     assert!(imports.iter().all(ours), "{language}: {imports:?}");
 }
 

@@ -62,6 +62,19 @@ impl Guest for Hostile {
             "keep-handle" | "kept-handle" => handles::keep(),
             "json-bombs" => outputs = (0..BOMBS).map(|index| port(&index.to_string())).collect(),
             "returned-twice" => outputs.push(port("again")),
+            "prepared" | "unknown-prepared" => natives::prepare()?,
+            "prepared-with-handle" => {
+                handles::keep();
+                natives::prepare()?;
+            }
+            "prepare-many" => natives::prepare_many()?,
+            "prepare-much" => natives::prepare_much()?,
+            "prepare-wrong-options" => natives::prepare_wrong_options()?,
+            "run-prepared-in-configure" => natives::run_in_configure()?,
+            #[cfg(feature = "drive-model")]
+            "require" => self::gpux::pipeline::models::require("rec")?,
+            #[cfg(feature = "drive-model")]
+            "require-not-granted" => self::gpux::pipeline::models::require("other")?,
             "claimed-texts" => outputs = (0..CLAIMS).map(|index| port(&index.to_string())).collect(),
             _ => {}
         }

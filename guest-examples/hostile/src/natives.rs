@@ -100,15 +100,67 @@ pub(super) fn attack(attack: &str, inputs: Vec<NamedValue>) -> Result<Option<Val
             tensor.write(0, &[9]).map_err(Error::Failed)?;
             Some(Value::Tensor(tensor))
         }
+        "prepared" | "prepared-with-handle" => {
+            let tensor = Tensor::create(ElementType::Uint8, &[3], &[1, 2, 3]).map_err(Error::Failed)?;
+            let mut outputs = builtins::run_prepared(1, &[lent(&tensor)])?;
+            outputs.pop().map(|output| output.value)
+        }
+        "unknown-prepared" => return Err(refused(builtins::run_prepared(u32::MAX, &[]))),
+        "prepare-in-process" => {
+            return Err(match builtins::prepare("copy", "") {
+                Ok(_) => Error::Failed("the host did it".into()),
+                Err(error) => error,
+            });
+        }
+        "transform" => {
+            let Some(Value::Tensor(tensor)) = inputs.into_iter().next().map(|input| input.value) else {
+                return Ok(None);
+            };
+            let (a, b, c, d, e, f, g, h, i) = tensor.transform().unwrap_or((1., 0., 0., 0., 1., 0., 0., 0., 1.));
+            tensor.set_transform(Some((a, b, c + 1., d, e, f * 2., g, h, i)));
+            Some(Value::Tensor(tensor))
+        }
         #[cfg(feature = "drive-model")]
-        "model" | "model-not-granted" => {
-            let model = if attack == "model" { "rec" } else { "other" };
+        "require" | "model" | "model-not-granted" => {
+            let model = if attack == "model-not-granted" { "other" } else { "rec" };
             let input = NamedLentValue { name: String::new(), value: LentValue::Text("seen".into()) };
             super::gpux::pipeline::models::run(model, &[input])?.pop().map(|output| output.value)
         }
         other => return Err(Error::InvalidInput(format!("no attack `{other}`"))),
     };
     Ok(value)
+}
+
+/// Prepares two steps, of which the second repeats twice.
+pub(super) fn prepare() -> Result<(), Error> {
+    let numbers = [builtins::prepare("copy", "")?, builtins::prepare("copy", r#"{"times": 2}"#)?];
+    if numbers == [0, 1] { Ok(()) } else { Err(Error::Failed(format!("{numbers:?}"))) }
+}
+
+/// Prepares steps without end.
+pub(super) fn prepare_many() -> Result<(), Error> {
+    loop {
+        builtins::prepare("copy", "")?;
+    }
+}
+
+/// Prepares steps whose options are large.
+pub(super) fn prepare_much() -> Result<(), Error> {
+    let options = format!(r#"{{"times": 2{}}}"#, " ".repeat(1 << 20));
+    loop {
+        builtins::prepare("copy", &options)?;
+    }
+}
+
+pub(super) fn prepare_wrong_options() -> Result<(), Error> {
+    builtins::prepare("copy", r#"{"times": 0}"#).map(drop)
+}
+
+/// A prepared step runs in `configure`, too.
+pub(super) fn run_in_configure() -> Result<(), Error> {
+    prepare()?;
+    let tensor = zeros(&[4])?;
+    builtins::run_prepared(0, &[lent(&tensor)]).map(drop)
 }
 
 fn lent(tensor: &Tensor) -> NamedLentValue<'_> {

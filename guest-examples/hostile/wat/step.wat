@@ -22,14 +22,14 @@
 ;; Whether `configure` is over.
 (global $configured (mut i32) (i32.const 0))
 
-(func (export "gpux:pipeline/step@0.1.0#describe") (result i32)
+(func (export "gpux:pipeline/step@0.1.1#describe") (result i32)
   (i32.const 64))
 
-(func (export "gpux:pipeline/step@0.1.0#configure") (param i32 i32) (result i32)
+(func (export "gpux:pipeline/step@0.1.1#configure") (param i32 i32) (result i32)
   (global.set $configured (i32.const 1))
   (i32.const 192))
 
-(func (export "gpux:pipeline/step@0.1.0#process") (param i32 i32) (result i32)
+(func (export "gpux:pipeline/step@0.1.1#process") (param i32 i32) (result i32)
   (call $attack)
   (i32.const 320))
 

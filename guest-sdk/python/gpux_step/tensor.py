@@ -140,8 +140,17 @@ class Tensor:
     def geometry(self, geometry):
         self.handle.set_geometry(geometry)
 
+    @property
+    def transform(self) -> tuple | None:
+        """The way back to the source image where it is no geometry: nine numbers, a 3×3 matrix by rows."""
+        return self.handle.transform()
+
+    @transform.setter
+    def transform(self, transform):
+        self.handle.set_transform(None if transform is None else tuple(map(float, transform)))
+
     def copy_metadata(self, source):
-        """Takes over layout, color, sample rate and geometry of `source`."""
+        """Takes over layout, color, sample rate, geometry and transform of `source`."""
         self.handle.copy_metadata(source.handle)
 
 

@@ -42,11 +42,16 @@ def lent(name, given):
     return _wit.NamedLentValue(name, to_value(given, variant="LentValue"))
 
 
-def answered(call, *arguments):
-    """What a built-in step or a model answers, by name."""
+def checked(call, *arguments):
+    """What `call` gives; an error of the contract becomes one of Python."""
     try:
-        outputs = call(*arguments)
+        return call(*arguments)
     except Err as error:
         reason = InvalidInput if isinstance(error.value, _wit.Error_InvalidInput) else RuntimeError
         raise reason(error.value.value) from None
+
+
+def answered(call, *arguments):
+    """What a built-in step or a model answers, by name."""
+    outputs = checked(call, *arguments)
     return {output.name: from_value(output.value) for output in outputs}

@@ -7,6 +7,6 @@ pub(crate) mod native;
 pub(crate) mod wasm;
 
 #[cfg(not(target_arch = "wasm32"))]
-pub(crate) use native::{Tensor, log, run_builtin, run_model};
+pub(crate) use native::{Tensor, log, prepare_builtin, require_model, run_builtin, run_model, run_prepared};
 #[cfg(target_arch = "wasm32")]
-pub(crate) use wasm::{Tensor, log, run_builtin, run_model};
+pub(crate) use wasm::{Tensor, log, prepare_builtin, require_model, run_builtin, run_model, run_prepared};

@@ -5,7 +5,7 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 
 use crate::log::Level;
-use crate::{Arguments, Color, ElementType, Error, Geometry, Layout, Lent, Value, Values};
+use crate::{Arguments, Color, ElementType, Error, Geometry, Layout, Lent, Transform, Value, Values};
 
 /// What answers a call of a built-in step: its options as text, and the inputs.
 type Answer = Box<dyn FnMut(&str, Values) -> Result<Values, Error>>;
@@ -16,6 +16,8 @@ pub(crate) struct Process {
     pub(crate) log: Vec<(Level, String)>,
     pub(crate) builtins: HashMap<String, Answer>,
     pub(crate) models: HashMap<String, Answer>,
+    /// the name and the options of each prepared step
+    pub(crate) prepared: Vec<(String, String)>,
 }
 
 thread_local! {
@@ -37,6 +39,7 @@ struct Metadata {
     color: Option<Color>,
     sample_rate: Option<u32>,
     geometry: Option<Geometry>,
+    transform: Option<Transform>,
 }
 
 impl Tensor {
@@ -139,6 +142,14 @@ impl Tensor {
         self.metadata.geometry = geometry;
     }
 
+    pub(crate) fn transform(&self) -> Option<Transform> {
+        self.metadata.transform
+    }
+
+    pub(crate) fn set_transform(&mut self, transform: Option<Transform>) {
+        self.metadata.transform = transform;
+    }
+
     pub(crate) fn copy_metadata(&mut self, source: &Self) {
         self.metadata = source.metadata;
     }
@@ -169,13 +180,42 @@ pub(crate) fn log(level: Level, line: &str) {
 }
 
 pub(crate) fn run_builtin(name: &str, options: &str, inputs: Arguments<'_>) -> Result<Values, Error> {
-    let missing = format!("there is no built-in step `{name}` here; the test gives one with `testing::builtin`");
-    answer(|process| &mut process.builtins, name, missing, options, inputs)
+    answer(|process| &mut process.builtins, name, missing_builtin(name), options, inputs)
+}
+
+pub(crate) fn prepare_builtin(name: &str, options: &str) -> Result<u32, Error> {
+    PROCESS.with_borrow_mut(|process| {
+        if !process.builtins.contains_key(name) {
+            return Err(Error::InvalidInput(missing_builtin(name)));
+        }
+        process.prepared.push((name.to_owned(), options.to_owned()));
+        Ok(process.prepared.len() as u32 - 1)
+    })
+}
+
+pub(crate) fn run_prepared(step: u32, inputs: Arguments<'_>) -> Result<Values, Error> {
+    let prepared = PROCESS.with_borrow(|process| process.prepared.get(step as usize).cloned());
+    let Some((name, options)) = prepared else {
+        return Err(Error::InvalidInput(format!("there is no prepared step {step}")));
+    };
+    run_builtin(&name, &options, inputs)
+}
+
+pub(crate) fn require_model(name: &str) -> Result<(), Error> {
+    let is_there = PROCESS.with_borrow(|process| process.models.contains_key(name));
+    if is_there { Ok(()) } else { Err(Error::InvalidInput(missing_model(name))) }
 }
 
 pub(crate) fn run_model(name: &str, inputs: Arguments<'_>) -> Result<Values, Error> {
-    let missing = format!("the model `{name}` is not granted here; the test gives one with `testing::model`");
-    answer(|process| &mut process.models, name, missing, "", inputs)
+    answer(|process| &mut process.models, name, missing_model(name), "", inputs)
+}
+
+fn missing_builtin(name: &str) -> String {
+    format!("there is no built-in step `{name}` here; the test gives one with `testing::builtin`")
+}
+
+fn missing_model(name: &str) -> String {
+    format!("the model `{name}` is not granted here; the test gives one with `testing::model`")
 }
 
 /// Calls what a test registered. It is taken out meanwhile, so that it may call others itself.

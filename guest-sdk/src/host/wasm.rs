@@ -7,8 +7,8 @@ use self::bindings::exports::gpux::pipeline::step as contract;
 use self::bindings::gpux::pipeline::{builtins, log as lines, models, types};
 use crate::log::Level;
 use crate::{
-    Arguments, Color, Dim, ElementType, Error, Geometry, Kind, Layout, Lent, Port, Signature, Step, TensorKind, Value,
-    Values,
+    Arguments, Color, Dim, ElementType, Error, Geometry, Kind, Layout, Lent, Port, Signature, Step, TensorKind,
+    Transform, Value, Values,
 };
 
 /// What wit-bindgen makes of `wit/pipeline.wit`.
@@ -130,6 +130,14 @@ impl Tensor {
         }));
     }
 
+    pub(crate) fn transform(&self) -> Option<Transform> {
+        self.0.transform().map(Into::into)
+    }
+
+    pub(crate) fn set_transform(&mut self, transform: Option<Transform>) {
+        self.0.set_transform(transform.map(Into::into));
+    }
+
     pub(crate) fn copy_metadata(&mut self, source: &Self) {
         self.0.copy_metadata(&source.0);
     }
@@ -147,6 +155,18 @@ pub(crate) fn log(level: Level, line: &str) {
 
 pub(crate) fn run_builtin(name: &str, options: &str, inputs: Arguments<'_>) -> Result<Values, Error> {
     builtins::run(name, options, &lend(inputs)).map(values).map_err(failure)
+}
+
+pub(crate) fn prepare_builtin(name: &str, options: &str) -> Result<u32, Error> {
+    builtins::prepare(name, options).map_err(failure)
+}
+
+pub(crate) fn run_prepared(step: u32, inputs: Arguments<'_>) -> Result<Values, Error> {
+    builtins::run_prepared(step, &lend(inputs)).map(values).map_err(failure)
+}
+
+pub(crate) fn require_model(name: &str) -> Result<(), Error> {
+    models::require(name).map_err(failure)
 }
 
 pub(crate) fn run_model(name: &str, inputs: Arguments<'_>) -> Result<Values, Error> {

@@ -12,8 +12,11 @@ wasmtime::component::bindgen!({
 pub(super) use self::exports::gpux::pipeline::step;
 pub(super) use self::gpux::pipeline::{builtins, log, models, types};
 
-/// The interface that a step exports.
-pub(super) const STEP: &str = "gpux:pipeline/step@0.1.0";
+/// The interface that a step exports, without its version.
+pub(super) const STEP_INTERFACE: &str = "gpux:pipeline/step";
+
+/// The interface that a step exports, in the version of this gpux; a component may have any other 0.1.x.
+pub(super) const STEP: &str = "gpux:pipeline/step@0.1.1";
 
 /// An input of a call: `named-value`, borrowing data that the generated type would copy.
 #[derive(ComponentType, Lower)]

@@ -21,17 +21,18 @@ pub(super) const MAX_NAME: usize = 200;
 const MAX_STEPS: usize = 16;
 /// Bytes of options that are kept.
 const MAX_OPTIONS_SIZE: usize = 4 << 10;
-/// Bytes that parsed options may take.
-const MAX_OPTIONS_MEMORY: usize = 1 << 20;
+/// Bytes that the parsed options of a call may take.
+pub(super) const MAX_OPTIONS_MEMORY: usize = 1 << 20;
 
 impl BuiltinCache {
-    /// The step `name` with `options`, or why there is none.
+    /// The step `name` with `options`, which take at most `memory` bytes once parsed, or why there is none.
     pub(super) fn get(
         &self,
         registry: &Registry,
         name: &str,
         options: &str,
         depth: usize,
+        memory: usize,
     ) -> Result<Arc<dyn Step>, String> {
         let ready = self.0.read().unwrap_or_else(PoisonError::into_inner);
         if let Some(step) = ready.get(name).and_then(|ready| ready.get(options)) {
@@ -44,7 +45,7 @@ impl BuiltinCache {
             return Err(format!("there is no built-in step `{}`; {hint}", sanitize(name, MAX_NAME)));
         };
         let empty = || Ok(serde_json::Value::Object(serde_json::Map::new()));
-        let parse = || BoundedJsonTree::parse(options, depth, MAX_OPTIONS_MEMORY).map(|(json, _)| json);
+        let parse = || BoundedJsonTree::parse(options, depth, memory).map(|(json, _)| json);
         let parsed = if options.is_empty() { empty() } else { parse() };
         let parsed = parsed.map_err(|error| format!("the options of `{name}` are {}", json_error(&error)))?;
         let validator = options_schema::validator((builtin.schema)().as_value())?;

@@ -1,13 +1,16 @@
 //! The host's side of the interfaces `builtins` and `models`: native steps, called by a guest.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::bindings::{builtins, models, types};
-use super::builtin_cache::MAX_NAME;
+use super::builtin_cache::{MAX_NAME, MAX_OPTIONS_MEMORY};
 use super::failure::StopReason;
+use super::grants::ANY_MODEL;
 use super::guest_output;
 use super::log::sanitize;
-use super::state::{Phase, State};
+use super::prepared::PreparedCall;
+use super::state::{Capabilities, Phase, State};
 use gpux_core::catch_panic::catch_panic;
 use gpux_core::{Context, Dim, Kind, Signature, Step, StepFailure, Value};
 
@@ -19,32 +22,53 @@ impl builtins::Host for State {
         let capabilities = self.capabilities.clone();
         // Reading options and checking them takes time in proportion to their text.
         self.time_budget.admit(options.len())?;
-        let step =
-            match capabilities.builtins.get(&capabilities.registry, &name, &options, capabilities.limits.json_depth) {
-                Ok(step) => step,
-                Err(why) => return Ok(Err(types::Error::InvalidInput(why))),
-            };
+        let Capabilities { builtins, registry, limits, .. } = &*capabilities;
+        let step = match builtins.get(registry, &name, &options, limits.json_depth, MAX_OPTIONS_MEMORY) {
+            Ok(step) => step,
+            Err(why) => return Ok(Err(types::Error::InvalidInput(why))),
+        };
         self.run_builtin(&name, step.as_ref(), inputs)
+    }
+
+    fn prepare(&mut self, name: String, options: String) -> wasmtime::Result<Result<u32, types::Error>> {
+        self.count_call()?;
+        if self.phase != Phase::Configure {
+            return Ok(Err(types::Error::Failed("steps can be prepared in `configure` only".to_owned())));
+        }
+        self.time_budget.admit(options.len())?;
+        let size = name.len().saturating_add(options.len());
+        // Kept as long as the instance.
+        self.meter.charge(size)?;
+        let call = PreparedCall { name, options };
+        let known = self.known_prepared.as_deref();
+        let prepared = Arc::make_mut(&mut self.prepared).prepare(call, &self.capabilities, known);
+        if prepared.is_err() {
+            self.meter.release(size);
+        }
+        self.time_budget.check()?;
+        Ok(prepared.map_err(types::Error::InvalidInput))
+    }
+
+    fn run_prepared(&mut self, step: u32, inputs: Vec<types::NamedLentValue>) -> Answer {
+        self.count_call()?;
+        let prepared = self.prepared.clone();
+        match prepared.get(step) {
+            Ok((name, step)) => self.run_builtin(name, step.as_ref(), inputs),
+            Err(why) => Ok(Err(types::Error::InvalidInput(why))),
+        }
     }
 }
 
 impl models::Host for State {
     fn run(&mut self, model: String, inputs: Vec<types::NamedLentValue>) -> Answer {
         self.count_call()?;
-        if self.phase == Phase::Setup {
+        if self.phase != Phase::Request {
             return Ok(Err(types::Error::Failed("models can be run in `process` only".to_owned())));
         }
         let capabilities = self.capabilities.clone();
         let granted = &capabilities.grants.models;
         let step = granted.contains(&model).then(|| capabilities.registry.model(&model)).flatten();
-        let Some(step) = step else {
-            let why = format!(
-                "the model `{}` is not granted; granted are: {}",
-                sanitize(&model, MAX_NAME),
-                granted.join(", ")
-            );
-            return Ok(Err(types::Error::InvalidInput(why)));
-        };
+        let Some(step) = step else { return Ok(Err(not_granted(&model, granted))) };
         let name = format!("model {model}");
         let call = match self.check_inputs(&name, step.as_ref(), inputs)? {
             Ok(call) => call,
@@ -59,6 +83,18 @@ impl models::Host for State {
         self.time_budget.check()?;
         self.give(step.signature(), outcome)
     }
+    fn require(&mut self, model: String) -> wasmtime::Result<Result<(), types::Error>> {
+        self.count_call()?;
+        let granted = &self.capabilities.grants.models;
+        let is_granted = granted.iter().any(|name| *name == model || name == ANY_MODEL);
+        Ok(if is_granted { Ok(()) } else { Err(not_granted(&model, granted)) })
+    }
+}
+
+/// The error of a component that names a model without a grant for it.
+fn not_granted(model: &str, granted: &[String]) -> types::Error {
+    let model = sanitize(model, MAX_NAME);
+    types::Error::InvalidInput(format!("the model `{model}` is not granted; granted are: {}", granted.join(", ")))
 }
 
 /// A native call that may be made.

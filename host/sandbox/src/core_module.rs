@@ -1,13 +1,12 @@
 //! A core module → a component.
 
 use std::borrow::Cow;
-use std::sync::LazyLock;
 
 use wasmparser::{Parser, Payload};
 use wit_component::{ComponentEncoder, StringEncoding, embed_component_metadata};
 use wit_parser::{Resolve, WorldId};
 
-use super::bindings::STEP;
+use super::bindings::{STEP, STEP_INTERFACE};
 use super::component::{ComponentKind, damage};
 use super::error::SandboxError;
 use super::log::sanitize;
@@ -19,16 +18,15 @@ const WORLD: &str = "pipeline-step";
 const CONTRACT_SECTION: &str = "component-type";
 const WASI_PREVIEW_1: [&str; 2] = ["wasi_snapshot_preview1", "wasi_unstable"];
 
-/// The parsed contract, for modules that do not carry it.
-static CONTRACT: LazyLock<Result<(Resolve, WorldId), String>> = LazyLock::new(|| {
-    let parse = || -> Result<_, Box<dyn std::error::Error + Send + Sync>> {
-        let mut resolve = Resolve::default();
-        let package = resolve.push_source("pipeline.wit", WIT)?;
-        let world = resolve.select_world(&[package], Some(WORLD))?;
-        Ok((resolve, world))
-    };
-    parse().map_err(|error| error.to_string())
-});
+/// The contract in the version `version`, for modules that do not carry it. A later 0.1.x only adds to an earlier one.
+fn contract(version: &str) -> Result<(Resolve, WorldId), Box<dyn std::error::Error + Send + Sync>> {
+    let ours = STEP.rsplit_once('@').map_or("", |(_, version)| version);
+    let wit = WIT.replacen(&format!("package gpux:pipeline@{ours};"), &format!("package gpux:pipeline@{version};"), 1);
+    let mut resolve = Resolve::default();
+    let package = resolve.push_source("pipeline.wit", &wit)?;
+    let world = resolve.select_world(&[package], Some(WORLD))?;
+    Ok((resolve, world))
+}
 
 /// Makes a core module a component; a component stays as it is. A module that lacks the custom section of
 /// the contract, as compilers without a generator of bindings leave it, gets it if it exports a step.
@@ -61,7 +59,7 @@ pub fn exports_step(component: &[u8]) -> bool {
             false
         }
         Ok(Payload::ComponentExportSection(exports)) => {
-            depth == 1 && exports.into_iter().flatten().any(|export| export.name.name == STEP)
+            depth == 1 && exports.into_iter().flatten().any(|export| step_version(export.name.name).is_some())
         }
         _ => false,
     })
@@ -71,7 +69,8 @@ pub fn exports_step(component: &[u8]) -> bool {
 #[derive(Default)]
 struct ModuleSummary {
     has_contract: bool,
-    exports_step: bool,
+    /// the version of the step's interface that it exports
+    step_version: Option<String>,
     /// functions of WASI 0.1 that it imports
     wasi: Vec<String>,
 }
@@ -92,7 +91,8 @@ impl ModuleSummary {
                 }
                 Payload::ExportSection(exports) => {
                     for export in exports {
-                        module.exports_step |= is_step_call(export?.name);
+                        let version = step_call_version(export?.name);
+                        module.step_version = module.step_version.take().or_else(|| version.map(str::to_owned));
                     }
                 }
                 _ => {}
@@ -102,19 +102,26 @@ impl ModuleSummary {
     }
 }
 
-/// Whether an export of a core module is a call of the step's interface.
-fn is_step_call(name: &str) -> bool {
-    name.strip_prefix(STEP).is_some_and(|call| call.starts_with('#'))
+/// The version of the step's interface of this name, if it is one that is offered: 0.1.x.
+fn step_version(name: &str) -> Option<&str> {
+    let version = name.strip_prefix(STEP_INTERFACE)?.strip_prefix('@')?;
+    let patch = version.strip_prefix("0.1.")?;
+    (!patch.is_empty() && patch.len() < 10 && patch.bytes().all(|digit| digit.is_ascii_digit())).then_some(version)
+}
+
+/// The same of an export of a core module, if it is a call of that interface.
+fn step_call_version(name: &str) -> Option<&str> {
+    step_version(name.split_once('#')?.0)
 }
 
 fn with_contract(bytes: &[u8], module: &ModuleSummary) -> Result<Vec<u8>, SandboxError> {
-    if !module.exports_step {
+    let Some(version) = &module.step_version else {
         let why = format!("it carries no contract, and exports no function of a step, such as `{STEP}#process`");
         return Err(SandboxError::Componentize(why));
-    }
-    let (resolve, world) = CONTRACT.as_ref().map_err(|error| SandboxError::Engine(error.clone()))?;
+    };
+    let (resolve, world) = contract(version).map_err(|error| SandboxError::Engine(error.to_string()))?;
     let mut bytes = bytes.to_vec();
-    embed_component_metadata(&mut bytes, resolve, *world, StringEncoding::UTF8)
+    embed_component_metadata(&mut bytes, &resolve, world, StringEncoding::UTF8)
         .map_err(|error| SandboxError::Engine(describe(&error)))?;
     Ok(bytes)
 }

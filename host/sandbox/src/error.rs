@@ -58,7 +58,7 @@ pub enum SandboxError {
         exports: Vec<String>,
     },
     /// it exports the right interface with other types
-    #[error("this component's `{call}` has another type than gpux:pipeline@0.1.0 says: {reason}")]
+    #[error("this component's `{call}` has another type than gpux:pipeline@0.1 says: {reason}")]
     OtherTypes {
         /// which export
         call: Cow<'static, str>,
@@ -94,6 +94,9 @@ pub enum SandboxError {
         /// its log lines, the newest last
         log: Vec<String>,
     },
+    /// the steps that its `configure` prepared cannot be prepared again
+    #[error("the steps that this component's `configure` prepared cannot be prepared for its requests: {0}")]
+    Prepared(String),
     /// its description breaks the contract
     #[error("the component's `{call}` gives {what}")]
     Contract {

@@ -10,6 +10,9 @@ use serde_json::json;
 
 use gpux_core::files::{identity, open_canonical};
 
+/// In the place of a model's name: a component that is only described may name any.
+pub(super) const ANY_MODEL: &str = "";
+
 /// What a component may reach beyond computing and the built-in steps. Nothing by default.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Grants {

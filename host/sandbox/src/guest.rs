@@ -1,5 +1,7 @@
 //! A step's component at work: one sandbox for each request.
 
+use std::sync::Arc;
+
 use crossbeam_queue::ArrayQueue;
 use wasmtime::Store;
 
@@ -11,6 +13,7 @@ use super::limits::{bytes, exceeded};
 use super::linked_component::{LinkedComponent, Process};
 use super::log::LogTail;
 use super::model_context::ModelContext;
+use super::prepared::PreparedSteps;
 use super::state::{Phase, State};
 use super::time_budget::TimeBudget;
 use gpux_core::{CallStatistics, Context, Signature, StepFailure, Tensor, Value, encoded_size};
@@ -21,6 +24,8 @@ pub(super) struct Guest {
     pub(super) signature: Signature,
     /// the options that each new instance is configured with; `None` for a snapshot: it is already configured
     pub(super) options: Option<String>,
+    /// the steps that `configure` prepared
+    prepared: Arc<PreparedSteps>,
     /// instances that wait for their next request, where they serve more than one
     idle: Option<ArrayQueue<(GuestInstance, IdlePermit)>>,
 }
@@ -50,9 +55,15 @@ enum InstanceSource {
 
 impl Guest {
     /// `reused` instances at most are kept for a next request.
-    pub(super) fn new(linked: LinkedComponent, signature: Signature, options: Option<String>, reused: usize) -> Self {
+    pub(super) fn new(
+        linked: LinkedComponent,
+        signature: Signature,
+        options: Option<String>,
+        prepared: PreparedSteps,
+        reused: usize,
+    ) -> Self {
         let idle = (reused > 0).then(|| ArrayQueue::new(reused));
-        Self { linked, signature, options, idle }
+        Self { linked, signature, options, prepared: Arc::new(prepared), idle }
     }
 
     /// Runs one request.
@@ -113,6 +124,11 @@ impl Guest {
         // During `configure` the phase is still Setup, so models cannot be called.
         let phase = if self.options.is_some() { Phase::Setup } else { Phase::Request };
         let mut store = self.linked.store(phase, time_budget);
+        if self.options.is_some() {
+            store.data_mut().known_prepared = Some(self.prepared.clone());
+        } else {
+            store.data_mut().prepared = self.prepared.clone();
+        }
         match self.fresh(&mut store) {
             Ok(Ok(process)) => Ok(GuestInstance { store, process, _slot: slot }),
             Ok(Err(refusal)) => Err((guest_output::configure_error(&refusal), store, slot)),

@@ -144,6 +144,15 @@ impl types::HostTensor for State {
         Ok(())
     }
 
+    fn transform(&mut self, tensor: Resource<Tensor>) -> wasmtime::Result<Option<types::Transform>> {
+        Ok(self.tensor(&tensor)?.metadata.transform.map(Into::into))
+    }
+
+    fn set_transform(&mut self, tensor: Resource<Tensor>, transform: Option<types::Transform>) -> wasmtime::Result<()> {
+        self.metadata_mut(&tensor)?.metadata.transform = transform.map(Into::into);
+        Ok(())
+    }
+
     fn copy_metadata(&mut self, tensor: Resource<Tensor>, source: Resource<Tensor>) -> wasmtime::Result<()> {
         let metadata = self.tensor(&source)?.metadata;
         self.metadata_mut(&tensor)?.metadata = metadata;

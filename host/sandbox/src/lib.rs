@@ -31,6 +31,7 @@ mod model_wait;
 mod native_code;
 mod options_schema;
 mod prepare;
+mod prepared;
 mod preview_1;
 mod refusal;
 mod resource_meter;

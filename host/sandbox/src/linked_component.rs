@@ -102,6 +102,7 @@ impl LinkedComponent {
         instance: &Instance,
         options: &str,
     ) -> wasmtime::Result<Configured> {
+        store.data_mut().phase = Phase::Configure;
         let configure: TypedFunc<(&str,), (Configured,)> = typed(instance, store, &self.exports.configure)?;
         Ok(configure.call(store, (options,))?.0)
     }

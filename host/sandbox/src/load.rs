@@ -9,7 +9,7 @@ use super::component::{CompiledComponent, ComponentKind};
 use super::config::ComponentConfig;
 use super::engine::SandboxEngine;
 use super::error::SandboxError;
-use super::grants::Grants;
+use super::grants::{ANY_MODEL, Grants};
 use super::guest::Guest;
 use super::imports;
 use super::inspect::ComponentInfo;
@@ -18,6 +18,7 @@ use super::linked_component::LinkedComponent;
 use super::prepare::{
     self, ConfiguredComponent, FunctionCache, PrepareRequest, PreparedComponent, ProcessorTimer, SnapshotCache, Start,
 };
+use super::prepared::PreparedSteps;
 use super::refusal::Refusal;
 use super::shared::SandboxShared;
 use super::state::Capabilities;
@@ -140,8 +141,9 @@ impl Sandbox {
         config.limits = config.limits.capped(&self.0.ceiling);
         let request = PrepareRequest { bytes, config: &config, registry, to_run: true };
         let (PreparedComponent { facts, described, ready }, compiled) = self.prepare_and_load(&request)?;
-        let ConfiguredComponent { signature, start, .. } = ready?;
+        let ConfiguredComponent { signature, start, prepared, .. } = ready?;
         let capabilities = Capabilities::new(&config, registry.clone())?;
+        let prepared = PreparedSteps::rebuild(prepared, &capabilities).map_err(SandboxError::Prepared)?;
         let linked = LinkedComponent::new(self.0.engine.clone(), compiled, capabilities)?;
         let text = (start != Start::Snapshot).then(|| config.options.to_string());
         let signature = match &text {
@@ -150,7 +152,7 @@ impl Sandbox {
         };
         // One for each worker at most.
         let reused = if config.reuse { self.0.engine.cores } else { 0 };
-        let guest = Guest::new(linked, signature, text, reused);
+        let guest = Guest::new(linked, signature, text, prepared, reused);
         Ok(ComponentStep {
             _home: self.0.clone(),
             guest,
@@ -168,7 +170,7 @@ impl Sandbox {
         // To be described it may import everything that can be granted. It finds no model, no
         // folder and no variable; a clock and random numbers show it nothing of this machine.
         let grants =
-            Grants { models: vec![String::new()], clock: true, random: true, stdio: true, ..Grants::default() };
+            Grants { models: vec![ANY_MODEL.to_owned()], clock: true, random: true, stdio: true, ..Grants::default() };
         let defaults = ComponentConfig::default();
         let given = options.filter(|options| !options.is_null()).cloned().unwrap_or(defaults.options);
         let config = ComponentConfig { options: given, limits: self.0.ceiling.clone(), grants, ..defaults };

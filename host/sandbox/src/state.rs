@@ -12,6 +12,7 @@ use super::grants::Grants;
 use super::limits::{Limits, bytes, exceeded};
 use super::log::LogTail;
 use super::model_context::ModelContext;
+use super::prepared::PreparedSteps;
 use super::resource_meter::ResourceMeter;
 use super::tensor_table::{TensorEntry, TensorTable, cost};
 use super::time_budget::TimeBudget;
@@ -43,8 +44,10 @@ pub(super) type HasState = wasmtime::component::HasSelf<State>;
 /// The purpose of a sandbox.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
-    /// `describe` and `configure`, before any request
+    /// `describe`, and what runs as an instance is made
     Setup,
+    /// `configure`
+    Configure,
     /// `process`
     Request,
 }
@@ -58,6 +61,10 @@ pub(super) struct State {
     pub(super) model_context: ModelContext,
     pub(super) handles: TensorTable,
     pub(super) log: LogTail,
+    /// the steps that `configure` prepared
+    pub(super) prepared: Arc<PreparedSteps>,
+    /// those that it prepared when the component was loaded, where each instance is configured again
+    pub(super) known_prepared: Option<Arc<PreparedSteps>>,
     /// there if anything of WASI is granted
     pub(super) wasi: Option<Box<Wasi>>,
     /// how often it called built-in steps and models so far
@@ -73,6 +80,8 @@ impl State {
             log: LogTail::new(capabilities.limits.log),
             handles: TensorTable::default(),
             wasi: capabilities.grants.any_wasi().then(|| Box::new(Wasi::new(&capabilities.folders))),
+            prepared: Arc::default(),
+            known_prepared: None,
             call_count: 0,
             calls: CallStatistics::default(),
             model_context: ModelContext::default(),

@@ -8,7 +8,7 @@ use super::state::State;
 use gpux_core::Tensor;
 
 /// The interface that these calls belong to.
-const TYPES: &str = "gpux:pipeline/types@0.1.0";
+const TYPES: &str = "gpux:pipeline/types@0.1.1";
 
 type WriteParams = (Resource<Tensor>, u32, WasmList<u8>);
 

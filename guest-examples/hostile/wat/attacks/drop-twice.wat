@@ -1,6 +1,6 @@
 ;; Drops a handle that it has dropped.
-(import "gpux:pipeline/types@0.1.0" "[resource-drop]tensor" (func $drop (param i32)))
-(import "gpux:pipeline/types@0.1.0" "[static]tensor.zeros" (func $zeros (param i32 i32 i32 i32)))
+(import "gpux:pipeline/types@0.1.1" "[resource-drop]tensor" (func $drop (param i32)))
+(import "gpux:pipeline/types@0.1.1" "[static]tensor.zeros" (func $zeros (param i32 i32 i32 i32)))
 (memory (export "memory") 1)
 (func $ready)
 (func $attack

@@ -2,5 +2,5 @@
 (memory (export "memory") 1)
 (func $ready)
 (func $attack)
-(func (export "cabi_post_gpux:pipeline/step@0.1.0#process") (param i32)
+(func (export "cabi_post_gpux:pipeline/step@0.1.1#process") (param i32)
   (loop $more (br $more)))

@@ -7,7 +7,8 @@
 
 pub mod floats;
 
-use gpux_step::{Error, Layout, Port, Signature, Step, Tensor, Values, builtins, stream};
+use gpux_step::builtins::{self, Prepared};
+use gpux_step::{Error, Layout, Port, Signature, Step, Tensor, Values, stream};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -66,8 +67,8 @@ struct ToFloats {
     way: Way,
     layout: Order,
     factors: Factors,
-    /// Options of `normalize`, as text.
-    normalize: String,
+    /// The built-in step, for `way: builtin`.
+    normalize: Option<Prepared>,
 }
 
 impl Step for ToFloats {
@@ -89,14 +90,17 @@ impl Step for ToFloats {
         let signature = Signature::new()
             .input(Port::image::<u8>("image", 3).about("red, green, blue from 0 to 255"))
             .output(output.about("(x / 255 - mean) / std"));
-        let normalize = builtins::options(&Normalize { scale: 1.0 / 255.0, mean, std })?;
+        let normalize = match way {
+            Way::Builtin => Some(builtins::prepare("normalize", &Normalize { scale: 1.0 / 255.0, mean, std })?),
+            _ => None,
+        };
         Ok((Self { way, layout, factors: Factors::new(mean, std), normalize }, signature))
     }
 
     fn process(&self, inputs: Values) -> Result<Values, Error> {
         let image = inputs.tensor("image")?;
-        if self.way == Way::Builtin {
-            let floats = builtins::run_with("normalize", &self.normalize, image)?.take_first_tensor()?;
+        if let Some(normalize) = self.normalize {
+            let floats = normalize.run(image)?.take_first_tensor()?;
             return Ok(Values::from([("image", floats)]));
         }
         let [height, width, 3] = image.dims()? else { return Err(Error::invalid("it takes an image of 3 channels")) };

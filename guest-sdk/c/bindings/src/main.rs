@@ -10,11 +10,11 @@ use wit_bindgen_core::wit_parser::Resolve;
 
 /// Short names in C for the interfaces of the contract.
 const NAMES: [(&str, &str); 5] = [
-    ("gpux:pipeline/types@0.1.0", "gpux"),
-    ("gpux:pipeline/log@0.1.0", "gpux_log"),
-    ("gpux:pipeline/builtins@0.1.0", "gpux_builtins"),
-    ("gpux:pipeline/models@0.1.0", "gpux_models"),
-    ("gpux:pipeline/step@0.1.0", "step"),
+    ("gpux:pipeline/types@0.1.1", "gpux"),
+    ("gpux:pipeline/log@0.1.1", "gpux_log"),
+    ("gpux:pipeline/builtins@0.1.1", "gpux_builtins"),
+    ("gpux:pipeline/models@0.1.1", "gpux_models"),
+    ("gpux:pipeline/step@0.1.1", "step"),
 ];
 
 fn main() -> Result<()> {

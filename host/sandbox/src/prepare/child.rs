@@ -1,6 +1,7 @@
 //! Prepares a component in a child process, which bounds the time and memory of the compiler and
 //! contains its crashes.
 
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{self, RecvTimeoutError};
@@ -24,6 +25,10 @@ use gpux_core::{CacheDir, CacheFolder};
 
 const COMPONENT: &str = "component.wasm";
 const CODE: &str = "code";
+/// The steps that `configure` prepared.
+const PREPARED: &str = "prepared";
+/// Bytes of that file at most: 4 MiB of options, each byte of which may take six in JSON.
+const MAX_PREPARED_SIZE: u64 = 32 << 20;
 /// The functions that were compiled before, and those of now.
 const FUNCTIONS: &str = "functions";
 const NEW_FUNCTIONS: &str = "functions.new";
@@ -116,6 +121,14 @@ fn prepare_in_folder(
         && let Ok(ready) = &mut prepared.ready
     {
         ready.code = Some(NativeCode::from_bytes(std::fs::read(path(CODE)).map_err(here)?));
+    }
+    if let Ok(ready) = &mut prepared.ready
+        && let Ok(file) = std::fs::File::open(path(PREPARED))
+    {
+        let mut text = Vec::new();
+        file.take(MAX_PREPARED_SIZE).read_to_end(&mut text).map_err(here)?;
+        ready.prepared = serde_json::from_slice(&text)
+            .map_err(|error| SandboxError::Prepared(format!("what the compiler's process left is damaged: {error}")))?;
     }
     Ok(prepared)
 }
@@ -221,13 +234,19 @@ fn set_up(
     let bytes = std::fs::read(folder.join(COMPONENT)).map_err(here)?;
     let request = PrepareRequest { bytes: &bytes, config: &config, registry: &Arc::new(registry), to_run };
     let functions = Arc::new(std::fs::read(folder.join(FUNCTIONS)).map(FunctionCache::from_bytes).unwrap_or_default());
-    let prepared = prepare(&request, &functions, timer)?;
+    let mut prepared = prepare(&request, &functions, timer)?;
     if keep_functions && let Some(functions) = functions.to_bytes() {
         // A failed write only costs the next compilation some time.
         let _ = std::fs::write(folder.join(NEW_FUNCTIONS), functions);
     }
     if let Ok(ConfiguredComponent { code: Some(code), .. }) = &prepared.ready {
         std::fs::write(folder.join(CODE), code.as_bytes()).map_err(here)?;
+    }
+    // The answer itself is short.
+    let calls = prepared.ready.as_mut().map(|ready| std::mem::take(&mut ready.prepared)).unwrap_or_default();
+    if !calls.is_empty() {
+        let text = serde_json::to_vec(&calls).map_err(|error| SandboxError::Prepared(error.to_string()))?;
+        std::fs::write(folder.join(PREPARED), text).map_err(here)?;
     }
     Ok(prepared)
 }

@@ -15,6 +15,7 @@ use super::super::limits::exceeded;
 use super::super::linked_component::LinkedComponent;
 use super::super::native_code::NativeCode;
 use super::super::options_schema;
+use super::super::prepared::PreparedCall;
 use super::super::state::{Capabilities, Phase, State};
 use super::super::time_budget::TimeBudget;
 use super::function_cache::FunctionCache;
@@ -65,8 +66,8 @@ pub(crate) fn prepare(
 }
 
 impl ConfiguredComponent {
-    const fn new(signature: Signature, start: Start, snapshot: Option<Vec<u8>>) -> Self {
-        Self { signature, start, snapshot, digest: String::new(), code: None }
+    const fn new(signature: Signature, start: Start, prepared: Vec<PreparedCall>, snapshot: Option<Vec<u8>>) -> Self {
+        Self { signature, start, prepared, snapshot, digest: String::new(), code: None }
     }
 }
 
@@ -178,9 +179,10 @@ fn configure(
     };
     let signature = guest_output::signature(given, &linked.capabilities.limits)
         .map_err(|what| SandboxError::Contract { call: "configure".into(), what })?;
+    let prepared = store.data().prepared.calls();
     Ok(match timer.measure(|| take(instrumented, store, instance)) {
-        Ok(snapshot) => ConfiguredComponent::new(signature, Start::Snapshot, Some(snapshot)),
-        Err(why) => ConfiguredComponent::new(signature, Start::Configure { why }, None),
+        Ok(snapshot) => ConfiguredComponent::new(signature, Start::Snapshot, prepared, Some(snapshot)),
+        Err(why) => ConfiguredComponent::new(signature, Start::Configure { why }, prepared, None),
     })
 }
 

@@ -32,6 +32,7 @@ use super::config::ComponentConfig;
 use super::error::SandboxError;
 use super::imports::Import;
 use super::native_code::NativeCode;
+use super::prepared::PreparedCall;
 use gpux_core::{Registry, Signature};
 
 /// wasmtime's version and settings.
@@ -85,6 +86,8 @@ pub(super) struct ComponentDescription {
 pub(super) struct ConfiguredComponent {
     pub(super) signature: Signature,
     pub(super) start: Start,
+    /// the steps that `configure` prepared; the numbers in the snapshot are positions in this list
+    pub(super) prepared: Vec<PreparedCall>,
     /// the snapshot, a component's bytes, until it is compiled
     #[serde(skip)]
     pub(super) snapshot: Option<Vec<u8>>,

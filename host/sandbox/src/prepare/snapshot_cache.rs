@@ -10,7 +10,7 @@ use gpux_core::files::digest;
 use gpux_core::{CacheDir, CacheFolder, authenticated_file};
 
 /// Version of this format; entries of other versions are not read.
-const FORMAT: u32 = 3;
+const FORMAT: u32 = 4;
 /// The files of an entry: what came of preparing, and the native code of the component or of its snapshot.
 const ANSWER: &str = "json";
 const CODE: &str = "code";

@@ -56,13 +56,13 @@ fn rejects_oversized_components() {
 #[test]
 fn rejects_components_of_another_world() {
     let error = refuse(&component(&[]));
-    assert!(error.contains("it does not export `gpux:pipeline/step@0.1.0`; it exports none"), "{error}");
+    assert!(error.contains("it does not export `gpux:pipeline/step@0.1.1`; it exports none"), "{error}");
 }
 
 #[test]
 fn rejects_core_modules_without_a_contract() {
     let error = refuse(b"\0asm\x01\0\0\0");
-    assert!(error.contains("exports no function of a step, such as `gpux:pipeline/step@0.1.0#process`"), "{error}");
+    assert!(error.contains("exports no function of a step, such as `gpux:pipeline/step@0.1.1#process`"), "{error}");
 }
 
 #[test]
@@ -159,7 +159,7 @@ fn accepts_only_compatible_contract_versions() {
     let ours = SANDBOX.load(&guest("rust/center-ink.wasm"), ComponentConfig::default(), &Arc::default()).unwrap();
     assert_eq!(later.signature(), ours.signature());
     let error = refuse(&of_version("@0.2.0"));
-    assert!(error.contains("it does not export `gpux:pipeline/step@0.1.0`"), "{error}");
+    assert!(error.contains("it does not export `gpux:pipeline/step@0.1.1`"), "{error}");
 }
 
 #[test]

@@ -8,6 +8,7 @@ mod fuzz;
 mod hostile;
 mod instances;
 mod native;
+mod prepared;
 mod slots;
 mod wasi;
 

@@ -156,7 +156,7 @@ fn models_require_a_grant() {
     let error = driver("model", Grants::default()).err().unwrap().to_string();
     assert_eq!(
         error,
-        "this component imports `gpux:pipeline/models@0.1.0` to run models, which is not granted: its step needs \
+        "this component imports `gpux:pipeline/models@0.1.1` to run models, which is not granted: its step needs \
          `grant: { models: [NAME] }`"
     );
     let step = driver("model-not-granted", granted(&["rec"])).unwrap();

@@ -19,7 +19,7 @@ pub struct Limits {
     #[serde(with = "written")]
     pub setup_time: Duration,
     /// Bytes of all its memories together and of the tensors that it made on the host, or had a
-    /// built-in step or a model make, so that one step cannot starve the machine. Default: 64 MiB.
+    /// built-in step or a model make, so that one step cannot starve the machine. Default: 256 MiB.
     pub memory: usize,
     /// Elements of all its tables together, which live outside its memory. Default: 100 000.
     pub table_elements: usize,
@@ -72,7 +72,7 @@ impl Default for Limits {
         Self {
             time: Duration::from_secs(1),
             setup_time: Duration::from_secs(10),
-            memory: 64 * MIB,
+            memory: 256 * MIB,
             table_elements: 100_000,
             memories: 4,
             tables: 32,

@@ -27,7 +27,7 @@ fn validates_options_of_builtins() {
 fn rejects_builtins_with_oversized_results() {
     let step = load("builtin-too-large", Limits::default()).unwrap();
     let Err(StepFailure::Limit(limit)) = run(&step, "x") else { panic!() };
-    assert_eq!((limit.limit.as_ref(), limit.value.as_str()), ("memory", "64 MiB"));
+    assert_eq!((limit.limit.as_ref(), limit.value.as_str()), ("memory", "256 MiB"));
 }
 
 #[test]

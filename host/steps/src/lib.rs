@@ -13,6 +13,7 @@ mod audio;
 #[path = "no_audio.rs"]
 mod audio;
 mod deadline;
+mod homography;
 mod image;
 mod operation;
 mod output;

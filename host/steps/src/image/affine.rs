@@ -7,6 +7,7 @@ use super::dims::ImageDims;
 use super::premultiply;
 use super::window::FillValue;
 use crate::deadline::Deadline;
+use crate::homography::Homography;
 use gpux_core::{Color, StepFailure, Tensor, TensorData, TensorElement};
 
 /// How much longer than a copy a sample takes that lies between others.
@@ -48,6 +49,11 @@ impl Affine {
         let (wide, high) = (span(corners.map(|corner| corner.0)), span(corners.map(|corner| corner.1)));
         (map.0[2], map.0[5]) = map.at(-(wide - w) / 2.0, -(high - h) / 2.0);
         (map, [high as usize, wide as usize])
+    }
+
+    /// The same map, from the coordinates of the new image to those of the old one.
+    pub(super) const fn homography(&self) -> Homography {
+        Homography::affine(self.0)
     }
 
     fn at(&self, x: f64, y: f64) -> (f64, f64) {

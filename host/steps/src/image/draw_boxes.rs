@@ -12,11 +12,12 @@ use super::detections::{self, Detection};
 use super::dims::{ImageDims, supports_channels};
 use super::drawing::{Canvas, LETTER};
 use crate::deadline::Deadline;
+use crate::homography::Homography;
 use crate::operation::{BuiltinStep, Inputs, Operation};
 use crate::ports;
 use gpux_core::{
-    Builtin, Dim, ElementSet, ElementType, Geometry, Group, Kind, Mismatch, OptionOrigin, Port, Signature, StepFailure,
-    Tensor, TensorKind, Value,
+    Builtin, Dim, ElementSet, ElementType, Geometry, Group, Kind, Metadata, Mismatch, OptionOrigin, Port, Signature,
+    StepFailure, Tensor, TensorKind, Value,
 };
 
 /// Colours of the boxes, one after the other for each label: bright, and far from each other.
@@ -102,10 +103,10 @@ impl DrawBoxes {
         BuiltinStep::new(signature, json!(options), Self { options, decode: DecodeImage::rgb(site) })
     }
 
-    /// The picture as RGB, and where its source lies in it.
-    fn picture(&self, value: Value, deadline: &Deadline) -> Result<(Tensor, Option<Geometry>), StepFailure> {
+    /// The picture as RGB, and the way from its source to it.
+    fn picture(&self, value: Value, deadline: &Deadline) -> Result<(Tensor, SourcePlacement), StepFailure> {
         match value {
-            Value::Bytes(bytes) => Ok((self.decode.decode(&bytes, deadline)?, None)),
+            Value::Bytes(bytes) => Ok((self.decode.decode(&bytes, deadline)?, SourcePlacement::Same)),
             Value::Tensor(tensor) => {
                 let dims = ImageDims::from_tensor(&tensor)?;
                 if tensor.element() != ElementType::Uint8 {
@@ -115,8 +116,8 @@ impl DrawBoxes {
                     );
                     return Err(StepFailure::InvalidInput(message));
                 }
-                let geometry = tensor.metadata.geometry;
-                Ok((to_rgb(tensor, dims, deadline)?, geometry))
+                let placement = SourcePlacement::new(&tensor.metadata)?;
+                Ok((to_rgb(tensor, dims, deadline)?, placement))
             }
             other => Err(StepFailure::InvalidInput(format!(
                 "`image` takes a picture file or a tensor, but gets {}",
@@ -198,7 +199,7 @@ impl Operation for DrawBoxes {
     fn run(&self, mut inputs: Inputs<'_>, deadline: &Deadline) -> Result<Vec<Value>, StepFailure> {
         let (_, image) = inputs.named()?;
         let found = detections::read(&inputs.named()?.1)?;
-        let (mut picture, geometry) = self.picture(image, deadline)?;
+        let (mut picture, placement) = self.picture(image, deadline)?;
         let dims = ImageDims::from_tensor(&picture)?;
         let pixels = picture.as_mut_slice::<u8>().unwrap_or_default();
         let mut labels: Vec<Option<String>> = Vec::new();
@@ -210,9 +211,7 @@ impl Operation for DrawBoxes {
                 labels.len() - 1
             });
             let color = self.options.color.unwrap_or(PALETTE[index % PALETTE.len()]);
-            if let Some(geometry) = geometry {
-                detection.corners = apply_geometry(detection.corners, geometry);
-            }
+            detection.corners = placement.apply(detection.corners);
             self.draw(&mut Canvas::new(pixels, dims), dims, &detection, color);
         }
         // The encoder writes the whole file at once.
@@ -221,11 +220,38 @@ impl Operation for DrawBoxes {
     }
 }
 
-/// Corners in the source image as they lie in the picture.
-fn apply_geometry([x0, y0, x1, y1]: [f64; 4], at: Geometry) -> [f64; 4] {
-    let across = |x: f64| x * f64::from(at.scale_x) + f64::from(at.offset_x);
-    let down = |y: f64| y * f64::from(at.scale_y) + f64::from(at.offset_y);
-    [across(x0), down(y0), across(x1), down(y1)]
+/// The position of the source image in a picture.
+enum SourcePlacement {
+    /// It is the picture.
+    Same,
+    Scaled(Geometry),
+    /// From the source's coordinates to the picture's, which was rotated or warped.
+    Mapped(Homography),
+}
+
+impl SourcePlacement {
+    fn new(metadata: &Metadata) -> Result<Self, StepFailure> {
+        let Some(back) = metadata.transform else {
+            return Ok(metadata.geometry.map_or(Self::Same, Self::Scaled));
+        };
+        let no_way = || StepFailure::InvalidInput("the picture's transform has no inverse".into());
+        Ok(Self::Mapped(Homography(back).inverse().ok_or_else(no_way)?))
+    }
+
+    /// Corners in the source image as they lie in the picture: of a rotated or warped one, those of the upright box
+    /// around them.
+    fn apply(&self, corners: [f64; 4]) -> [f64; 4] {
+        match self {
+            Self::Same => corners,
+            Self::Scaled(at) => {
+                let across = |x: f64| x * f64::from(at.scale_x) + f64::from(at.offset_x);
+                let down = |y: f64| y * f64::from(at.scale_y) + f64::from(at.offset_y);
+                let [x0, y0, x1, y1] = corners;
+                [across(x0), down(y0), across(x1), down(y1)]
+            }
+            Self::Mapped(map) => map.enclosing_box(corners),
+        }
+    }
 }
 
 fn png(pixels: &[u8], dims: ImageDims) -> Result<Vec<u8>, StepFailure> {
@@ -275,6 +301,17 @@ mod tests {
         let red: Vec<_> = picture.enumerate_pixels().filter(|(_, _, pixel)| pixel.0 == [255, 0, 0]).collect();
         assert_eq!((red[0].0, red[0].1), (0, 16));
         assert_eq!((red[red.len() - 1].0, red[red.len() - 1].1), (63, 47));
+    }
+
+    #[test]
+    fn applies_transform_to_boxes() {
+        let turned = run(&*step("rotate", json!({"degrees": 90})), vec![black(20, 40, 3).into()]).remove(0);
+        let found = json!([{"box": [30, 0, 40, 5]}]);
+        let picture = drawn(json!({"color": [255, 0, 0], "thickness": 1}), turned, found.into());
+        assert_eq!(picture.dimensions(), (20, 40));
+        let red: Vec<_> = picture.enumerate_pixels().filter(|(_, _, pixel)| pixel.0 == [255, 0, 0]).collect();
+        assert_eq!((red[0].0, red[0].1), (0, 0));
+        assert_eq!((red[red.len() - 1].0, red[red.len() - 1].1), (4, 9));
     }
 
     #[test]

@@ -5,15 +5,14 @@ use serde::{Deserialize, Serialize};
 
 use super::affine::{Affine, Interpolation};
 use super::dims::ImageDims;
-use super::geometry::{CoordinateChange, update_geometry};
+use super::geometry::{CoordinateChange, update_geometry, update_transform};
 use super::image_step::{ImageOperation, image_step};
 use super::window::FillValue;
 use crate::deadline::Deadline;
+use crate::homography::Homography;
 use crate::ports;
 use gpux_core::with_elements;
-use gpux_core::{
-    BuildError, Builtin, ElementSet, ElementType, Group, Metadata, Step, StepFailure, Tensor, TensorElement,
-};
+use gpux_core::{BuildError, Builtin, ElementSet, ElementType, Group, Step, StepFailure, Tensor, TensorElement};
 
 /// Options of `rotate`.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
@@ -69,8 +68,7 @@ impl Rotate {
 
 impl ImageOperation for Rotate {
     const NAME: &'static str = "rotate";
-    const GIVES: &'static str =
-        "the turned image; by other angles than 180°, boxes found in it stay in its coordinates";
+    const GIVES: &'static str = "the turned image";
 
     fn elements(&self) -> ElementSet {
         if self.angle() % 90.0 == 0.0 && self.expand {
@@ -113,8 +111,11 @@ impl ImageOperation for Rotate {
                 let change = CoordinateChange { scale: [-1.0, -1.0], offset: [dims.width as f32, dims.height as f32] };
                 update_geometry(tensor.metadata, dims, change)
             }
-            // A geometry cannot say that the axes changed places.
-            _ => Metadata { geometry: None, ..tensor.metadata },
+            Some(quarters) => update_transform(tensor.metadata, quarter_turn(dims, quarters)),
+            None => {
+                let (affine, _) = Affine::rotation(self.angle(), dims.height, dims.width, self.expand);
+                update_transform(tensor.metadata, affine.homography())
+            }
         };
         let turned = if let Some(quarters) = self.quarters(dims.height, dims.width) {
             with_elements!(tensor.data(), data => apply_orientation(data, dims, target, quarters, deadline))?
@@ -126,7 +127,17 @@ impl ImageOperation for Rotate {
     }
 }
 
-fn apply_orientation<T: TensorElement>(
+/// From the coordinates of an image after one or three quarter turns counter-clockwise to those of the image, of size
+/// `dims`, before.
+pub(super) const fn quarter_turn(dims: ImageDims, quarters: usize) -> Homography {
+    match quarters {
+        1 => Homography::affine([0.0, -1.0, dims.width as f64, 1.0, 0.0, 0.0]),
+        _ => Homography::affine([0.0, 1.0, 0.0, -1.0, 0.0, dims.height as f64]),
+    }
+}
+
+/// The pixels after `quarters` quarter turns counter-clockwise.
+pub(super) fn apply_orientation<T: TensorElement>(
     data: &[T],
     dims: ImageDims,
     target: ImageDims,
@@ -172,6 +183,22 @@ mod tests {
             let turned = reference::run_tensor(&*step, image.clone());
             assert_eq!((turned.shape(), turned.as_slice::<i64>().unwrap()), (shape.as_slice(), expected.as_slice()));
             assert_eq!(turned.metadata.geometry.is_some(), degrees == 180);
+        }
+    }
+
+    #[test]
+    fn transform_maps_points_to_the_source() {
+        let image = || Tensor::new([2, 3, 1], vec![1_u8, 2, 3, 4, 5, 6]).unwrap();
+        for (degrees, expand, here, expected) in [
+            (90, true, [0.5, 0.5], [2.5, 0.5]),
+            (270, true, [0.5, 0.5], [0.5, 1.5]),
+            (90, false, [1.5, 1.0], [1.5, 1.0]),
+            (45, false, [1.5, 1.0], [1.5, 1.0]),
+        ] {
+            let step = reference::step("rotate", json!({ "degrees": degrees, "expand": expand }));
+            let turned = reference::run_tensor(&*step, image());
+            let source = Homography::to_source(&turned.metadata).unwrap().apply(here);
+            assert!(source.iter().zip(expected).all(|(a, b)| (a - b).abs() < 1e-9), "{degrees}: {source:?}");
         }
     }
 

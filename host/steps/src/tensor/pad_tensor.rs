@@ -201,7 +201,7 @@ impl TensorOperation for Pad {
             return Ok(given);
         }
         check_size(given.element(), &shape, self.longest(&given))?;
-        let metadata = Metadata { layout: None, geometry: None, ..given.metadata };
+        let metadata = Metadata { layout: None, geometry: None, transform: None, ..given.metadata };
         let padded = with_elements!(given.data(), data => self.pad_elements(data, &given, shape, deadline))?;
         Ok(padded.with_metadata(metadata))
     }

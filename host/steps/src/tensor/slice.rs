@@ -127,7 +127,7 @@ impl TensorOperation for Slice {
             return Ok(given);
         }
         // The layout no longer holds.
-        let metadata = Metadata { layout: None, geometry: None, ..given.metadata };
+        let metadata = Metadata { layout: None, geometry: None, transform: None, ..given.metadata };
         given
             .pick_cancellable(start, &axes, deadline)
             .map(|tensor| tensor.with_metadata(metadata))

@@ -116,7 +116,7 @@ impl Split {
         let axis = shape::normalize_axis(self.options.axis, given.rank())?;
         let strides = given.strides();
         let whole: Vec<_> = given.shape().iter().copied().zip(strides.iter().copied()).collect();
-        let metadata = Metadata { layout: None, geometry: None, ..given.metadata };
+        let metadata = Metadata { layout: None, geometry: None, transform: None, ..given.metadata };
         let mut at = 0;
         let part = |size| {
             let mut axes = whole.clone();

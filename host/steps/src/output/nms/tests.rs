@@ -170,6 +170,18 @@ fn maps_boxes_to_the_source_image() {
 }
 
 #[test]
+fn maps_boxes_through_a_transform() {
+    // A quarter turn counter-clockwise of a picture 100 wide.
+    let transform = Some([0.0, -1.0, 100.0, 1.0, 0.0, 0.0, 0.0, 0.0, 1.0]);
+    let metadata = Metadata { transform, layout: Some(Layout::Hwc), ..Metadata::default() };
+    let image = Tensor::zeros(ElementType::Uint8, [64, 64, 3]).unwrap().with_metadata(metadata);
+    let pose = Tensor::new([8, 1], vec![27_f32, 19.0, 10.0, 20.0, 0.9, 17.0, 2.0, 0.7]).unwrap();
+    let found = detect(json!({"keypoints": [1, 3]}), vec![pose, image]).unwrap();
+    assert_eq!(found[0]["box"], json!([71.0, 22.0, 91.0, 32.0]));
+    assert_eq!(found[0]["keypoints"], json!([[98.0, 17.0, 0.7]]));
+}
+
+#[test]
 fn batch_returns_a_list_for_each_image() {
     let both = Tensor::new([2, 5, 1], vec![5_f32, 5.0, 2.0, 2.0, 0.9, 5.0, 5.0, 2.0, 2.0, 0.1]).unwrap();
     let found = detect(json!({}), vec![both]).unwrap();

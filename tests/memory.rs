@@ -148,6 +148,11 @@ fn cases() -> Vec<Case> {
     cases
 }
 
+/// Five points of a face.
+fn landmarks() -> Value {
+    json!([[11, 9], [22, 8], [17, 15], [12, 20], [21, 21]]).into()
+}
+
 fn images() -> Vec<Case> {
     let mut cases: Vec<Case> = vec![
         ("decode-image", json!({}), |size| file(size, ImageFormat::Jpeg, false)),
@@ -163,7 +168,15 @@ fn images() -> Vec<Case> {
         }),
         ("draw-boxes", json!({}), |size| [file(size, ImageFormat::Png, true), vec![json!([]).into()]].concat()),
     ];
-    cases.extend::<[Case; 18]>([
+    cases.extend::<[Case; 21]>([
+        ("warp", json!({"size": "box", "rotate_tall": 1.5, "filter": "bicubic"}), |size| {
+            let side = 25 * size;
+            vec![pixels(size).into(), json!([[1, 2], [9, 3], [8, side], [1, side]]).into()]
+        }),
+        ("warp", json!({"template": "arcface"}), |size| vec![pixels(size).into(), landmarks()]),
+        ("warp", json!({"size": 300}), |size| {
+            vec![pixels(size).into(), json!({"points": [[1, 2], [9, 3], [8, 20]]}).into()]
+        }),
         ("center-crop", json!({"size": 60}), picture),
         ("color", json!({"to": "rgba"}), picture),
         ("crop", json!({"height": 70, "width": 60}), picture),

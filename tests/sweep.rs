@@ -264,6 +264,13 @@ fn image_cases() -> Vec<Case> {
         ("pad", json!({"padding": 2000, "mode": "symmetric"}), vec![image(2100, 2100)]),
         ("rotate", json!({"degrees": 30, "filter": "bicubic"}), vec![image(3000, 3000)]),
         ("draw-boxes", json!({}), vec![image(2000, 2000), boxes.into()]),
+        (
+            "warp",
+            json!({"size": 4000, "filter": "bicubic"}),
+            vec![image(2000, 2000), json!([[1, 2], [1900, 4], [1950, 1960], [3, 1980]]).into()],
+        ),
+        ("warp", json!({}), vec![image(4, 4), json!([[0, 0], [1e6, 0], [1e6, 60], [0, 60]]).into()]),
+        ("warp", json!({"size": 4000, "template": [[0, 0], [1, 1]]}), vec![image(4, 4), json!(vec![[0, 0]; 2]).into()]),
         ("normalize", json!({"method": "min-max"}), vec![image(3000, 3000)]),
         ("crop", json!({"height": 3000, "width": 3000}), vec![image(4, 4)]),
     ]

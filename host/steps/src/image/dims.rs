@@ -24,20 +24,23 @@ pub(super) struct ImageDims {
 impl ImageDims {
     /// The size of `tensor`, which must be HWC with 1, 3 or 4 channels and hold a pixel.
     pub(super) fn from_tensor(tensor: &Tensor) -> Result<Self, StepFailure> {
-        let refuse = |why: &str| {
-            let shape = tensor.shape();
-            Err(StepFailure::InvalidInput(format!("an image is height × width × channels, but gets {shape:?}: {why}")))
-        };
+        let dims = Self::with_any_channels(tensor)?;
+        if !supports_channels(dims.channels) {
+            return Err(no_image(tensor, "there must be 1, 3 or 4 channels"));
+        }
+        Ok(dims)
+    }
+
+    /// The same for a tensor with any number of channels, but none.
+    pub(super) fn with_any_channels(tensor: &Tensor) -> Result<Self, StepFailure> {
+        let refuse = |why: &str| Err(no_image(tensor, why));
         if tensor.metadata.layout == Some(Layout::Chw) {
             return refuse("its layout is CHW, not HWC");
         }
         let &[height, width, channels] = tensor.shape() else {
             return refuse("it does not have 3 axes");
         };
-        if !supports_channels(channels) {
-            return refuse("there must be 1, 3 or 4 channels");
-        }
-        if height == 0 || width == 0 {
+        if height == 0 || width == 0 || channels == 0 {
             return refuse("it has no pixel");
         }
         if height > MAX_SIDE || width > MAX_SIDE {
@@ -45,6 +48,11 @@ impl ImageDims {
         }
         Ok(Self { height, width, channels })
     }
+}
+
+fn no_image(tensor: &Tensor, why: &str) -> StepFailure {
+    let shape = tensor.shape();
+    StepFailure::InvalidInput(format!("an image is height × width × channels, but gets {shape:?}: {why}"))
 }
 
 /// Whether an image may have this many channels.

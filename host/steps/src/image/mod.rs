@@ -17,12 +17,16 @@ mod letterbox;
 mod min_max;
 mod normalize;
 mod pad;
+mod point_fit;
+mod points;
 mod premultiply;
 mod preview;
+mod remap;
 mod resample;
 mod resize;
 mod rotate;
 mod to_tensor;
+mod warp;
 mod window;
 
 pub use preview::preview;
@@ -40,6 +44,7 @@ pub(super) fn all() -> Vec<Builtin> {
         pad::builtin(),
         flip::builtin(),
         rotate::builtin(),
+        warp::builtin(),
         color::builtin(),
         normalize::builtin(),
         to_tensor::builtin(),

@@ -24,6 +24,11 @@ pub(super) enum BorderMode {
 }
 
 impl BorderMode {
+    /// The place of `at` inside `0..size`, or the one that stands for it; none for a constant.
+    pub(super) fn index(self, at: i64, size: usize) -> Option<usize> {
+        if (0..size as i64).contains(&at) { Some(at as usize) } else { self.place(at, size) }
+    }
+
     /// The place inside `0..size` that stands for `at`, which is outside; none for a constant.
     fn place(self, at: i64, size: usize) -> Option<usize> {
         let last = size as i64 - 1;

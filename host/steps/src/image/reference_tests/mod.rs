@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout, reason = "tests")]
 
 mod decode;
+mod geometry;
 mod steps;
 
 use serde_json::{Value as Json, json};

@@ -1,6 +1,7 @@
 //! The steps that make one image of another, and `resize` by the rules of OpenCV and torchvision.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use serde_json::Value as Json;
 
@@ -9,14 +10,35 @@ use gpux_core::{Color, ElementType, Metadata, Tensor};
 
 /// How far numbers are from those of the reference, in its own units.
 #[derive(Debug, Default)]
-struct Far {
+pub(super) struct Far {
     cases: usize,
-    samples: usize,
-    unequal: usize,
-    largest: f64,
+    pub(super) samples: usize,
+    pub(super) unequal: usize,
+    pub(super) largest: f64,
 }
 
-fn tensor(described: &Json, samples: &[u8]) -> Tensor {
+impl Far {
+    /// Counts another case.
+    pub(super) fn add(&mut self, ours: &Tensor, theirs: &Tensor) {
+        self.cases += 1;
+        let numbers = |tensor: &Tensor| tensor.cast(ElementType::Float64).unwrap().as_slice::<f64>().unwrap().to_vec();
+        for (ours, theirs) in numbers(ours).into_iter().zip(numbers(theirs)) {
+            self.samples += 1;
+            let by = (ours - theirs).abs();
+            self.unequal += usize::from(by > 0.0);
+            self.largest = self.largest.max(by);
+        }
+    }
+}
+
+impl fmt::Display for Far {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { cases, samples, unequal, largest } = self;
+        write!(f, "{cases} cases, {unequal} of {samples} samples differ, by at most {largest:.2e}")
+    }
+}
+
+pub(super) fn tensor(described: &Json, samples: &[u8]) -> Tensor {
     let element: ElementType = described["element"].as_str().unwrap().parse().unwrap();
     let shape: Vec<usize> =
         described["shape"].as_array().unwrap().iter().map(|side| side.as_u64().unwrap() as usize).collect();
@@ -37,19 +59,10 @@ fn differences(file: &str) -> BTreeMap<String, Far> {
         let theirs = tensor(&case["expected"], &samples);
         let ours = run_tensor(&*step(case["step"].as_str().unwrap(), case["options"].clone()), given);
         assert_eq!((ours.shape(), ours.element()), (theirs.shape(), theirs.element()), "{case}");
-        let far = found.entry(case["name"].as_str().unwrap().to_owned()).or_default();
-        far.cases += 1;
-        let numbers = |tensor: &Tensor| tensor.cast(ElementType::Float64).unwrap().as_slice::<f64>().unwrap().to_vec();
-        for (ours, theirs) in numbers(&ours).into_iter().zip(numbers(&theirs)) {
-            far.samples += 1;
-            let by = (ours - theirs).abs();
-            far.unequal += usize::from(by > 0.0);
-            far.largest = far.largest.max(by);
-        }
+        found.entry(case["name"].as_str().unwrap().to_owned()).or_default().add(&ours, &theirs);
     }
     for (name, far) in &found {
-        let Far { cases, samples, unequal, largest } = far;
-        println!("{name}: {cases} cases, {unequal} of {samples} samples differ, by at most {largest:.2e}");
+        println!("{name}: {far}");
     }
     found
 }

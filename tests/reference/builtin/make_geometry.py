@@ -1,0 +1,144 @@
+"""Writes the numbers that `warp`, `find-boxes`, `mask` and the bounds of `resize` are compared with
+(`host/steps/src/image/reference_tests/geometry.rs`).
+
+    python -m venv venv && venv/bin/pip install -r requirements-geometry.txt && venv/bin/python make_geometry.py
+
+A second run writes the same bytes.
+"""
+
+import json
+from pathlib import Path
+
+import cv2
+import numpy as np
+from PIL import Image
+from skimage.transform import SimilarityTransform
+
+OUT = Path(__file__).parent / "geometry"
+RNG = np.random.default_rng(47)
+
+FILTERS = {"nearest": cv2.INTER_NEAREST, "bilinear": cv2.INTER_LINEAR, "bicubic": cv2.INTER_CUBIC}
+BORDERS = {
+    "constant": cv2.BORDER_CONSTANT, "edge": cv2.BORDER_REPLICATE, "reflect": cv2.BORDER_REFLECT_101,
+    "symmetric": cv2.BORDER_REFLECT,
+}
+ARCFACE = np.array(
+    [[38.2946, 51.6963], [73.5318, 51.5014], [56.0252, 71.7366], [41.5493, 92.3655], [70.7299, 92.2041]], np.float32
+)
+
+
+class Cases:
+    """Cases of steps: options, what they are given, what the library makes of it."""
+
+    def __init__(self):
+        self.blob = b""
+        self.places = {}
+        self.cases = []
+
+    def put(self, array):
+        data = np.ascontiguousarray(array).tobytes()
+        at = self.places.get(data)
+        if at is None:
+            self.blob = self.blob.ljust(-(-len(self.blob) // 8) * 8, b"\0")
+            at = self.places[data] = len(self.blob)
+            self.blob += data
+        return {"element": str(array.dtype), "shape": list(array.shape), "at": at}
+
+    def add(self, name, step, options, given, expected, **more):
+        expected = self.put(expected) if isinstance(expected, np.ndarray) else expected
+        case = {"step": step, "name": name, "options": options, "given": self.put(given), "expected": expected}
+        self.cases.append(case | more)
+
+    def write(self, name):
+        """The samples as a gray PNG, 512 to a row."""
+        OUT.mkdir(exist_ok=True)
+        rows = -(-len(self.blob) // 512)
+        padded = np.frombuffer(self.blob.ljust(rows * 512, b"\0"), dtype=np.uint8).reshape(rows, 512)
+        Image.fromarray(padded).save(OUT / f"{name}.png", optimize=True)
+        (OUT / f"{name}.json").write_text(json.dumps(self.cases, separators=(",", ":")) + "\n")
+
+
+def photo(height, width, channels=3):
+    """Detail in brightness, gentle changes of colour, a hard edge."""
+    y, x = np.mgrid[0:height, 0:width].astype(np.float64)
+    light = 120 + 60 * np.sin(x / 4) * np.cos(y / 5)
+    light[height // 3 : height // 2, width // 4 : width // 2] = 250
+    tint = [30 * np.sin(x / 19 + k + y / 31) for k in range(channels)]
+    return np.clip(light[..., None] + np.stack(tint, -1), 0, 255).astype(np.uint8)
+
+
+def channels_last(image):
+    return image[..., None] if image.ndim == 2 else image
+
+
+# --- warp ---------------------------------------------------------------------------------------
+
+
+def length(a, b):
+    return float(np.linalg.norm(a - b))
+
+
+def rotate_crop(image, points, flags, border, tall):
+    """`get_rotate_crop_image` of RapidOCR, after PaddleOCR."""
+    width = int(max(length(points[0], points[1]), length(points[2], points[3])))
+    height = int(max(length(points[0], points[3]), length(points[1], points[2])))
+    corners = np.array([[0, 0], [width, 0], [width, height], [0, height]], np.float32)
+    map = cv2.getPerspectiveTransform(points, corners)
+    result = channels_last(cv2.warpPerspective(image, map, (width, height), flags=flags, borderMode=border))
+    if tall and height / width >= tall:
+        result = np.rot90(result)
+    return result
+
+
+def quadrilateral(width, height, spread=4):
+    corners = np.array([[0.15, 0.2], [0.8, 0.15], [0.85, 0.75], [0.1, 0.8]]) * [width, height]
+    return (corners + RNG.normal(0, spread, (4, 2))).round(2).astype(np.float32)
+
+
+def warps(cases):
+    sources = [photo(40, 54), photo(40, 54, 1), photo(30, 30, 4), RNG.random((24, 31, 3)).astype(np.float32), photo(28, 36, 2)]
+    for number in range(60):
+        image = sources[number % len(sources)]
+        high, wide, channels = image.shape
+        filter = list(FILTERS)[number // 2 % 3]
+        border = list(BORDERS)[number % 4]
+        levels = "float" if image.dtype == np.float32 else "levels"
+        # OpenCV interpolates two channels in steps of 1/32.
+        steps = channels == 2 and filter == "bilinear"
+        name = lambda map: f"{map} {filter} {levels}{' in steps' if steps else ''}"
+        options = {"filter": filter, "border": border}
+        flags, mode = FILTERS[filter], BORDERS[border]
+        points = quadrilateral(wide, high)
+        tall = 1.5 if number % 3 else None
+        if number % 7 == 6:
+            points = points[[1, 2, 3, 0]]
+        result = rotate_crop(image, points, flags, mode, tall)
+        more = {"rotate_tall": tall} if tall else {}
+        cases.add(name("perspective"), "warp", {"size": "box", **options, **more}, image, result, points=points.tolist())
+
+        size = (int(RNG.integers(5, 40)), int(RNG.integers(5, 40)))
+        corners = np.array([[0, 0], [size[0], 0], [size[0], size[1]]], np.float32)
+        map = cv2.getAffineTransform(points[:3], corners)
+        fill = float(RNG.integers(0, 256)) if border == "constant" and levels == "levels" else 0.0
+        result = cv2.warpAffine(image, map, size, flags=flags, borderMode=mode, borderValue=(fill,) * 4)
+        more = {"fill": fill} if fill else {}
+        cases.add(name("affine"), "warp", {"size": [size[1], size[0]], **options, **more}, image, channels_last(result),
+                  points=points[:3].tolist())
+
+    for side in (112, 224, 96, 128):
+        image = photo(60, 70)
+        landmarks = (ARCFACE * RNG.uniform(0.3, 0.5) + RNG.normal(0, 1.5, (5, 2)) + [4, 2]).astype(np.float32)
+        ratio, aside = (side / 112, 0) if side % 112 == 0 else (side / 128, 8 * side / 128)
+        places = ARCFACE * ratio + [aside, 0]
+        map = SimilarityTransform.from_estimate(landmarks, places).params[:2]
+        result = cv2.warpAffine(image, map, (side, side), borderValue=0.0)
+        options = {"template": "arcface", "size": side}
+        cases.add("arcface", "warp", options, image, result[::5, ::5], points=landmarks.tolist(), every=5)
+
+
+if __name__ == "__main__":
+    cases = Cases()
+    warps(cases)
+    cases.write("warp")
+    total = sum(path.stat().st_size for path in OUT.rglob("*") if path.is_file())
+    print(f"{total / 1024:.0f} KiB")

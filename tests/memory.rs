@@ -148,6 +148,16 @@ fn cases() -> Vec<Case> {
     cases
 }
 
+/// Squares of 16 pixels in a map of noise.
+fn map(size: usize) -> Vec<Value> {
+    let side = 30 * size;
+    let noise = floats(&[side, side]);
+    let numbers = noise.as_slice::<f32>().unwrap().iter().enumerate();
+    let map =
+        numbers.map(|(at, number)| if at / side % 20 < 16 && at % side % 20 < 16 { number + 2.0 } else { *number });
+    vec![Tensor::new([1, 1, side, side], map.collect::<Vec<_>>()).unwrap().into()]
+}
+
 /// Five points of a face.
 fn landmarks() -> Value {
     json!([[11, 9], [22, 8], [17, 15], [12, 20], [21, 21]]).into()
@@ -168,7 +178,9 @@ fn images() -> Vec<Case> {
         }),
         ("draw-boxes", json!({}), |size| [file(size, ImageFormat::Png, true), vec![json!([]).into()]].concat()),
     ];
-    cases.extend::<[Case; 21]>([
+    cases.extend::<[Case; 23]>([
+        ("find-boxes", json!({"threshold": 0.0, "box_threshold": 0.0}), map),
+        ("find-boxes", json!({"threshold": 0.0, "box_threshold": 0.0, "score_mode": "slow", "dilation": true}), map),
         ("warp", json!({"size": "box", "rotate_tall": 1.5, "filter": "bicubic"}), |size| {
             let side = 25 * size;
             vec![pixels(size).into(), json!([[1, 2], [9, 3], [8, side], [1, side]]).into()]

@@ -127,6 +127,12 @@ fn image(height: usize, width: usize) -> Value {
     Value::from(filled(ElementType::Uint8, &[height, width, 3], 99.0).with_metadata(metadata))
 }
 
+/// A map of ones and zeros.
+fn map(height: usize, width: usize, is_one: fn(usize, usize) -> bool) -> Value {
+    let numbers = (0..height * width).map(|at| f32::from(is_one(at % width, at / width)));
+    Tensor::new([1, 1, height, width], numbers.collect::<Vec<_>>()).unwrap().into()
+}
+
 /// A step, its options, and inputs that fit each other.
 type Case = (&'static str, Json, Vec<Value>);
 
@@ -268,6 +274,25 @@ fn image_cases() -> Vec<Case> {
             "warp",
             json!({"size": 4000, "filter": "bicubic"}),
             vec![image(2000, 2000), json!([[1, 2], [1900, 4], [1950, 1960], [3, 1980]]).into()],
+        ),
+        ("find-boxes", json!({"threshold": 0.5}), vec![map(2048, 2048, |x, y| (x + y) % 2 == 0)]),
+        ("find-boxes", json!({"threshold": 0.5}), vec![map(2048, 2048, |x, y| x % 2 == 0 && y % 2 == 0)]),
+        // Rings in rings, each around all that are in it.
+        (
+            "find-boxes",
+            json!({"threshold": 0.5, "box_threshold": 0.0, "score_mode": "slow", "max_candidates": 10_000}),
+            vec![map(2048, 2048, |x, y| x.min(y).min(2047 - x).min(2047 - y) % 2 == 0)],
+        ),
+        (
+            "find-boxes",
+            json!({"threshold": 0.5, "box_threshold": 0.0, "max_candidates": 10_000}),
+            vec![map(2048, 2048, |x, y| x.min(y).min(2047 - x).min(2047 - y) % 2 == 0)],
+        ),
+        // One border that goes through every column.
+        (
+            "find-boxes",
+            json!({"threshold": 0.5, "box_threshold": 0.0, "score_mode": "slow"}),
+            vec![map(2048, 2048, |x, y| x % 2 == 0 || y == 0)],
         ),
         ("warp", json!({}), vec![image(4, 4), json!([[0, 0], [1e6, 0], [1e6, 60], [0, 60]]).into()]),
         ("warp", json!({"size": 4000, "template": [[0, 0], [1, 1]]}), vec![image(4, 4), json!(vec![[0, 0]; 2]).into()]),

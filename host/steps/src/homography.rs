@@ -14,8 +14,8 @@ pub(crate) struct Homography(pub(crate) Transform);
 
 impl Homography {
     /// `x' = a·x + b·y + c`, `y' = d·x + e·y + f`.
-    pub(crate) const fn affine([a, b, c, d, e, f]: [f64; 6]) -> Self {
-        Self([a, b, c, d, e, f, 0.0, 0.0, 1.0])
+    pub(crate) const fn affine(rows: [f64; 6]) -> Self {
+        Self([rows[0], rows[1], rows[2], rows[3], rows[4], rows[5], 0.0, 0.0, 1.0])
     }
 
     pub(crate) const fn translation([x, y]: [f64; 2]) -> Self {
@@ -24,7 +24,7 @@ impl Homography {
 
     /// This map, of coordinates that count from the centre of the first pixel, as OpenCV's do, in those that count
     /// from its edge.
-    pub(crate) fn from_pixel_centers(self) -> Self {
+    pub(crate) fn with_pixel_edges(self) -> Self {
         Self::translation([0.5; 2]).after(self).after(Self::translation([-0.5; 2]))
     }
 
@@ -43,19 +43,13 @@ impl Homography {
 
     /// The map back; none for a map onto a line or a point.
     pub(crate) fn inverse(self) -> Option<Self> {
-        let [a, b, c, d, e, f, g, h, i] = self.0;
-        let adjugate = [
-            e * i - f * h,
-            c * h - b * i,
-            b * f - c * e,
-            f * g - d * i,
-            a * i - c * g,
-            c * d - a * f,
-            d * h - e * g,
-            b * g - a * h,
-            a * e - b * d,
-        ];
-        let determinant = a * adjugate[0] + b * adjugate[3] + c * adjugate[6];
+        // The determinant of what is left without a row and a column, with the sign that belongs to it.
+        let cofactor = |row: usize, column: usize| {
+            let at = |down: usize, right: usize| self.0[(row + down) % 3 * 3 + (column + right) % 3];
+            at(1, 1) * at(2, 2) - at(1, 2) * at(2, 1)
+        };
+        let adjugate: Transform = std::array::from_fn(|at| cofactor(at % 3, at / 3));
+        let determinant = (0..3).map(|column| self.0[column] * adjugate[column * 3]).sum::<f64>();
         let inverse = adjugate.map(|entry| entry / determinant);
         inverse.iter().all(|entry| entry.is_finite()).then_some(Self(inverse))
     }
@@ -108,7 +102,7 @@ mod tests {
         assert_near(back.apply(TILTED.apply([12.0, -5.0])), [12.0, -5.0]);
         assert_near(back.after(TILTED).apply([12.0, -5.0]), [12.0, -5.0]);
         let centred = TILTED.apply([11.5, -5.5]).map(|number| number + 0.5);
-        assert_near(TILTED.from_pixel_centers().apply([12.0, -5.0]), centred);
+        assert_near(TILTED.with_pixel_edges().apply([12.0, -5.0]), centred);
         assert_eq!(Homography([0.0; 9]).inverse(), None);
         assert_eq!(Homography::affine([1.0, 2.0, 0.0, 2.0, 4.0, 0.0]).inverse(), None);
     }
@@ -126,15 +120,17 @@ mod tests {
         let metadata = Metadata { geometry: Some(geometry), ..Metadata::default() };
         let back = Homography::to_source(&metadata).unwrap();
         assert_near(back.apply([80.0, 16.0]), [0.0, 0.0]);
-        assert_eq!(back.enclosing_box([0.0, 16.0, 80.0, 26.0]), [0.0, 0.0, 40.0, 20.0]);
+        let [left, top, right, bottom] = back.enclosing_box([0.0, 16.0, 80.0, 26.0]);
+        assert_near([left, top], [0.0, 0.0]);
+        assert_near([right, bottom], [40.0, 20.0]);
         assert_eq!(Homography::to_source(&Metadata::default()), None);
     }
 
     #[test]
     fn stays_finite_at_the_horizon() {
-        assert_eq!(Homography([0.0; 9]).apply([1.0, 1.0]), [0.0, 0.0]);
+        assert_near(Homography([0.0; 9]).apply([1.0, 1.0]), [0.0, 0.0]);
         let horizon = Homography([1.0, 0.0, 0.0, 0.0, -1.0, 0.0, 0.0, 0.0, 0.0]);
-        assert_eq!(horizon.apply([1.0, 1.0]), [FARTHEST, -FARTHEST]);
-        assert_eq!(Homography([f64::NAN; 9]).apply([1.0, 1.0]), [0.0, 0.0]);
+        assert_near(horizon.apply([1.0, 1.0]), [FARTHEST, -FARTHEST]);
+        assert_near(Homography([f64::NAN; 9]).apply([1.0, 1.0]), [0.0, 0.0]);
     }
 }

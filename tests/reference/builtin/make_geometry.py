@@ -12,6 +12,8 @@ from pathlib import Path
 import cv2
 import numpy as np
 from PIL import Image
+from rapidocr.ch_ppocr_det.main import TextDetector
+from rapidocr.ch_ppocr_det.utils import DBPostProcess
 from skimage.transform import SimilarityTransform
 
 OUT = Path(__file__).parent / "geometry"
@@ -136,7 +138,66 @@ def warps(cases):
         cases.add("arcface", "warp", options, image, result[::5, ::5], points=landmarks.tolist(), every=5)
 
 
+# --- find-boxes ---------------------------------------------------------------------------------
+
+
+def text_map(height, width, number):
+    """Bars of text at angles, with holes, specks and soft edges, as levels of 255."""
+    map = np.zeros((height, width), np.float32)
+    for _ in range(int(RNG.integers(1, 9))):
+        center = RNG.uniform(0, [width, height])
+        size = RNG.uniform(3, [width / 2, height / 4])
+        angle = float(RNG.choice([0, 0, RNG.uniform(-20, 20), RNG.uniform(-90, 90)]))
+        corners = cv2.boxPoints((center.tolist(), size.tolist(), angle)).round().astype(np.int32)
+        cv2.fillPoly(map, [corners], float(RNG.uniform(0.4, 1)))
+    for _ in range(int(RNG.integers(0, 12))):
+        x, y = RNG.integers(0, [width, height])
+        cv2.circle(map, (int(x), int(y)), int(RNG.integers(0, 5)), float(RNG.choice([0.0, 0.9])), -1)
+    if number % 3:
+        map = cv2.GaussianBlur(map, (0, 0), float(RNG.uniform(0.4, 1.5)))
+    if number % 5 == 4:
+        map += RNG.normal(0, 0.15, map.shape)
+    return (map.clip(0, 1) * 255).round().astype(np.uint8)
+
+
+def in_lines(boxes, scores):
+    """`TextDetector.sorted_boxes`, which leaves the scores behind: found again by their boxes."""
+    ordered = TextDetector.sorted_boxes(boxes)
+    left = [(box.tolist(), score) for box, score in zip(boxes, scores)]
+    found = []
+    for box in ordered.tolist():
+        index = next(index for index, (other, _) in enumerate(left) if other == box)
+        found.append({"points": box, "score": float(left.pop(index)[1])})
+    return found
+
+
+def box_maps(cases):
+    for number in range(120):
+        height, width = (int(side) for side in RNG.integers(20, 160, 2))
+        levels = text_map(height, width, number)
+        options = {
+            "threshold": round(float(RNG.uniform(0.1, 0.7)), 2), "box_threshold": round(float(RNG.uniform(0.2, 0.8)), 2),
+            "unclip_ratio": round(float(RNG.uniform(1.0, 3.0)), 2), "dilation": bool(number % 4 == 1),
+            "score_mode": "slow" if number % 4 == 2 else "fast", "max_candidates": 5 if number % 11 == 10 else 1000,
+        }
+        if number % 6 == 0:
+            options = {}
+        source = [height, width] if number % 3 == 0 else [int(side) for side in RNG.integers(20, 400, 2)]
+        process = DBPostProcess(
+            options.get("threshold", 0.3), options.get("box_threshold", 0.5), options.get("max_candidates", 1000),
+            options.get("unclip_ratio", 1.6), options.get("score_mode", "fast"), options.get("dilation", False),
+        )
+        map = levels.astype(np.float32) / np.float32(255)
+        boxes, scores = process(map[None, None], source)
+        expected = in_lines(boxes, scores) if len(boxes) else []
+        cases.add(options.get("score_mode", "fast"), "find-boxes", options, levels, expected, source=source)
+
+
 if __name__ == "__main__":
+    cases = Cases()
+    box_maps(cases)
+    cases.write("boxes")
+    RNG = np.random.default_rng(47)
     cases = Cases()
     warps(cases)
     cases.write("warp")

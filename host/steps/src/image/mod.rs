@@ -10,6 +10,7 @@ mod detections;
 mod dims;
 mod draw_boxes;
 mod drawing;
+mod find_boxes;
 mod flip;
 mod geometry;
 mod image_step;
@@ -48,6 +49,7 @@ pub(super) fn all() -> Vec<Builtin> {
         color::builtin(),
         normalize::builtin(),
         to_tensor::builtin(),
+        find_boxes::builtin(),
         draw_boxes::builtin(),
     ]
 }

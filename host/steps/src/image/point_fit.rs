@@ -19,10 +19,10 @@ fn square_to([p0, p1, p2, p3]: &[Point; 4]) -> Option<Homography> {
     let (one, other) = (difference(p1, p2), difference(p3, p2));
     let rest = [p0[0] - p1[0] + p2[0] - p3[0], p0[1] - p1[1] + p2[1] - p3[1]];
     let area = cross(one, other);
-    let (g, h) = (cross(rest, other) / area, cross(one, rest) / area);
-    let column = |factor: f64, to: &Point| [0, 1].map(|axis| to[axis] - p0[axis] + factor * to[axis]);
-    let ([a, d], [b, e]) = (column(g, p1), column(h, p3));
-    let map = Homography([a, b, p0[0], d, e, p0[1], g, h, 1.0]);
+    let tilt = [cross(rest, other) / area, cross(one, rest) / area];
+    let column = |tilt: f64, to: &Point| [0, 1].map(|axis| to[axis] - p0[axis] + tilt * to[axis]);
+    let (right, down) = (column(tilt[0], p1), column(tilt[1], p3));
+    let map = Homography([right[0], down[0], p0[0], right[1], down[1], p0[1], tilt[0], tilt[1], 1.0]);
     map.0.iter().all(|entry| entry.is_finite()).then_some(map)
 }
 

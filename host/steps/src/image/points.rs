@@ -25,7 +25,8 @@ pub(super) fn read(value: &Value) -> Result<Vec<[f64; 2]>, StepFailure> {
         other => Err(format!("`points` takes JSON or a tensor, but gets {}", other.kind())),
     };
     let points = points.map_err(StepFailure::InvalidInput)?;
-    match points.iter().position(|point| point.iter().any(|number| !(number.abs() <= FARTHEST))) {
+    let is_within = |number: &f64| (-FARTHEST..=FARTHEST).contains(number);
+    match points.iter().position(|point| !point.iter().all(is_within)) {
         Some(index) => {
             let [x, y] = points[index];
             let why = format!("point {index} is ({x}, {y}), which is not within {FARTHEST} pixels of an image");

@@ -193,7 +193,7 @@ impl Warp {
     /// Errors of options that do not fit each other.
     fn check(options: &Options, template: Option<&[Point]>) -> Result<(), BuildError> {
         if let Some(points) = template {
-            if points.iter().flatten().any(|number| !(number.abs() <= 1e6)) {
+            if !points.iter().flatten().all(|number| (-1e6..=1e6).contains(number)) {
                 return Err(BuildError::option("template", "a place of the template is not within 1000000 pixels"));
             }
             let count = points.len();
@@ -214,8 +214,8 @@ impl Warp {
 
     /// The places for `points` in an image of this size, and the map to them.
     fn fit(&self, points: &[Point], [height, width]: [usize; 2]) -> Result<Homography, String> {
-        let (w, h) = (width as f64, height as f64);
-        let corners = [[0.0, 0.0], [w, 0.0], [w, h], [0.0, h]];
+        let [right, bottom] = [width as f64, height as f64];
+        let corners = [[0.0, 0.0], [right, 0.0], [right, bottom], [0.0, bottom]];
         let kind = self.options.map.or_else(|| self.template.as_ref().map(|_| MapKind::Similarity));
         let kind = match (kind, points.len()) {
             (Some(kind), _) => kind,
@@ -231,12 +231,10 @@ impl Warp {
             return Err(format!("there are {} points, but {wanted} are needed", points.len()));
         }
         let places = self.template.as_deref().unwrap_or(&corners[..wanted.min(4)]);
-        let map = match (kind, points, places) {
-            (MapKind::Perspective, [a, b, c, d], [e, f, g, h]) => {
-                point_fit::perspective(&[*a, *b, *c, *d], &[*e, *f, *g, *h])
-            }
-            (MapKind::Affine, [a, b, c], [d, e, f]) => point_fit::affine(&[*a, *b, *c], &[*d, *e, *f]),
-            _ => point_fit::similarity(points, places),
+        let map = match kind {
+            MapKind::Perspective => perspective(points, places),
+            MapKind::Affine => affine(points, places),
+            MapKind::Similarity => point_fit::similarity(points, places),
         };
         map.ok_or_else(|| "the points lie on a line, or on each other, so that no map brings them apart".to_owned())
     }
@@ -263,7 +261,9 @@ impl Warp {
             && let Some(back) = Homography::to_source(&tensor.metadata)
         {
             let here = back.inverse().ok_or_else(|| invalid("the image's way to its source has no inverse".into()))?;
-            points.iter_mut().for_each(|point| *point = here.apply(*point));
+            for point in &mut points {
+                *point = here.apply(*point);
+            }
         }
 
         let [height, width] = self.size.map_or_else(|| Self::size_of(&points), Ok).map_err(invalid)?;
@@ -278,6 +278,14 @@ impl Warp {
         let is_turned = self.options.is_turned([height, width]);
         Ok(Target { height, width, back, is_turned })
     }
+}
+
+fn perspective(from: &[Point], to: &[Point]) -> Option<Homography> {
+    point_fit::perspective(from.try_into().ok()?, to.try_into().ok()?)
+}
+
+fn affine(from: &[Point], to: &[Point]) -> Option<Homography> {
+    point_fit::affine(from.try_into().ok()?, to.try_into().ok()?)
 }
 
 impl MapKind {
@@ -355,7 +363,7 @@ impl Operation for Warp {
 
         let mut metadata = tensor.metadata;
         metadata.layout = Some(Layout::Hwc);
-        metadata = update_transform(metadata, back.from_pixel_centers());
+        metadata = update_transform(metadata, back.with_pixel_edges());
         let warped = ImageDims { height, width, ..dims };
         let filter = self.options.filter.unwrap_or(Interpolation::Bilinear);
         let remap = Remap { back, filter, border: self.options.border, fill: &self.options.fill };

@@ -24,7 +24,7 @@ fn step(name: &str, options: Json) -> Box<dyn Step> {
     let registry = gpux::builtins();
     let files = ProjectFiles::new(FOLDER, false);
     let build = registry.builtin(name).unwrap().build;
-    build(options, &OptionOrigin::Pipeline(&files)).unwrap_or_else(|error| panic!("{name}: {error}"))
+    build(options, &OptionOrigin::folder(&files)).unwrap_or_else(|error| panic!("{name}: {error}"))
 }
 
 fn noise(count: usize) -> impl Iterator<Item = u8> {

@@ -86,6 +86,11 @@ write("ultralytics",
       [("w", np.abs(rng.standard_normal((6, 3, 8, 8)) / 200).astype(np.float32)), ("shape", np.array([0, 6, -1]))],
       task="detect", imgsz="[64, 96]", names="""{0: 'cat', 1: "driver's seat"}""")
 
+# Scores of a reader of text, whose characters stand in its metadata as PaddleOCR writes them, and names of classes.
+write("reader", [helper.make_node("Identity", ["x"], ["scores"])], [value("x", TensorProto.FLOAT, ["batch", "steps", 5])],
+      [value("scores", TensorProto.FLOAT, ["batch", "steps", 5])],
+      character="a\nb\n\u3000", names="{0: 'none', 1: 'a', 2: \"b's\", 3: 'c', 4: 'space'}")
+
 # Voice activity as silero-vad has it: a sound, what the one before left, and the rate.
 write("voice",
       [helper.make_node("ReduceMean", ["input"], ["mean"], axes=[1]), helper.make_node("ReduceSum", ["state"], ["left"], keepdims=0),

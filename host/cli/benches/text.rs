@@ -33,7 +33,7 @@ fn compare(name: &str, length: &str, text: String) {
     tokenizer.with_padding(None);
     let files = ProjectFiles::new(folder, false);
     let build = gpux::builtins().builtin("tokenize").unwrap().build;
-    let step = build(json!({"tokenizer": format!("{name}.json")}), &OptionOrigin::Pipeline(&files)).unwrap();
+    let step = build(json!({"tokenizer": format!("{name}.json")}), &OptionOrigin::folder(&files)).unwrap();
     let value = Value::from(text.as_str());
     let (mut theirs, mut ours) = (Vec::new(), Vec::new());
     let begin = Instant::now();

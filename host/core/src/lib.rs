@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 mod cancellation;
+mod class_names;
 mod json;
 mod labels;
 mod memory_budget;
@@ -16,6 +17,7 @@ mod units;
 mod values;
 
 pub use cancellation::{CancelCheck, CancelFlag};
+pub use class_names::class_names;
 pub use json::bounded_json_tree::{BoundedJsonTree, JsonTreeError};
 pub use json::json_conversion::{
     JsonError, from_json, json_value_count, tensor_to_exact_json, to_json, to_json_cancellable,
@@ -33,6 +35,7 @@ pub use plans::calls::{CallStatistics, FlattenedCalls, StepCalls};
 pub use plans::deadline::{Deadline, DeadlineExceeded};
 pub use plans::failure_counts::FailureCounts;
 pub use plans::for_each::{CollectError, ForEach, ForEachInput, ForEachOptions};
+pub use plans::model_metadata::{MetadataError, ModelMetadata};
 pub use plans::plan::{Plan, PlanInput, PlanOutput, PlanSignature, PlannedStep, TableColumns};
 pub use plans::plan_builder::{Names, PlanBuilder, PortSide, WiringError};
 pub use plans::registry::{Build, BuildError, Builtin, Group, OptionOrigin, Registry};

@@ -184,6 +184,8 @@ pub(super) fn load(spec: &Spec, files: &ProjectFiles, load_options: &LoadOptions
             loaded.warnings.push(format!("requests of the model `{name}` run one at a time: {reason}"));
         }
 
+        let (metadata, omitted) = (&step.file().info().metadata, &step.file().info().omitted_metadata);
+        loaded.registry.model_metadata_mut().insert(&model.name.value, metadata.clone(), omitted.clone());
         loaded.registry.add_model(&model.name.value, step.clone());
         loaded.models.push(LoadedModel { name: model.name.value.clone(), step, precision, ranking, optimization });
     }

@@ -125,6 +125,7 @@ impl Pipeline {
         if !missing.is_empty() {
             // Without its models the pipeline cannot be connected, but its other steps can be made.
             let mut factory = StepFactory::new(load_options, &files, Arc::new(super::builtins()), sandbox.as_ref());
+            factory.lacks_models = true;
             let steps = spec.all_steps().filter(|step| !matches!(step.action, Action::Model(_)));
             for error in steps.filter_map(|step| factory.build(step)?.err()) {
                 match error {
@@ -137,7 +138,7 @@ impl Pipeline {
 
         let loaded = models::load(spec, &files, load_options)?;
         let mut factory = StepFactory::new(load_options, &files, Arc::new(loaded.registry.clone()), sandbox.as_ref());
-        let (labels, faults) = match labels::read(spec, &files) {
+        let (labels, faults) = match labels::read(spec, &files, loaded.registry.model_metadata()) {
             Ok(labels) => (labels, Vec::new()),
             Err(faults) => (BTreeMap::new(), faults),
         };

@@ -24,6 +24,8 @@ pub(super) struct StepFactory<'a> {
     components: HashMap<String, Vec<u8>>,
     /// for the user
     pub(super) warnings: Vec<String>,
+    /// whether the registry lacks the pipeline's models, because they cannot be loaded
+    pub(super) lacks_models: bool,
 }
 
 /// A step cannot be built.
@@ -47,7 +49,15 @@ impl<'a> StepFactory<'a> {
         registry: Arc<Registry>,
         sandbox: Option<&'a Sandbox>,
     ) -> Self {
-        Self { load_options, files, registry, sandbox, components: HashMap::new(), warnings: Vec::new() }
+        Self {
+            load_options,
+            files,
+            registry,
+            sandbox,
+            components: HashMap::new(),
+            warnings: Vec::new(),
+            lacks_models: false,
+        }
     }
 
     /// Builds a step, or returns every mistake in it. `None` for a step that is made of others.
@@ -56,6 +66,9 @@ impl<'a> StepFactory<'a> {
             Action::Model(call) => {
                 let name = call.name.as_ref();
                 model(&self.registry, name, spec).map_err(|diagnostic| vec![diagnostic].into())
+            }
+            Action::BuiltIn(options) if self.lacks_models && reads_metadata(options) => {
+                Err(check_builtin(&self.registry, &spec.tag, options).into())
             }
             Action::BuiltIn(options) => {
                 builtin(&self.registry, self.files, &spec.tag, options).map(Arc::from).map_err(StepBuildError::from)
@@ -183,7 +196,14 @@ fn builtin(
         Json::Null => Json::Object(serde_json::Map::new()),
         json => json,
     };
-    (builtin.build)(json, &OptionOrigin::Pipeline(files)).map_err(|error| vec![build_diagnostic(error, tag, options)])
+    (builtin.build)(json, &OptionOrigin::Pipeline { files, models: registry.model_metadata() })
+        .map_err(|error| vec![build_diagnostic(error, tag, options)])
+}
+
+/// Whether an option is `{ model: NAME, key: KEY }`.
+fn reads_metadata(options: &Node) -> bool {
+    let is_source = |(_, node): &(_, Node)| node.get("key").is_some();
+    options.entries().is_some_and(|entries| entries.iter().any(is_source))
 }
 
 fn build_diagnostic(error: BuildError, tag: &Spanned<String>, options: &Node) -> Diagnostic {

@@ -15,6 +15,7 @@ mod audio;
 mod deadline;
 mod homography;
 mod image;
+mod metadata_source;
 mod operation;
 mod output;
 mod ports;

@@ -187,6 +187,13 @@ pub enum Labels {
     List(Vec<String>),
     /// a file with a name a line, relative to gpux.yml
     File(Spanned<String>),
+    /// a text in a model's metadata
+    Metadata {
+        /// the model's name; `None`: the only one
+        model: Option<String>,
+        /// the key
+        key: Spanned<String>,
+    },
 }
 
 /// An input of the pipeline.
@@ -292,10 +299,16 @@ pub(super) struct RawOutput {
 
 fn labels_schema(_: &mut SchemaGenerator) -> Schema {
     json_schema!({
-        "type": ["array", "string", "null"],
+        "type": ["array", "string", "object", "null"],
         "items": { "type": ["string", "number", "boolean"] },
         "maxItems": 10_000,
         "minLength": 1,
+        "properties": {
+            "model": { "description": "The name of the model. Default: the only one.", "type": "string" },
+            "key": { "description": "The key in its metadata.", "type": "string" },
+        },
+        "required": ["key"],
+        "additionalProperties": false,
     })
 }
 
@@ -317,6 +330,15 @@ impl<'de> Deserialize<'de> for Labels {
                 }
                 Ok(Labels::List(labels))
             }
+            fn visit_map<A: de::MapAccess<'de>>(self, mut entries: A) -> Result<Labels, A::Error> {
+                let (mut model, mut key) = (None, None);
+                while let Some(name) = entries.next_key::<String>()? {
+                    let value = entries.next_value()?;
+                    *if name == "model" { &mut model } else { &mut key } = Some(value);
+                }
+                let key = key.ok_or_else(|| de::Error::missing_field("key"))?;
+                Ok(Labels::Metadata { model, key: Spanned::new(key, 0..0) })
+            }
         }
         deserializer.deserialize_any(LabelsVisitor)
     }
@@ -327,6 +349,8 @@ impl Labels {
         match self {
             Self::List(labels) => serde_json::json!(labels),
             Self::File(path) => serde_json::json!(path),
+            Self::Metadata { model: None, key } => serde_json::json!({ "key": key }),
+            Self::Metadata { model: Some(model), key } => serde_json::json!({ "model": model, "key": key }),
         }
     }
 }
@@ -385,8 +409,10 @@ impl OutputSpec {
             return Ok(Self { name, kind: kind?, shape: None, labels: None, description: None });
         }
         let RawOutput { kind, shape, mut labels, description } = read(node)?;
-        if let (Some(Labels::File(path)), Some(written)) = (&mut labels, node.get("labels")) {
-            path.span = written.span.clone();
+        if let (Some(Labels::File(text) | Labels::Metadata { key: text, .. }), Some(written)) =
+            (&mut labels, node.get("labels"))
+        {
+            text.span = written.span.clone();
         }
         Ok(Self { name, kind, shape, labels, description })
     }

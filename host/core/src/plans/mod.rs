@@ -6,6 +6,7 @@ pub(crate) mod deadline;
 pub(crate) mod failure_counts;
 pub(crate) mod for_each;
 mod json_request;
+pub(crate) mod model_metadata;
 pub(crate) mod plan;
 pub(crate) mod plan_builder;
 pub(crate) mod registry;

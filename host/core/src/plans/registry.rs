@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
+use super::model_metadata::{MetadataError, ModelMetadata};
 use super::step::Step;
 use crate::platform::project_files::{FileError, ProjectFiles};
 
@@ -59,18 +60,36 @@ pub type Build = fn(options: serde_json::Value, site: &OptionOrigin<'_>) -> Resu
 
 /// Where a step's options were written, which decides which files they may name.
 pub enum OptionOrigin<'a> {
-    /// in a gpux.yml: files of its folder may be named
-    Pipeline(&'a ProjectFiles),
-    /// inside a component, which may name no files
+    /// in a gpux.yml, which may name files of its folder and the metadata of its models
+    Pipeline {
+        /// the files of its folder
+        files: &'a ProjectFiles,
+        /// what its models say about themselves
+        models: &'a ModelMetadata,
+    },
+    /// inside a component, which may name neither
     Component,
 }
 
-impl OptionOrigin<'_> {
+impl<'a> OptionOrigin<'a> {
+    /// A gpux.yml of a pipeline without models.
+    pub const fn folder(files: &'a ProjectFiles) -> Self {
+        Self::Pipeline { files, models: ModelMetadata::none() }
+    }
+
     /// The bytes of a file that the options name, at most `limit`.
     pub fn read(&self, path: &Path, limit: u64) -> Result<Vec<u8>, FileError> {
         match self {
-            Self::Pipeline(files) => files.read(path, limit),
+            Self::Pipeline { files, .. } => files.read(path, limit),
             Self::Component => Err(FileError::Forbidden),
+        }
+    }
+
+    /// The text of `key` in the metadata of a model, by its name in gpux.yml, or of the only one.
+    pub fn model_metadata(&self, model: Option<&str>, key: &str) -> Result<&'a str, MetadataError> {
+        match self {
+            Self::Pipeline { models, .. } => models.get(model, key),
+            Self::Component => Err(MetadataError::Forbidden),
         }
     }
 }
@@ -112,18 +131,29 @@ impl From<serde_json::Error> for BuildError {
 pub struct Registry {
     builtins: BTreeMap<&'static str, Builtin>,
     models: BTreeMap<String, Arc<dyn Step>>,
+    metadata: ModelMetadata,
 }
 
 impl Registry {
     /// A registry of these built-in steps and no model.
     pub fn new(builtins: impl IntoIterator<Item = Builtin>) -> Self {
         let builtins = builtins.into_iter().map(|builtin| (builtin.name, builtin)).collect();
-        Self { builtins, models: BTreeMap::new() }
+        Self { builtins, models: BTreeMap::new(), metadata: ModelMetadata::default() }
     }
 
     /// Adds a model under the name that gpux.yml gives it.
     pub fn add_model(&mut self, name: impl Into<String>, model: Arc<dyn Step>) {
         self.models.insert(name.into(), model);
+    }
+
+    /// What the models of the pipeline say about themselves.
+    pub const fn model_metadata(&self) -> &ModelMetadata {
+        &self.metadata
+    }
+
+    /// The same, to add to it.
+    pub const fn model_metadata_mut(&mut self) -> &mut ModelMetadata {
+        &mut self.metadata
     }
 
     /// The built-in step of this name.

@@ -65,6 +65,8 @@ pub struct ModelInfo {
     pub outputs: Vec<OutputSpec>,
     /// what its author wrote into it: `metadata_props`, producer, description
     pub metadata: BTreeMap<String, String>,
+    /// keys of `metadata` that hold a note instead of a text that is too large
+    pub omitted_metadata: BTreeSet<String>,
     /// version of ONNX's file format
     pub ir_version: i64,
     /// operator set of each domain (`""` is ONNX's own)

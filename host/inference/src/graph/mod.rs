@@ -138,6 +138,7 @@ fn inspect_with(
         inputs,
         outputs,
         metadata,
+        omitted_metadata: model.omitted,
         ir_version: model.ir_version,
         opsets: model.opsets.iter().map(|opset| (opset.domain.clone(), opset.version)).collect(),
         operators: model.operators,

@@ -54,6 +54,8 @@ pub(super) struct ScannedModel {
     pub(super) doc_string: String,
     pub(super) opsets: Vec<Opset>,
     pub(super) metadata: Vec<Entry>,
+    /// keys of `metadata` whose value is too large
+    pub(super) omitted: BTreeSet<String>,
     /// none where there is no graph
     pub(super) graph: Option<Graph>,
     /// how often each occurs
@@ -132,7 +134,13 @@ impl<R: ForwardRead> Scanner<'_, R> {
                 3 => self.result.producer_version = self.text(field)?,
                 4 => self.result.domain = self.text(field)?,
                 5 => self.result.model_version = self.source.integer(field)?,
-                6 => self.result.doc_string = self.long_text(field)?,
+                6 => {
+                    let is_omitted;
+                    (self.result.doc_string, is_omitted) = self.long_text(field)?;
+                    if is_omitted {
+                        self.result.omitted.insert("description".to_owned());
+                    }
+                }
                 7 => self.main_graph(field, model)?,
                 8 => {
                     let opset = self.message(field, 1)?;
@@ -344,26 +352,31 @@ impl<R: ForwardRead> Scanner<'_, R> {
         self.take(2 * ITEM)?;
         let message = self.source.enter(field, model)?;
         let mut entry = Entry::default();
+        let mut is_omitted = false;
         while let Some(field) = self.source.field(message)? {
             match field.tag {
                 1 => entry.key = self.text(field)?,
-                2 => entry.value = self.long_text(field)?,
+                2 => (entry.value, is_omitted) = self.long_text(field)?,
                 _ => self.source.skip(field)?,
             }
+        }
+        if is_omitted {
+            self.take(ITEM + entry.key.len())?;
+            self.result.omitted.insert(entry.key.clone());
         }
         Ok(entry)
     }
 
-    /// A text that nothing but people depend on.
-    fn long_text(&mut self, field: Field) -> Result<String, ScanError> {
+    /// A text that no engine depends on, or a note that it is too large, and whether it is.
+    fn long_text(&mut self, field: Field) -> Result<(String, bool), ScanError> {
         let length = self.source.length(field)?;
         self.take(ITEM)?;
         if let Some(rest) = self.texts.checked_sub(length) {
             self.texts = rest;
-            return Ok(self.source.text(length)?);
+            return Ok((self.source.text(length)?, false));
         }
         self.source.advance(length);
-        Ok(format!("({length} bytes, which are not shown)"))
+        Ok((format!("({length} bytes, which are not shown)"), true))
     }
 
     fn text(&mut self, field: Field) -> Result<String, ScanError> {

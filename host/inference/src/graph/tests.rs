@@ -122,7 +122,9 @@ fn reads_models_with_large_metadata() {
     let text = vec![b'x'; 40 << 20];
     let entry = |key: &[u8], value: &[u8]| field(14, &[field(1, key), field(2, value)].concat());
     let model = [entry(b"small", b"1"), field(6, &text), entry(b"large", &text), output].concat();
-    let metadata = read(&model).unwrap().metadata;
+    let info = read(&model).unwrap();
+    assert_eq!(info.omitted_metadata, ["description".to_owned(), "large".to_owned()].into());
+    let metadata = info.metadata;
     assert_eq!(metadata["small"], "1");
     assert_eq!(metadata["large"], "(41943040 bytes, which are not shown)");
     assert_eq!(metadata["description"], metadata["large"]);

@@ -318,7 +318,7 @@ mod tests {
         };
         let files = gpux_core::ProjectFiles::new(".", false);
         assert!(run(&OptionOrigin::Component).unwrap_err().to_string().contains("max_duration"));
-        assert!(run(&OptionOrigin::Pipeline(&files)).is_ok());
+        assert!(run(&OptionOrigin::folder(&files)).is_ok());
     }
 
     #[test]

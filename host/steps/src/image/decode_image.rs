@@ -342,7 +342,7 @@ mod tests {
             step.run(vec![Some(png.clone())], &mut Context::default())
         };
         let files = gpux_core::ProjectFiles::new(".", false);
-        assert!(run(&OptionOrigin::Pipeline(&files)).is_ok());
+        assert!(run(&OptionOrigin::folder(&files)).is_ok());
         assert!(run(&OptionOrigin::Component).unwrap_err().to_string().contains("max_pixels"));
     }
 }

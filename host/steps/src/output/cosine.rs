@@ -27,8 +27,9 @@ struct Options {
     /// What is compared with: the path of a `.npy` file of floats, one vector a row, or a list of lists.
     /// Required.
     vectors: Vectors,
-    /// The name of each vector: a list, or the path of a text file with one label a line. Default: none,
-    /// entries then have no `label`.
+    /// The name of each vector: a list, the path of a text file with one label a line, or
+    /// `{ model: NAME, key: KEY }`, a key of a model's metadata. Default: none, entries then have no
+    /// `label`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     labels: Option<LabelSource>,
     /// How many entries to keep, at least 1; all of them where there are fewer. Default: 5.
@@ -241,9 +242,8 @@ mod tests {
         write("none.npy", &Tensor::zeros(ElementType::Float32, [0, 2]).unwrap());
         std::fs::write(folder.path().join("damaged.npy"), b"\x93NUMPY").unwrap();
         let files = ProjectFiles::new(folder.path(), false);
-        let build = |name: &str| {
-            crate::reference::build_at(builtin(), json!({"vectors": name}), &OptionOrigin::Pipeline(&files))
-        };
+        let build =
+            |name: &str| crate::reference::build_at(builtin(), json!({"vectors": name}), &OptionOrigin::folder(&files));
         let step = build("good.npy").unwrap();
         let kind =
             |width| Some(Kind::Tensor(TensorKind::shaped(ElementType::Float32, [Dim::Dynamic, Dim::Fixed(width)])));

@@ -422,7 +422,7 @@ mod tests {
         let files = ProjectFiles::new(folder.path(), false);
         let tokens = |text: &str| {
             std::fs::write(folder.path().join("vocab"), text).unwrap();
-            read("vocab", &OptionOrigin::Pipeline(&files)).map(|found| found.tokens)
+            read("vocab", &OptionOrigin::folder(&files)).map(|found| found.tokens)
         };
         assert_eq!(tokens("{\"b\": 1, \"<pad>\": 0}").unwrap(), ["<pad>", "b"]);
         assert_eq!(tokens("<blk>\r\n \r\na\n").unwrap(), ["<blk>", " ", "a"]);
@@ -430,7 +430,7 @@ mod tests {
         assert!(tokens("{\"b\": 5}").is_err());
         assert!(tokens("{\"b\": -1}").is_err());
         assert!(tokens("{").is_err());
-        assert!(read("none", &OptionOrigin::Pipeline(&files)).is_err());
+        assert!(read("none", &OptionOrigin::folder(&files)).is_err());
     }
 
     /// As the vocabularies of fine-tuned XLSR models are.
@@ -441,7 +441,7 @@ mod tests {
         let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();
         let build = || {
             let options = ports::options(json!({"vocabulary": "./vocab.json"})).unwrap();
-            Decode::new(options, &OptionOrigin::Pipeline(&files)).map(|step| step.operation)
+            Decode::new(options, &OptionOrigin::folder(&files)).map(|step| step.operation)
         };
         write("vocab.json", r#"{"a": 0, "b": 1, "|": 2, "[UNK]": 3, "[PAD]": 4}"#);
         write("added_tokens.json", r#"{"<s>": 5, "</s>": 6}"#);

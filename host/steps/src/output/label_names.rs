@@ -3,15 +3,17 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::metadata_source::MetadataSource;
 use gpux_core::{BuildError, OptionOrigin, read_labels};
 
-/// The option `labels`: a list, or the path of a text file with one label a line.
+/// The option `labels`: a list, the path of a text file with one label a line, or a key of a model's metadata.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(untagged)]
 #[schemars(inline)]
 pub(super) enum LabelSource {
     File(String),
     List(Vec<String>),
+    Metadata(MetadataSource),
 }
 
 impl LabelSource {
@@ -21,6 +23,10 @@ impl LabelSource {
             Self::List(labels) if labels.is_empty() => Err(BuildError::option("labels", "there are no labels")),
             Self::List(labels) => Ok(labels.clone()),
             Self::File(path) => read_file(path, site),
+            Self::Metadata(source) => {
+                let names = source.names("labels", site)?;
+                Ok(names.into_iter().map(|name| name.trim().to_owned()).collect())
+            }
         }
     }
 }
@@ -41,9 +47,9 @@ mod tests {
         std::fs::write(folder.path().join("labels.txt"), "\u{feff}zero\r\n one \r\n\r\nthree\n").unwrap();
         std::fs::write(folder.path().join("latin1.txt"), [0xe9, b'\n']).unwrap();
         let files = ProjectFiles::new(folder.path(), false);
-        let labels = read_file("labels.txt", &OptionOrigin::Pipeline(&files)).unwrap();
+        let labels = read_file("labels.txt", &OptionOrigin::folder(&files)).unwrap();
         assert_eq!(labels, ["zero", "one", "", "three"]);
-        let message = |path: &str| read_file(path, &OptionOrigin::Pipeline(&files)).unwrap_err().to_string();
+        let message = |path: &str| read_file(path, &OptionOrigin::folder(&files)).unwrap_err().to_string();
         assert!(message("latin1.txt").contains("UTF-8"));
         assert!(message("none.txt").contains("no file at `none.txt`"));
         assert!(message("../labels.txt").contains("leads out"));

@@ -21,7 +21,8 @@ const ENTRY: usize = 64;
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Options {
-    /// The name of each number, from 0: a list, or the path of a text file with one label a line. Required.
+    /// The name of each number, from 0: a list, the path of a text file with one label a line, or
+    /// `{ model: NAME, key: KEY }`, a key of a model's metadata. Required.
     labels: LabelSource,
     /// The name of a number that has none. Default: none, such a number is an error.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -34,8 +34,8 @@ const MAX_ENTITIES: usize = MAX_ANSWER / 1024;
 struct Options {
     /// The tokenizer of the model, as for `tokenize`: it knows which tokens belong to one word. Required.
     tokenizer: String,
-    /// The name of each class, such as `B-PER`: a list, or the path of a text file with one label a line.
-    /// Required.
+    /// The name of each class, such as `B-PER`: a list, the path of a text file with one label a line, or
+    /// `{ model: NAME, key: KEY }`, a key of a model's metadata. Required.
     labels: LabelSource,
     /// How tokens become entities: `none` (each for itself), `simple` (default: neighbours of one label),
     /// or whole words with the label of their `first` token, of the `average` score, or of the `max`.

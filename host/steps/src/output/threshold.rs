@@ -23,7 +23,8 @@ struct Options {
     /// What the step gives: `list` (of what is kept, best first, with its labels) or `mask` (a bool for each
     /// score). Default: list.
     gives: OutputKind,
-    /// The name of each index of the last axis: a list, or the path of a text file with one label a line.
+    /// The name of each index of the last axis: a list, the path of a text file with one label a
+    /// line, or `{ model: NAME, key: KEY }`, a key of a model's metadata.
     /// Default: none, entries then have no `label`.
     #[serde(skip_serializing_if = "Option::is_none")]
     labels: Option<LabelSource>,

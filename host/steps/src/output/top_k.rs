@@ -23,8 +23,8 @@ struct Options {
     /// How many entries to keep, at least 1; all of them where there are fewer. Default: 5.
     #[schemars(range(min = 1))]
     k: usize,
-    /// The name of each index: a list, or the path of a text file with one label a line. There must
-    /// be as many as scores. Default: none, entries then have no `label`.
+    /// The name of each index: a list, the path of a text file with one label a line, or
+    /// `{ model: NAME, key: KEY }`, a key of a model's metadata. There must be as many as scores. Default: none, entries then have no `label`.
     #[serde(skip_serializing_if = "Option::is_none")]
     labels: Option<LabelSource>,
 }

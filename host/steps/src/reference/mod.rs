@@ -37,7 +37,7 @@ pub(crate) fn unpack(path: &str) -> Vec<u8> {
 pub(crate) fn step(name: &str, options: Json) -> Box<dyn Step> {
     let files = ProjectFiles::new(FOLDER, false);
     let builtin = crate::all().into_iter().find(|builtin| builtin.name == name).unwrap();
-    build_at(builtin, options, &OptionOrigin::Pipeline(&files)).unwrap_or_else(|error| panic!("{name}: {error}"))
+    build_at(builtin, options, &OptionOrigin::folder(&files)).unwrap_or_else(|error| panic!("{name}: {error}"))
 }
 
 /// Builds a step as a component does.

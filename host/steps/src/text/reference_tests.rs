@@ -116,7 +116,7 @@ fn given(tokenizer: &Json, case: &Json) -> Option<(Vec<Json>, Json)> {
     options["tokenizer"] = json!("./own.json");
     let files = ProjectFiles::new(folder.path(), false);
     let builtin = crate::all().into_iter().find(|builtin| case["step"] == builtin.name).unwrap();
-    let step = crate::reference::build_at(builtin, options, &OptionOrigin::Pipeline(&files)).ok()?;
+    let step = crate::reference::build_at(builtin, options, &OptionOrigin::folder(&files)).ok()?;
     let mut inputs: Vec<_> = texts(case).into_iter().map(Some).collect();
     inputs.resize(2, None);
     let outputs: Vec<_> = step.run(inputs, &mut Context::default()).ok()?.iter().map(to_json).collect();

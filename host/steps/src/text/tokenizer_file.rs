@@ -58,7 +58,9 @@ impl TokenizerFile {
 /// Finds the file that `name` means: a path; else `./NAME/tokenizer.json`, or a snapshot of that name in the local
 /// Hugging Face cache. Where nothing has the name, `./tokenizer.json` stands in for it, with a warning.
 pub(crate) fn find(name: &str, site: &OptionOrigin<'_>) -> Result<TokenizerFile, BuildError> {
-    let OptionOrigin::Pipeline(files) = site else { return Err(BuildError::option("tokenizer", FileError::Forbidden)) };
+    let OptionOrigin::Pipeline { files, .. } = site else {
+        return Err(BuildError::option("tokenizer", FileError::Forbidden));
+    };
     find_in(name, files, &hub_folders())
 }
 

@@ -85,8 +85,9 @@ struct Options {
     /// four `corners`, `box` is the upright one around them, and boxes are compared by their probabilistic
     /// intersection over union. Default: false.
     angle: bool,
-    /// The name of each class: a list, or the path of a text file with one label a line. Default: none,
-    /// boxes then have no `label`.
+    /// The name of each class: a list, the path of a text file with one label a line, or
+    /// `{ model: NAME, key: KEY }`, a key of a model's metadata. Default: none, boxes then have no
+    /// `label`.
     #[serde(skip_serializing_if = "Option::is_none")]
     labels: Option<LabelSource>,
 }

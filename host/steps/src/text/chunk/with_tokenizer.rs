@@ -110,7 +110,7 @@ mod tests {
         options["tokenizer"] = json!("tokenize/wordpiece.json");
         let files =
             gpux_core::ProjectFiles::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/reference/builtin/"), false);
-        reference::build_at(crate::text::chunk::builtin(), options, &OptionOrigin::Pipeline(&files))
+        reference::build_at(crate::text::chunk::builtin(), options, &OptionOrigin::folder(&files))
     }
 
     #[test]

@@ -76,7 +76,7 @@ pub enum ModelLoadError {
         /// the operator and the node if they are known, and the cause
         reason: String,
     },
-    /// it has an operator that no engine has
+    /// it has an operator that no engine has, of another domain or of none
     #[error(
         "the model `{shown}` cannot be used: `{operator}` is a custom operator, which neither ONNX Runtime nor the \
          embedded engine has; export the model without it",

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value, json};
 
+use super::standard_operators;
 use super::types::OnnxType;
 use crate::ModelLoadError;
 use gpux_core::{Dim, Port, Signature};
@@ -97,11 +98,16 @@ const DOMAINS: [&str; 8] = [
 ];
 
 impl ModelInfo {
-    /// An operator of a domain that is neither ONNX's nor ONNX Runtime's, and that the model does not define.
+    /// An operator of a domain that is neither ONNX's nor ONNX Runtime's, or that ONNX's own domain does not have, and
+    /// that the model does not define.
     pub fn custom_operator(&self) -> Option<&str> {
+        let is_newer = self.opsets.get("").is_some_and(|opset| *opset > standard_operators::NEWEST_OPSET);
         let is_custom = |operator: &&String| {
-            let domain = operator.rsplit_once('.').map(|(domain, _)| domain);
-            domain.is_some_and(|domain| !DOMAINS.contains(&domain)) && !self.functions.contains(*operator)
+            let is_unknown = match operator.rsplit_once('.') {
+                Some((domain, _)) => !DOMAINS.contains(&domain),
+                None => !is_newer && standard_operators::OPERATORS.binary_search(&operator.as_str()).is_err(),
+            };
+            is_unknown && !self.functions.contains(*operator)
         };
         self.operators.keys().find(is_custom).map(String::as_str)
     }

@@ -9,6 +9,7 @@ mod narrow_type;
 mod proto;
 mod rewrite;
 mod scan;
+mod standard_operators;
 mod tensor_file;
 mod types;
 mod weight_locations;

@@ -139,6 +139,11 @@ fn tells_custom_operators_from_functions() {
     let custom = |model: &[u8]| read(model).unwrap().custom_operator().map(str::to_owned);
     assert_eq!(custom(&[graph(&known), function].concat()), None);
     assert_eq!(custom(&graph(&known)).as_deref(), Some("own.F"));
+    let unknown = graph(&[node(b"", b"Rellu")]);
+    assert_eq!(custom(&unknown).as_deref(), Some("Rellu"));
+    let opset = |version: u8| field(8, &[0x10, version]);
+    assert_eq!(custom(&[unknown.clone(), opset(26)].concat()).as_deref(), Some("Rellu"));
+    assert_eq!(custom(&[unknown, opset(99)].concat()), None, "a newer set may have it");
 }
 
 /// More nodes, weights and inputs than the largest real models have.

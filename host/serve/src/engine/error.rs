@@ -27,6 +27,14 @@ pub enum ServeError {
     /// temporarily unavailable
     #[error("{0}")]
     NotReady(String),
+    /// the pipeline could not be loaded, and is tried again
+    #[error("{message}")]
+    LoadFailed {
+        /// which one, and why
+        message: String,
+        /// the time until the next attempt
+        retry_after: Duration,
+    },
     /// the pipeline's files cannot be loaded; clients do not see paths and lines, which only the log has
     #[error("{}", not_loaded(.0.kind()))]
     NotLoaded(Box<ServeError>),
@@ -117,7 +125,7 @@ impl ServeError {
             Self::Traced(error, _) | Self::NotLoaded(error) => error.kind(),
             Self::Overload(_) => "OverloadError",
             Self::NotFound(_) => "NotFoundError",
-            Self::NotReady(_) => "NotReadyError",
+            Self::NotReady(_) | Self::LoadFailed { .. } => "NotReadyError",
             Self::Unauthorized(_) | Self::UnknownKey(_) => "AuthenticationError",
             Self::Forbidden(_) | Self::Misdirected(_) => "PermissionError",
             Self::TooMany { .. } => "RateLimitError",
@@ -167,7 +175,9 @@ impl ServeError {
             Self::Overload(rejection) => Some(rejection.retry_after()),
             Self::NotReady(_) => Some(Duration::from_secs(1)),
             // Whole seconds are the resolution of `Retry-After`.
-            Self::TooMany { retry_after, .. } => Some(Duration::from_secs(retry_after.as_secs_f64().ceil() as u64)),
+            Self::TooMany { retry_after, .. } | Self::LoadFailed { retry_after, .. } => {
+                Some(Duration::from_secs(retry_after.as_secs_f64().ceil() as u64))
+            }
             Self::Traced(error, _) => error.retry_after(),
             _ => None,
         }

@@ -246,7 +246,9 @@ impl Loader {
             return;
         }
         let pause = before.as_ref().map_or(FIRST_PAUSE, |before| (before.pause * 2).min(LONGEST_PAUSE)).max(took);
-        task.failure = Some(Failure { reason: reason.clone(), pause, retry_at: Some(Instant::now() + pause) });
+        let retry_at = Some(Instant::now() + pause);
+        task.slot.set_retry_at(retry_at);
+        task.failure = Some(Failure { reason: reason.clone(), pause, retry_at });
         if self.ends_server() {
             self.fail_start(error.into_cause());
         } else if before.is_none_or(|before| before.reason != reason) {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use arc_swap::ArcSwap;
+use arc_swap::{ArcSwap, ArcSwapOption};
 use tokio::sync::{Mutex, OwnedMutexGuard};
 
 use super::loaded_pipeline::LoadedPipeline;
@@ -32,6 +32,8 @@ pub struct PipelineSlot {
     is_named: bool,
     source: PipelineSource,
     status: ArcSwap<PipelineStatus>,
+    /// when the next attempt to load it begins, if the last failed
+    retry_at: ArcSwapOption<Instant>,
     /// held while the pipeline is loaded or unloaded, so that an earlier update does not overwrite a later one
     update_lock: Arc<Mutex<()>>,
 }
@@ -66,7 +68,14 @@ struct LoadFailure {
 impl PipelineSlot {
     /// A pipeline that is still to be loaded.
     pub(crate) fn new(name: String, is_named: bool, source: PipelineSource) -> Self {
-        Self { name, is_named, source, status: ArcSwap::default(), update_lock: Arc::default() }
+        Self {
+            name,
+            is_named,
+            source,
+            status: ArcSwap::default(),
+            retry_at: ArcSwapOption::default(),
+            update_lock: Arc::default(),
+        }
     }
 
     /// Whether its name is that of its file.
@@ -129,6 +138,18 @@ impl PipelineSlot {
         crash.map(|reason| redact_paths(&reason)).or_else(|| Some(status.failure.as_ref()?.public.clone()))
     }
 
+    /// Records when the next attempt to load it begins; `None` if none is planned.
+    pub(crate) fn set_retry_at(&self, retry_at: Option<Instant>) {
+        self.retry_at.store(retry_at.map(Arc::new));
+    }
+
+    /// When a client may ask again for a pipeline that could not be loaded: after the next attempt has begun, and at
+    /// least in a second.
+    pub(crate) fn retry_after(&self) -> Duration {
+        let pause = self.retry_at.load().as_deref().map(|at| at.saturating_duration_since(Instant::now()));
+        pause.unwrap_or_default().max(Duration::from_secs(1))
+    }
+
     /// Waits for the update lock, without blocking a thread.
     pub(crate) async fn lock_update(self: Arc<Self>) -> PipelineUpdate {
         let guard = self.update_lock.clone().lock_owned().await;
@@ -184,5 +205,20 @@ impl PipelineUpdate {
 impl Drop for PipelineUpdate {
     fn drop(&mut self) {
         self.set(|status| status.loading = None);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clients_may_retry_after_the_next_attempt() {
+        let slot = PipelineSlot::new("a".to_owned(), true, PipelineSource("a".to_owned()));
+        assert_eq!(slot.retry_after(), Duration::from_secs(1));
+        slot.set_retry_at(Some(Instant::now() + Duration::from_secs(30)));
+        assert!(slot.retry_after() > Duration::from_secs(25));
+        slot.set_retry_at(None);
+        assert_eq!(slot.retry_after(), Duration::from_secs(1));
     }
 }

@@ -364,9 +364,10 @@ fn not_loaded(slot: &PipelineSlot) -> ServeError {
     let name = slot.name();
     match slot.state() {
         PipelineState::Unloaded => ServeError::NotFound(format!("`{name}` was unloaded")),
-        PipelineState::Failed => {
-            ServeError::NotReady(format!("`{name}` is not there: {}", slot.public_failure().unwrap_or_default()))
-        }
+        PipelineState::Failed => ServeError::LoadFailed {
+            message: format!("`{name}` is not there: {}", slot.public_failure().unwrap_or_default()),
+            retry_after: slot.retry_after(),
+        },
         PipelineState::Loading | PipelineState::Ready | PipelineState::Crashed => {
             ServeError::NotReady(format!("`{name}` is being loaded"))
         }

@@ -137,8 +137,8 @@ const OTHER_FILES: u64 = 128;
 /// connection.
 pub(crate) const LAST_CALL: Duration = Duration::from_millis(250);
 
-/// Bytes that an HTTP/1 connection holds while it is idle, or receives a short request.
-pub(crate) const IDLE_COST: usize = 16 << 10;
+/// Bytes that an HTTP/1 connection holds while it is idle, or receives a short request: 21 KiB were measured.
+pub(crate) const IDLE_COST: usize = 24 << 10;
 
 /// Bytes that TLS adds.
 const TLS_COST: usize = 16 << 10;
@@ -161,7 +161,7 @@ const USUAL: usize = 16 << 30;
 /// The budget of request bodies is this fraction (1/n) of the memory; so is that of responses.
 const BODIES: usize = 6;
 /// The fraction (1/n) of the memory for idle connections.
-const CONNECTIONS: usize = 6;
+const CONNECTIONS: usize = 4;
 /// The fraction (1/n) of the memory for what HTTP/2 adds.
 const HTTP2: usize = 12;
 /// The fraction (1/n) of the memory for long heads, long reads and many streams.
@@ -301,7 +301,7 @@ mod tests {
             let settings = Settings::within(memory);
             let connections = settings.max_connections * IDLE_COST + settings.http2_connections * HTTP2_COST;
             let windows = settings.large_windows * LARGE_COST + settings.connection_buffers;
-            assert!(2 * settings.body_memory + connections + windows <= memory / 10 * 7, "{settings:?}");
+            assert!(2 * settings.body_memory + connections + windows <= memory / 100 * 78, "{settings:?}");
             assert!(settings.max_body <= settings.body_memory, "{settings:?}");
             assert_eq!(settings.warnings(), Vec::<String>::new(), "{memory}");
         }
@@ -316,7 +316,7 @@ mod tests {
         let within = |memory| Settings { body_memory: 512 << 20, max_connections: 1 << 17, ..Settings::within(memory) };
         let warnings = within(1 << 30).warnings();
         assert!(warnings[0].contains("bodies 512 MiB") && warnings[0].contains("1024 MiB"), "{warnings:?}");
-        assert!(warnings[1].contains("take 2048 MiB"), "{warnings:?}");
+        assert!(warnings[1].contains("take 3072 MiB"), "{warnings:?}");
         assert!(within(8 << 30).warnings().is_empty());
     }
 }

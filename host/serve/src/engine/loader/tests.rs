@@ -116,7 +116,8 @@ fn serves_pipelines_beside_one_that_dies_and_one_that_hangs() {
     assert_eq!((fixture.state("dies"), fixture.state("hangs")), (PipelineState::Failed, PipelineState::Loading));
     for (name, reason) in [("dies", "its process ended while it was loaded"), ("hangs", "is being loaded")] {
         let error = fixture.error(name);
-        assert!(matches!(&error, ServeError::NotReady(said) if said.contains(reason)), "{error}");
+        assert!(error.kind() == "NotReadyError" && error.to_string().contains(reason), "{error}");
+        assert!(error.retry_after().is_some_and(|after| after >= Duration::from_secs(1)), "{error:?}");
     }
     assert!(matches!(fixture.error("other"), ServeError::NotFound(_)));
     // A reload of everything waits for neither.

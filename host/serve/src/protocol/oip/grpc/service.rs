@@ -74,7 +74,7 @@ impl GrpcInferenceService for Service {
         let ready = match lookup::of_message(&self.server, &name, &version) {
             Ok(model) => Ok(model.loaded.crash().is_none()),
             // A missing model is not ready: clients poll before it is loaded.
-            Err(ServeError::NotReady(_) | ServeError::NotFound(_)) => Ok(false),
+            Err(ServeError::NotReady(_) | ServeError::LoadFailed { .. } | ServeError::NotFound(_)) => Ok(false),
             Err(error) => Err(error),
         };
         plain(ready.map(|ready| proto::ModelReadyResponse { ready }))

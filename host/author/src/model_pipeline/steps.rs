@@ -122,6 +122,9 @@ fn image(input: &InputSpec, info: &ModelInfo, default: [usize; 2]) -> String {
         (false, _) => 1,
     };
     let is_gray = size(input, channels) == Some(1);
+    if let Some(task) = ultralytics_task(info).filter(|_| !is_gray && channels == 1) {
+        return ultralytics_image(task, height, width);
+    }
     let mut lines = if is_gray { "  - decode-image: { channels: gray }\n" } else { "  - decode-image\n" }.to_owned();
     let _ = writeln!(lines, "  - resize: {{ size: [{height}, {width}] }}");
     if input.kind != "uint8" {
@@ -130,6 +133,24 @@ fn image(input: &InputSpec, info: &ModelInfo, default: [usize; 2]) -> String {
         let _ = writeln!(lines, "  - normalize: {{ method: {method} }}");
     }
     lines
+}
+
+/// The task of a model that Ultralytics exported: its metadata say it.
+fn ultralytics_task(info: &ModelInfo) -> Option<&str> {
+    let has = |key| info.metadata.contains_key(key);
+    info.metadata.get("task").map(String::as_str).filter(|_| has("stride") && has("imgsz"))
+}
+
+/// The steps of Ultralytics' predictors: classifiers cut a square out, the others fit the picture in.
+fn ultralytics_image(task: &str, height: usize, width: usize) -> String {
+    let fit = match task {
+        "classify" if height == width => {
+            format!("  - resize: {{ size: {height}, mode: shortest }}\n  - center-crop: {{ size: {height} }}\n")
+        }
+        "classify" => format!("  - resize: {{ size: [{height}, {width}] }}\n"),
+        _ => format!("  - letterbox: {{ size: [{height}, {width}] }}\n"),
+    };
+    format!("  - decode-image\n{fit}  - to-tensor: {{ scale: true }}\n")
 }
 
 fn text(info: &ModelInfo) -> String {
@@ -221,13 +242,13 @@ impl Postprocessing {
         match (task, shape) {
             (Task::Tensor, _) => Self::Nothing,
             (Task::Table, _) => labels.map_or(Self::Nothing, |labels| Self::named_classes(outputs, labels)),
+            (Task::Image, [1, _, columns]) if is_end_to_end(info, *columns) => {
+                Self::end_to_end(output, *columns, info, outputs).unwrap_or(Self::Nothing)
+            }
             (Task::Image, [1, rows, anchors])
                 if anchors > rows && (*name == "output0" || Some(*anchors) == anchors_of(info)) =>
             {
                 Self::boxes(output, *rows, info, outputs).unwrap_or(Self::Nothing)
-            }
-            (Task::Image, [1, _, 6]) if info.metadata.get("task").is_some_and(|task| task == "detect") => {
-                Self::Boxes { output, count: None, options: ", layout: end-to-end".to_owned() }
             }
             (Task::Text, [1, _, _]) if has(name, &["hidden", "embed"]) => Self::Tokens { output },
             (_, [1, _]) if has(name, &["embed", "hidden", "pool", "vector", "feature"]) => Self::Vector { output },
@@ -239,7 +260,21 @@ impl Postprocessing {
     /// `None` if the metadata contradict the rows.
     /// <https://docs.ultralytics.com/tasks/>
     fn boxes(output: String, rows: usize, info: &ModelInfo, outputs: &[(&str, &Tensor)]) -> Option<Self> {
-        let (behind, options) = match info.metadata.get("task").map(String::as_str) {
+        let (behind, options) = Self::behind_classes(info, outputs)?;
+        let count = rows.checked_sub(4)?.checked_sub(behind).filter(|count| *count > 0)?;
+        Some(Self::Boxes { output, count: Some(count), options })
+    }
+
+    /// Boxes that the model has chosen itself: two corners, score, class, and what the task adds.
+    fn end_to_end(output: String, columns: usize, info: &ModelInfo, outputs: &[(&str, &Tensor)]) -> Option<Self> {
+        let (behind, options) = Self::behind_classes(info, outputs)?;
+        let options = format!(", layout: end-to-end{options}");
+        (columns == 6 + behind).then_some(Self::Boxes { output, count: None, options })
+    }
+
+    /// How many numbers the task adds to a box, and the options of `nms` for them.
+    fn behind_classes(info: &ModelInfo, outputs: &[(&str, &Tensor)]) -> Option<(usize, String)> {
+        Some(match info.metadata.get("task").map(String::as_str) {
             None | Some("detect") => (0, String::new()),
             Some("pose") => {
                 let [points, numbers]: [usize; 2] = serde_json::from_str(info.metadata.get("kpt_shape")?).ok()?;
@@ -256,9 +291,7 @@ impl Postprocessing {
             }
             Some("obb") => (1, ", angle: true".to_owned()),
             Some(_) => return None,
-        };
-        let count = rows.checked_sub(4)?.checked_sub(behind).filter(|count| *count > 0)?;
-        Some(Self::Boxes { output, count: Some(count), options })
+        })
     }
 
     /// The classes of a table: one row of scores, else numbers.
@@ -349,6 +382,13 @@ impl Postprocessing {
     }
 }
 
+/// Whether the model of Ultralytics was exported with the choice of boxes in it, which an output of so many columns may
+/// show alone.
+fn is_end_to_end(info: &ModelInfo, columns: usize) -> bool {
+    let says = |key, wanted| info.metadata.get(key).is_some_and(|value| value.contains(wanted));
+    says("end2end", "True") || says("args", "'nms': True") || columns == 6 && says("task", "detect")
+}
+
 /// The anchors of a detector of Ultralytics for its pictures: one for each cell of three grids.
 fn anchors_of(info: &ModelInfo) -> Option<usize> {
     let [height, width] = sides(Task::Image.input(info)?, info, SIDES[0]);
@@ -413,6 +453,51 @@ mod tests {
         for (task, rows) in [("pose", 50), ("segment", 36), ("semantic", 6)] {
             assert_eq!(lines(task, &[1, rows, 126]), (String::new(), None), "{task}");
         }
+    }
+
+    #[test]
+    fn end_to_end_exports_of_ultralytics_get_the_options_of_their_task() {
+        let model = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/models/ultralytics.onnx");
+        let mut info = ModelFile::open(Path::new(model)).unwrap().info().clone();
+        let zeros = |shape: &[usize]| Tensor::zeros(ElementType::Float32, shape.to_vec()).unwrap();
+        let masks = zeros(&[1, 32, 16, 24]);
+        for (key, value) in [("end2end", "True"), ("args", "{'batch': 1, 'nms': True}")] {
+            info.metadata.retain(|key, _| !matches!(key.as_str(), "end2end" | "args"));
+            info.metadata.insert(key.to_owned(), value.to_owned());
+            for (task, columns, options) in [
+                ("detect", 6, ""),
+                ("pose", 6 + 51, ", keypoints: [17, 3]"),
+                ("segment", 6 + 32, ", mask_coefficients: 32"),
+                ("obb", 6 + 1, ", angle: true"),
+            ] {
+                info.metadata.insert("task".to_owned(), task.to_owned());
+                info.metadata.insert("kpt_shape".to_owned(), "[17, 3]".to_owned());
+                let (boxes, wrong) = (zeros(&[1, 300, columns]), zeros(&[1, 300, columns + 2]));
+                let after = |boxes| {
+                    let outputs = [("output0", boxes), ("output1", &masks)];
+                    Postprocessing::choose(Task::Image, &info, &outputs, None).lines(false, false)
+                };
+                let wanted = format!("  - nms: {{ in: [output0, fitted], layout: end-to-end{options} }}\n");
+                assert_eq!((after(&boxes), after(&wrong)), (wanted, String::new()), "{key} {task}");
+            }
+        }
+    }
+
+    #[test]
+    fn other_tasks_of_ultralytics_get_the_pictures_of_its_predictors() {
+        let model = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/models/ultralytics.onnx");
+        let mut info = ModelFile::open(Path::new(model)).unwrap().info().clone();
+        info.metadata.insert("stride".to_owned(), "32".to_owned());
+        let mut before = |task: &str, sides: [usize; 2]| {
+            info.metadata.insert("task".to_owned(), task.to_owned());
+            info.inputs[0].shape = Some([1, 3, sides[0], sides[1]].map(Dim::Fixed).to_vec());
+            image(&info.inputs[0], &info, sides)
+        };
+        let steps = |fit: &str| format!("  - decode-image\n{fit}  - to-tensor: {{ scale: true }}\n");
+        let square = "  - resize: { size: 96, mode: shortest }\n  - center-crop: { size: 96 }\n";
+        assert_eq!(before("classify", [96, 96]), steps(square));
+        assert_eq!(before("classify", [96, 160]), steps("  - resize: { size: [96, 160] }\n"));
+        assert_eq!(before("semantic", [96, 160]), steps("  - letterbox: { size: [96, 160] }\n"));
     }
 
     #[test]

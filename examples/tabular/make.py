@@ -1,75 +1,49 @@
-"""Makes the example: a scikit-learn pipeline on strings and numbers, exported to ONNX, and what it answers.
-Needs numpy, scikit-learn, skl2onnx and onnxruntime.
+"""Makes the example: LightGBM's classifier of wines, exported to ONNX, with wines that it was not trained on, and what
+LightGBM says of them.
+Needs lightgbm, numpy, onnxmltools and scikit-learn.
 
-The customers are made up. What the model says of some of them is recorded with ONNX Runtime's Python package.
+The data is the UCI wine recognition data, which scikit-learn brings (CC BY 4.0, https://doi.org/10.24432/C5PC7J).
 """
 
-import json
+import csv
 from pathlib import Path
 
-import numpy as np
-import onnxruntime as ort
-from skl2onnx import to_onnx
-from skl2onnx.common.data_types import FloatTensorType, StringTensorType
-from sklearn.compose import ColumnTransformer
-from sklearn.impute import SimpleImputer
-from sklearn.linear_model import LogisticRegression
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import OneHotEncoder, StandardScaler
+import lightgbm
+import onnx
+from onnxmltools.convert import convert_lightgbm
+from onnxmltools.convert.common.data_types import FloatTensorType
+from sklearn.datasets import load_wine
+from sklearn.model_selection import train_test_split
 
 HERE = Path(__file__).parent
-NUMBERS = ["age", "monthly", "months"]
-STRINGS = ["plan", "region"]
-PLANS = ["basic", "family", "premium"]
-REGIONS = ["north", "south", "east", "west"]
-
-
-def customers(count):
-    rng = np.random.default_rng(4)
-    columns = {
-        "age": rng.integers(18, 90, count).astype(np.float32),
-        "monthly": np.round(rng.uniform(5, 80, count), 2).astype(np.float32),
-        "months": rng.integers(0, 120, count).astype(np.float32),
-        "plan": rng.choice(PLANS, count),
-        "region": rng.choice(REGIONS, count),
-    }
-    unhappy = columns["monthly"] / 20 - columns["months"] / 30 + (columns["plan"] == "basic") + rng.normal(0, 1, count)
-    return columns, np.select([unhappy > 1.5, unhappy > 0], ["cancels", "asks"], "stays")
-
-
-def trained(columns, answers):
-    table = np.empty((len(answers), len(columns)), dtype=object)
-    for place, column in enumerate(columns.values()):
-        table[:, place] = column
-    numbers = make_pipeline(SimpleImputer(), StandardScaler())
-    encoder = OneHotEncoder(handle_unknown="ignore")
-    prepare = ColumnTransformer([("numbers", numbers, [0, 1, 2]), ("strings", encoder, [3, 4])])
-    return make_pipeline(prepare, LogisticRegression(max_iter=1000)).fit(table, answers)
+CULTIVARS = ["first", "second", "third"]
 
 
 def main():
-    columns, answers = customers(2000)
-    model = trained(columns, answers)
-    ports = [(name, FloatTensorType([None, 1])) for name in NUMBERS] + [(name, StringTensorType([None, 1])) for name in STRINGS]
-    # Without `zipmap` probabilities are a tensor; with it, a sequence of maps, for which the embedded engine has no operator.
-    exported = to_onnx(model, initial_types=ports, options={"zipmap": False}, target_opset=17)
-    (HERE / "customers.onnx").write_bytes(exported.SerializeToString())
-    session = ort.InferenceSession(HERE / "customers.onnx")
-    written = lambda value: str(value) if isinstance(value, np.str_) else float(str(value))
-    rows = [{name: written(column[row]) for name, column in columns.items()} for row in range(20)]
-    rows[3]["region"] = "abroad"
-    rows[4]["age"] = float("nan")
-    cases = []
-    for row in rows:
-        given = {name: np.array([[row[name]]], dtype=np.float32) for name in NUMBERS}
-        given |= {name: np.array([[row[name]]]) for name in STRINGS}
-        label, probabilities = session.run(None, given)
-        names = model.classes_.tolist()
-        request = {name: "NaN" if value != value else value for name, value in row.items()}
-        response = {"answer": str(label[0]), "probabilities": dict(zip(names, map(float, probabilities[0])))}
-        cases.append({"request": request, "response": response})
-    (HERE / "expected.json").write_text(json.dumps(cases, indent=1) + "\n")
-    print(f"right in {np.mean(model.predict(np.array([[column[row] for column in columns.values()] for row in range(2000)], dtype=object)) == answers):.0%}")
+    wines = load_wine()
+    columns = [name.replace("od280/od315_of_diluted_wines", "od280_od315") for name in wines.feature_names]
+    training, held_out, known, wanted = train_test_split(wines.data, wines.target, test_size=40, random_state=0)
+    options = {"n_estimators": 20, "num_leaves": 7, "min_child_samples": 5, "random_state": 0, "n_jobs": 1, "verbose": -1}
+    model = lightgbm.LGBMClassifier(**options).fit(training, known)
+    model.booster_.save_model(HERE / "wines.lightgbm.txt")
+    # Without `zipmap` probabilities are a tensor; with it, a sequence of maps.
+    shape = [("wine", FloatTensorType([None, len(columns)]))]
+    exported = convert_lightgbm(model, initial_types=shape, zipmap=False, target_opset=15)
+    # The exporter writes that there is one label, however many rows there are.
+    exported.graph.output[0].type.tensor_type.shape.dim[0].dim_param = "rows"
+    onnx.save(exported, HERE / "wines.onnx")
+    with (HERE / "wines.csv").open("w", newline="") as file:
+        table = csv.writer(file, lineterminator="\n")
+        # Columns in another order than the model's, and one that it does not know.
+        table.writerow(["bottle", *reversed(columns)])
+        for number, row in enumerate(held_out):
+            table.writerow([f"wine {number + 1}", *(f"{value:g}" for value in reversed(row))])
+    probabilities = model.predict_proba(held_out)
+    with (HERE / "expected.csv").open("w", newline="") as file:
+        table = csv.writer(file, lineterminator="\n")
+        table.writerow(["cultivar", *CULTIVARS])
+        table.writerows([CULTIVARS[row.argmax()], *map(float, row)] for row in probabilities)
+    print(f"right in {(model.predict(held_out) == wanted).mean():.0%} of {len(wanted)} wines")
 
 
 if __name__ == "__main__":

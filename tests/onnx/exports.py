@@ -106,6 +106,7 @@ def main():
     arguments = parser.parse_args()
     gpux, wrong = arguments.gpux.resolve(), 0
     os.chdir(tempfile.mkdtemp())
+    Path("pipelines").mkdir()
     Image.open(ROOT / "examples/image-classification/china.jpg").resize(SIDES[::-1]).save("picture.png")
     for name, (description, options) in MODELS.items():
         if not re.search(arguments.only, name):

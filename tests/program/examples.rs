@@ -35,13 +35,19 @@ fn tabular_model_matches_python() {
         eprintln!("skipped: there is no ONNX Runtime");
         return;
     }
-    let cases = read("tabular/expected.json");
-    let requests: Vec<_> = cases.as_array().unwrap().iter().map(|case| case["request"].clone()).collect();
-    let output = gpux(&["run", "examples/tabular", "--engine", "onnxruntime", "--input", &json!(requests).to_string()]);
-    let results: Vec<Json> = stdout(&output).lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    assert_eq!(results.len(), requests.len());
-    for (result, case) in results.iter().zip(cases.as_array().unwrap()) {
-        assert!(difference(&result["outputs"]["customer"], &case["response"]) < 1e-6, "{case}: {result}");
+    let table = "examples/tabular/wines.csv";
+    let output = gpux(&["run", "examples/tabular", table, "--engine", "onnxruntime", "--format", "csv"]);
+    let expected = std::fs::read_to_string(root().join("examples/tabular/expected.csv")).unwrap();
+    let rows =
+        |text: &str| text.lines().map(|line| line.split(',').map(str::to_owned).collect()).collect::<Vec<Vec<_>>>();
+    let (ours, theirs) = (rows(&stdout(&output)), rows(&expected));
+    assert_eq!((ours.len(), &ours[0][1..5]), (theirs.len(), &theirs[0][..]));
+    for (ours, theirs) in ours.iter().zip(&theirs).skip(1) {
+        assert_eq!(ours[1], theirs[0], "{ours:?}");
+        for (ours, theirs) in ours[2..5].iter().zip(&theirs[1..]) {
+            let off = ours.parse::<f64>().unwrap() - theirs.parse::<f64>().unwrap();
+            assert!(off.abs() < 1e-6, "{ours} is not {theirs}");
+        }
     }
 }
 

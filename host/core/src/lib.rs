@@ -32,6 +32,7 @@ pub use memory_budget::{BudgetExhausted, MemoryBudget, MemoryPermit};
 pub use moving_estimate::MovingEstimate;
 pub use plans::benchmark::{Benchmark, BenchmarkOptions, LatencyStatistics, StepBenchmark};
 pub use plans::calls::{CallStatistics, FlattenedCalls, StepCalls};
+pub use plans::condition::Condition;
 pub use plans::deadline::{Deadline, DeadlineExceeded};
 pub use plans::failure_counts::FailureCounts;
 pub use plans::for_each::{CollectError, ForEach, ForEachInput, ForEachOptions};

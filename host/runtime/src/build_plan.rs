@@ -89,7 +89,7 @@ fn connect(builder: &mut PlanBuilder, steps: Vec<BuiltStep<'_>>, diagnostics: &m
             },
         };
         let gives = spec.output.as_ref().map(step_factory::names);
-        let when = spec.when.as_ref().map(|when| when.value.as_str());
+        let when = spec.when.as_ref().map(|when| &when.value);
         let pushed = builder.push_if(step_factory::label(spec), step, reads.as_ref(), gives.as_ref(), when);
         if let Err(error) = pushed {
             diagnostics.push(wiring_diagnostic(error, spec));
@@ -146,13 +146,14 @@ fn for_each_step(
         [] => inner.last_outputs().map(|name| Spanned::new(name.to_owned(), spec.tag.span.clone())).collect(),
         names => names.to_vec(),
     };
-    let names = [given, for_each.keep.clone()].concat();
+    let conditions = for_each.keep.iter().map(|keep| Spanned::new(keep.value.value.clone(), keep.span.clone()));
+    let names: Vec<_> = given.into_iter().chain(conditions).collect();
     let plan = finish(inner, &names, &spec.tag.span)?;
     let options = ForEachOptions {
         max_items: for_each.max_items,
         truncates: for_each.overflow == Overflow::Truncate,
         batch: for_each.batch,
-        conditions: for_each.keep.len(),
+        conditions: for_each.keep.iter().map(|keep| keep.value.clone()).collect(),
     };
     ForEach::new(plan, inputs, options).map_err(|error| {
         let span = names.get(error.output).map_or(spec.tag.span.clone(), |name| name.span.clone());

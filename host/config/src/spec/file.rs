@@ -98,7 +98,7 @@ fn wired(properties: &Value) -> Value {
     properties["in"] = wiring("The values this step reads, instead of what the step before gave");
     properties["out"] = wiring("The names of the values this step gives");
     properties["when"] = json!({
-        "description": "The value that decides whether this step runs; if it is false, 0, null or empty, the step gives its first input",
+        "description": "The condition under which this step runs, such as `flag` (not false, 0, null or empty) or `score >= 0.5`; otherwise the step gives its first input",
         "type": "string",
     });
     properties

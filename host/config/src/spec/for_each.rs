@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 use super::super::deserialize::read;
 use super::super::diagnostic::Diagnostic;
 use super::super::node::{Node, Spanned};
-use super::steps::{StepSpec, Wiring};
-use gpux_core::closest;
+use super::steps::{StepSpec, Wiring, condition};
+use gpux_core::{Condition, closest};
 
 /// How deep `for-each` steps may stand within each other.
 pub(super) const MAX_DEPTH: usize = 3;
@@ -40,8 +40,8 @@ pub struct ForEachSpec {
     pub batch: usize,
     /// the values that are collected; empty: what the last step gives
     pub gives: Vec<Spanned<String>>,
-    /// the values that decide whether an item's results are collected
-    pub keep: Vec<Spanned<String>>,
+    /// the conditions under which an item's results are collected
+    pub keep: Vec<Spanned<Condition>>,
     /// the steps of each item
     pub steps: Vec<StepSpec>,
 }
@@ -89,7 +89,8 @@ pub(super) struct RawForEach {
     /// The names within whose values are collected (default: what the last step gives)
     #[serde(default)]
     gives: Option<Names>,
-    /// The names within of values that decide: where one is false, 0, null or empty, the item has no results
+    /// Conditions on values within, such as `text` (not false, 0, null or empty) or `score >= 0.5`: where one does not
+    /// hold, the item has no results
     #[serde(default)]
     keep: Option<Names>,
 }
@@ -147,6 +148,8 @@ impl ForEachSpec {
                 diagnostics.push(Diagnostic::new("wiring", name.span.clone(), message));
             }
         }
+        let keep: Vec<Spanned<String>> = raw.keep.map(Into::into).unwrap_or_default();
+        let keep = keep.iter().filter_map(|text| condition(&text.value, &text.span, diagnostics)).collect();
         let number = |number: Option<NonZeroU32>, default| number.map_or(default, |number| number.get() as usize);
         Some(Self {
             over,
@@ -154,7 +157,7 @@ impl ForEachSpec {
             overflow: raw.overflow,
             batch: number(raw.batch, 1),
             gives: raw.gives.map(Into::into).unwrap_or_default(),
-            keep: raw.keep.map(Into::into).unwrap_or_default(),
+            keep,
             inputs,
             steps,
         })

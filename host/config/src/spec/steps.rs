@@ -8,6 +8,7 @@ use super::super::schema::check;
 use super::super::source_file::Span;
 use super::for_each::{self, ForEachSpec};
 use super::wasm::WasmSpec;
+use gpux_core::Condition;
 
 /// A step: its operation, inputs and outputs.
 #[derive(Clone, Debug, PartialEq)]
@@ -20,8 +21,8 @@ pub struct StepSpec {
     pub input: Option<Wiring>,
     /// `out:`; `None`: under the step's own names
     pub output: Option<Wiring>,
-    /// `when:`: the value that decides whether it runs; if not, it gives its first input
-    pub when: Option<Spanned<String>>,
+    /// `when:`: the condition under which it runs; otherwise it gives its first input
+    pub when: Option<Spanned<Condition>>,
     /// the whole step
     pub span: Span,
 }
@@ -238,7 +239,7 @@ struct Split {
     options: Node,
     input: Option<Wiring>,
     output: Option<Wiring>,
-    when: Option<Spanned<String>>,
+    when: Option<Spanned<Condition>>,
 }
 
 /// Parts the step's own options from those that every step has.
@@ -249,7 +250,10 @@ fn split(value: &Node, diagnostics: &mut Vec<Diagnostic>) -> Split {
         match &*key.value {
             "in" => input = wiring(key, node, diagnostics),
             "out" => output = wiring(key, node, diagnostics),
-            "when" => when = condition(key, node, diagnostics),
+            "when" => {
+                let span = if node.span.is_empty() { &key.span } else { &node.span };
+                when = condition(node.as_str().unwrap_or_default(), span, diagnostics);
+            }
             _ => options.push((key.clone(), node.clone())),
         }
     }
@@ -262,18 +266,15 @@ fn name(node: &Node) -> Option<Spanned<String>> {
     Some(Spanned::new(text.to_owned(), node.span.clone()))
 }
 
-fn condition(
-    key: &Spanned<std::sync::Arc<str>>,
-    node: &Node,
-    diagnostics: &mut Vec<Diagnostic>,
-) -> Option<Spanned<String>> {
-    let named = name(node);
-    if named.is_none() {
-        let hint = "write `when: is_upside_down`: the step runs unless that value is false, 0, null or empty";
-        let span = if node.span.is_empty() { key.span.clone() } else { node.span.clone() };
-        diagnostics.push(Diagnostic::new("wiring", span, "`when` names the value that decides").hint(hint));
+/// The condition that this text is.
+pub(super) fn condition(text: &str, span: &Span, diagnostics: &mut Vec<Diagnostic>) -> Option<Spanned<Condition>> {
+    if let Some(condition) = Condition::parse(text) {
+        return Some(Spanned::new(condition, span.clone()));
     }
-    named
+    let message = "a condition is the name of a value, alone or compared with a number";
+    let hint = "write `flag`, which holds unless it is false, 0, null or empty, or `score >= 0.5`";
+    diagnostics.push(Diagnostic::new("condition", span.clone(), message).hint(hint));
+    None
 }
 
 fn wiring(key: &Spanned<std::sync::Arc<str>>, node: &Node, diagnostics: &mut Vec<Diagnostic>) -> Option<Wiring> {

@@ -5,9 +5,9 @@ use std::time::Instant;
 
 use serde_json::Value as Json;
 
+use super::condition::Condition;
 use super::plan::{Plan, PlannedStep};
-use super::plan_builder::can_decide;
-use super::run::{Frame, InnerPlace, InnerStep, is_true};
+use super::run::{Frame, InnerPlace, InnerStep};
 use super::step::{Context, LimitExceeded, Step, StepFailure};
 use crate::values::device_tensor::HostOrDevice;
 use crate::values::element::ElementType;
@@ -20,7 +20,7 @@ use crate::values::value::Value;
 const MAX_RESULTS: usize = 256 << 20;
 
 /// How items are run.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct ForEachOptions {
     /// the most items of a request
     pub max_items: usize,
@@ -28,9 +28,8 @@ pub struct ForEachOptions {
     pub truncates: bool,
     /// items that run together
     pub batch: usize,
-    /// how many outputs of the plan, the last ones, are no results but conditions: only items for which all of them
-    /// hold have results
-    pub conditions: usize,
+    /// only items for which all of these hold have results; the values are the last outputs of the plan, in this order
+    pub conditions: Vec<Condition>,
 }
 
 /// A value that a [`ForEach`] reads.
@@ -129,17 +128,12 @@ impl ForEach {
             },
             _ => None,
         };
-        let count = inputs.iter().find_map(size).filter(|count| *count <= options.max_items && options.conditions == 0);
-        let results = plan.outputs().len().saturating_sub(options.conditions);
-        for (output, condition) in plan.outputs().iter().enumerate().skip(results) {
-            if !can_decide(&condition.kind) {
-                let message = format!("a condition is one value, but `{}` is {}", condition.name, condition.kind);
-                return Err(CollectError {
-                    output,
-                    message,
-                    hint: "make it one, such as with `slice` and `threshold`",
-                });
-            }
+        let count = inputs.iter().find_map(size);
+        let count = count.filter(|count| *count <= options.max_items && options.conditions.is_empty());
+        let results = plan.outputs().len().saturating_sub(options.conditions.len());
+        for ((output, value), condition) in plan.outputs().iter().enumerate().skip(results).zip(&options.conditions) {
+            let unfit = |message| CollectError { output, message, hint: "make it one, such as with `slice`" };
+            condition.check_kind(&value.kind).map_err(unfit)?;
         }
         let outputs = plan.outputs().iter().take(results).enumerate().map(|(index, output)| {
             Ok(Port::new(&output.name, collected_kind(index, &output.name, &output.kind, count)?))
@@ -163,7 +157,7 @@ impl ForEach {
                 return Err(StepFailure::InvalidInput(message));
             }
         }
-        let ForEachOptions { max_items, truncates, .. } = self.options;
+        let (max_items, truncates) = (self.options.max_items, self.options.truncates);
         if count <= max_items {
             return Ok(count);
         }
@@ -291,9 +285,11 @@ impl Step for ForEach {
             self.run_chunk(&mut frames, first, context)?;
             for (item, frame) in frames.iter_mut().enumerate() {
                 let value = |slot: usize| frame[slot].clone().and_then(HostOrDevice::host);
-                let mut conditions =
-                    self.plan.outputs().iter().skip(results.len()).filter_map(|output| value(output.slot));
-                let is_kept = conditions.try_fold(true, |all, condition| Ok(all && is_true(&condition)?));
+                let values = self.plan.outputs().iter().skip(results.len()).map(|output| value(output.slot));
+                let mut conditions = self.options.conditions.iter().zip(values);
+                let is_kept = conditions.try_fold(true, |all, (condition, value)| {
+                    Ok(all && value.as_ref().map_or(Ok(false), |value| condition.holds(value))?)
+                });
                 if !is_kept.map_err(|failure| self.fail_condition(context, first + item, failure))? {
                     continue;
                 }

@@ -2,6 +2,7 @@
 
 pub(crate) mod benchmark;
 pub(crate) mod calls;
+pub(crate) mod condition;
 pub(crate) mod deadline;
 pub(crate) mod failure_counts;
 pub(crate) mod for_each;

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use super::condition::Condition;
 use super::failure_counts::FailureCounts;
 use super::step::{InputConversions, Step};
 use crate::json::json_conversion::{JsonError, from_json, tensor_to_exact_json, to_json};
@@ -111,8 +112,8 @@ pub struct PlannedStep {
     #[doc(hidden)]
     pub failures: Arc<FailureCounts>,
     pub(crate) inputs: Vec<Option<SlotRef>>,
-    /// the value that decides whether it runs
-    pub(crate) condition: Option<SlotRef>,
+    /// the condition under which it runs, and the value that it is about
+    pub(crate) condition: Option<(Condition, SlotRef)>,
     pub(crate) outputs: Vec<(String, Slot)>,
     /// for each output, whether it stays on the device that computes it
     pub(crate) outputs_on_device: Vec<bool>,

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::condition::Condition;
 use super::plan::{Plan, PlanInput, PlanOutput, PlannedStep, Slot, SlotRef};
 use super::step::{InputConversions, Step};
 use crate::json::json_conversion;
@@ -147,15 +148,14 @@ impl PlanBuilder {
         self.push_if(name, step, reads, gives, None)
     }
 
-    /// [`push`](Self::push) of a step that runs unless the value named `when` is false, 0, null or empty; then it gives its
-    /// first input.
+    /// [`push`](Self::push) of a step that runs only if the condition `when` holds, and otherwise gives its first input.
     pub fn push_if(
         &mut self,
         name: impl Into<String>,
         step: Arc<dyn Step>,
         reads: Option<&Names>,
         gives: Option<&Names>,
-        when: Option<&str>,
+        when: Option<&Condition>,
     ) -> Result<(), WiringError> {
         let signature = step.signature().clone();
         let mut condition = None;
@@ -167,7 +167,7 @@ impl PlanBuilder {
                 hint: None,
             })?;
             if let Some(when) = when {
-                condition = Some(self.condition(when)?);
+                condition = Some((when.clone(), self.condition(when)?));
                 kinds = vec![either_kind(given.first().and_then(Option::as_ref), &kinds)?];
             }
             Ok((slots, kinds, step.conversions(&given)))
@@ -209,7 +209,7 @@ impl PlanBuilder {
             conversions,
             failures: Arc::default(),
             inputs: slots.into_iter().map(|slot| slot.map(|slot| SlotRef { slot, last: false })).collect(),
-            condition: condition.map(|slot| SlotRef { slot, last: false }),
+            condition: condition.map(|(condition, slot)| (condition, SlotRef { slot, last: false })),
             outputs: self.previous.clone(),
             kinds,
             outputs_on_device: Vec::new(),
@@ -301,17 +301,15 @@ impl PlanBuilder {
         }
     }
 
-    /// The slot of a value that decides whether a step runs.
-    fn condition(&self, name: &str) -> Result<Slot, WiringError> {
-        let slot = self.find(name).ok_or_else(|| self.unknown(name, None))?;
-        if can_decide(&self.kinds[slot]) {
-            return Ok(slot);
-        }
-        Err(WiringError {
+    /// The slot of the value that a condition is about.
+    fn condition(&self, condition: &Condition) -> Result<Slot, WiringError> {
+        let slot = self.find(&condition.value).ok_or_else(|| self.unknown(&condition.value, None))?;
+        condition.check_kind(&self.kinds[slot]).map_err(|message| WiringError {
             at: PortSide::Inputs,
-            message: format!("a condition is one value, but `{name}` is {}", self.kinds[slot]),
-            hint: Some("make it one, such as with `slice` and `threshold`".to_owned()),
-        })
+            message,
+            hint: Some("make it one, such as with `slice`".to_owned()),
+        })?;
+        Ok(slot)
     }
 
     /// The plan. Its outputs are the values of these names, or those of the last step.
@@ -351,14 +349,6 @@ impl PlanBuilder {
             chosen.into_iter().map(|(name, slot)| PlanOutput { name, slot, kind: self.kinds[slot].clone() }).collect();
         Ok(Plan::new(self.inputs, steps, outputs, self.kinds.len(), json_depth))
     }
-}
-
-/// Whether values of this kind can be a condition.
-pub(crate) fn can_decide(kind: &Kind) -> bool {
-    let Kind::Tensor(tensor) = kind else { return true };
-    // None makes it empty, and so false; several say nothing.
-    let is_several = |dim: &Dim| matches!(dim, Dim::Fixed(size) if *size > 1);
-    !tensor.shape.iter().flatten().any(is_several)
 }
 
 /// The kind of what a step gives if it runs, and its first input otherwise.
@@ -403,7 +393,8 @@ fn mark_last_reads(steps: &mut [PlannedStep], outputs: Slots<'_>, slots: usize) 
     }
     for step in steps.iter_mut().rev() {
         // The condition is read before the inputs.
-        for source in step.condition.iter_mut().chain(step.inputs.iter_mut().flatten()).rev() {
+        for source in step.condition.iter_mut().map(|(_, source)| source).chain(step.inputs.iter_mut().flatten()).rev()
+        {
             source.last = !std::mem::replace(&mut read_later[source.slot], true);
         }
     }
@@ -418,7 +409,7 @@ fn mark_device_values(steps: &mut [PlannedStep], outputs: Slots<'_>, slots: usiz
     for step in &*steps {
         // Whether a step runs is decided on the host.
         let device = step.step.device().filter(|_| step.condition.is_none());
-        if let Some(source) = step.condition {
+        if let Some((_, source)) = &step.condition {
             is_read[source.slot] = true;
             memories[source.slot] = None;
         }

@@ -4,13 +4,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value as Json;
 
 use super::plan::{Plan, PlannedStep, SlotRef};
 use super::step::{Context, StepFailure, WaitObserver};
 use crate::cancellation::CancelFlag;
 use crate::values::device_tensor::HostOrDevice;
-use crate::values::element::ElementType;
 use crate::values::signature::{Dim, Kind, TensorKind};
 use crate::values::value::Value;
 
@@ -233,9 +231,9 @@ impl PlannedStep {
 
     /// Whether it runs: it has no condition, or its condition is true.
     pub(crate) fn is_due(&self, frame: &mut Frame) -> Result<bool, StepFailure> {
-        let Some(condition) = self.condition else { return Ok(true) };
-        let value = take(frame, condition).and_then(HostOrDevice::host);
-        value.as_ref().map_or(Ok(false), is_true)
+        let Some((condition, source)) = &self.condition else { return Ok(true) };
+        let value = take(frame, *source).and_then(HostOrDevice::host);
+        value.as_ref().map_or(Ok(false), |value| condition.holds(value))
     }
 
     /// Gives its first input as its output, instead of running.
@@ -296,34 +294,6 @@ impl PlannedStep {
 /// A value of the frame, moved out if nothing reads it afterwards.
 fn take(frame: &mut Frame, source: SlotRef) -> Option<HostOrDevice<Value>> {
     if source.last { frame[source.slot].take() } else { frame[source.slot].clone() }
-}
-
-/// Whether a condition holds: it is not false, 0, null or empty.
-pub(crate) fn is_true(value: &Value) -> Result<bool, StepFailure> {
-    match value {
-        Value::Json(json) => Ok(match &**json {
-            Json::Null => false,
-            Json::Bool(holds) => *holds,
-            Json::Number(number) => number.as_f64() != Some(0.0),
-            Json::String(text) => !text.is_empty(),
-            Json::Array(items) => !items.is_empty(),
-            Json::Object(fields) => !fields.is_empty(),
-        }),
-        Value::Text(text) => Ok(!text.is_empty()),
-        Value::Bytes(bytes) => Ok(!bytes.is_empty()),
-        Value::Tensor(tensor) if tensor.is_empty() => Ok(false),
-        Value::Tensor(tensor) if tensor.len() == 1 => {
-            if let Some(texts) = tensor.as_slice::<String>() {
-                return Ok(texts.iter().any(|text| !text.is_empty()));
-            }
-            let number = tensor.cast(ElementType::Float64)?;
-            Ok(number.as_slice::<f64>().is_some_and(|numbers| numbers.iter().any(|number| *number != 0.0)))
-        }
-        Value::Tensor(tensor) => {
-            let message = format!("a condition is one value, but this is {}", TensorKind::of(tensor));
-            Err(StepFailure::InvalidInput(message))
-        }
-    }
 }
 
 impl Plan {

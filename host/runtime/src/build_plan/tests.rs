@@ -113,10 +113,9 @@ fn keeps_the_items_whose_conditions_hold() {
       in: { x: xs, label: labels }
       over: [x, label]
       steps:
-        - threshold: { in: x, threshold: 0.5, out: sure }
         - scale: { in: x, factor: 10, out: y }
       gives: [y, label]
-      keep: [sure, label]\n";
+      keep: [x >= 0.5, label]\n";
     let pipeline = open("{ xs: { type: float32, shape: [N, 1] }, labels: json }", steps).unwrap();
     let given = json!({ "xs": [[1], [0.25], [2], [3]], "labels": ["a", "b", "", "c"] });
     assert_eq!(run(&pipeline, given), json!({ "y": [[10.0], [30.0]], "label": ["a", "c"] }));
@@ -176,7 +175,8 @@ fn rejects_plans_whose_items_do_not_fit() {
         assert!(message.contains(expected), "{steps}: {message}");
     }
     assert!(
-        mistakes(ROWS, &each("keep: x,", "softmax")).contains("a condition is one value, but `x` is tensor float32[2]")
+        mistakes(ROWS, &each("keep: x,", "softmax"))
+            .contains("a condition is about one value, but `x` is tensor float32[2]")
     );
     let many = each("", &vec!["softmax"; 255].join(", ")) + "  - softmax\n";
     assert!(mistakes(ROWS, &many).contains("more than 256 steps"));
@@ -185,7 +185,7 @@ fn rejects_plans_whose_items_do_not_fit() {
 #[test]
 fn steps_run_only_when_their_condition_holds() {
     let steps = "  - scale: { in: x, factor: 2, when: is_small, out: y }
-  - scale: { in: y, factor: 10, when: count, out: z }\n";
+  - scale: { in: y, factor: 10, when: count > 0, out: z }\n";
     let inputs = "{ x: { type: float32, shape: [2] }, is_small: json, count: { type: int32, shape: [1] } }";
     let pipeline = open(inputs, steps).unwrap();
     let given = |small: Json, count: i32| json!({ "x": [1, 2], "is_small": small, "count": [count] });
@@ -204,7 +204,7 @@ fn steps_run_only_when_their_condition_holds() {
     assert_eq!(run(&pipeline, json!({ "x": [3] })), json!({ "tensor": [6.0] }));
     assert_eq!(run(&pipeline, json!({ "x": [0] })), json!({ "tensor": [0.0] }));
     let error = failure(&pipeline, json!({ "x": [1, 2] })).to_string();
-    assert_eq!(error, "step 1 (scale): a condition is one value, but this is float32[2]");
+    assert_eq!(error, "step 1 (scale): the condition `x` is about one value, but gets float32[2]");
 
     // Each item decides for itself.
     let steps = "  - threshold: { in: xs, threshold: 3, out: kept }
@@ -214,7 +214,7 @@ fn steps_run_only_when_their_condition_holds() {
     assert_eq!(run(&pipeline, given), json!({ "tensor": [[-1.0], [2.0], [-3.0]] }));
 
     for (when, expected) in [
-        ("two", "a condition is one value, but `two` is tensor float32[2]"),
+        ("two", "a condition is about one value, but `two` is tensor float32[2]"),
         ("nothing", "nothing before this step gives `nothing`"),
     ] {
         let inputs = "{ x: { type: float32, shape: [2] }, two: { type: float32, shape: [2] } }";

@@ -178,7 +178,10 @@ fn images() -> Vec<Case> {
         }),
         ("draw-boxes", json!({}), |size| [file(size, ImageFormat::Png, true), vec![json!([]).into()]].concat()),
     ];
-    cases.extend::<[Case; 23]>([
+    cases.extend::<[Case; 26]>([
+        ("resize", json!({"min_edge": 100, "max_edge": 300, "multiple_of": 32}), picture),
+        ("resize", json!({"size": 100, "filter": "bicubic"}), |size| vec![floats(&[20 * size, 30 * size, 5]).into()]),
+        ("pad", json!({"square": true}), picture),
         ("find-boxes", json!({"threshold": 0.0, "box_threshold": 0.0}), map),
         ("find-boxes", json!({"threshold": 0.0, "box_threshold": 0.0, "score_mode": "slow", "dilation": true}), map),
         ("warp", json!({"size": "box", "rotate_tall": 1.5, "filter": "bicubic"}), |size| {

@@ -266,6 +266,9 @@ fn image_cases() -> Vec<Case> {
     vec![
         ("resize", json!({"size": 4000, "filter": "bicubic"}), vec![image(4, 4)]),
         ("resize", json!({"size": 8, "library": "torch", "antialias": true}), vec![image(4000, 4000)]),
+        ("resize", json!({"size": 8}), vec![tensor(&[8, 8, 1 << 18], 1.0)]),
+        ("resize", json!({"size": 64}), vec![tensor(&[1, 1, 4 << 20], 1.0)]),
+        ("resize", json!({"min_edge": 4000}), vec![image(2, 3)]),
         ("letterbox", json!({"size": 4000}), vec![image(1, 20_000)]),
         ("pad", json!({"padding": 2000, "mode": "symmetric"}), vec![image(2100, 2100)]),
         ("rotate", json!({"degrees": 30, "filter": "bicubic"}), vec![image(3000, 3000)]),

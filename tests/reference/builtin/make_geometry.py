@@ -13,7 +13,9 @@ import cv2
 import numpy as np
 from PIL import Image
 from rapidocr.ch_ppocr_det.main import TextDetector
-from rapidocr.ch_ppocr_det.utils import DBPostProcess
+from rapidocr.ch_ppocr_det.utils import DBPostProcess, DetPreProcess
+from rapidocr.ch_ppocr_rec.main import TextRecognizer
+from rapidocr.utils.process_img import reduce_max_side
 from skimage.transform import SimilarityTransform
 
 OUT = Path(__file__).parent / "geometry"
@@ -193,7 +195,41 @@ def box_maps(cases):
         cases.add(options.get("score_mode", "fast"), "find-boxes", options, levels, expected, source=source)
 
 
+# --- sizes that `resize` keeps within bounds ----------------------------------------------------
+
+
+def bounds():
+    """Options, height and width, height and width after them."""
+    cases = []
+    reader = TextRecognizer.__new__(TextRecognizer)
+    for number in range(150):
+        height, width = (int(side) for side in RNG.integers(1, [2500, 2500]))
+        image = np.zeros((height, width, 1), np.uint8)
+        limit = int(RNG.choice([736, 960, int(RNG.integers(32, 1500))]))
+        for name, edge in (("min", "min_edge"), ("max", "max_edge")):
+            resized = DetPreProcess(limit, name).resize(image)
+            if resized is not None:
+                cases.append([{edge: limit, "multiple_of": 32}, [height, width], list(resized.shape[:2])])
+        if max(height, width) > limit:
+            try:
+                resized, *_ = reduce_max_side(image, limit)
+                options = {"max_edge": limit, "multiple_of": 32, "keep_within": True}
+                cases.append([options, [height, width], list(resized.shape[:2])])
+            except Exception:
+                pass  # no pixel left
+        height = int(RNG.integers(4, 80))
+        ratio = max(320 / 48, width / height)
+        reader.rec_image_shape = [3, 48, 320]
+        image = np.full((height, width, 3), 255, np.uint8)
+        line = reader.resize_norm_img(image, ratio)
+        inked = int(np.flatnonzero(line[0, 0])[-1]) + 1
+        cases.append([{"size": [48, 320], "mode": "line"}, [height, width], [48, inked]])
+    (OUT / "bounds.json").write_text(json.dumps(cases, separators=(",", ":")) + "\n")
+
+
 if __name__ == "__main__":
+    bounds()
+    RNG = np.random.default_rng(47)
     cases = Cases()
     box_maps(cases)
     cases.write("boxes")

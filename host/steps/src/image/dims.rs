@@ -10,6 +10,9 @@ use gpux_core::{Layout, StepFailure, Tensor};
 /// Most pixels that an image step makes: 64 Mi.
 pub(super) const MAX_PIXELS: u64 = 64 << 20;
 
+/// Most samples that an image step makes: as many pixels with 4 channels.
+const MAX_SAMPLES: u64 = 4 * MAX_PIXELS;
+
 /// Longest side of an image that an image step takes or makes, in pixels.
 pub(super) const MAX_SIDE: usize = 1 << 20;
 
@@ -47,6 +50,19 @@ impl ImageDims {
             return refuse("a side is longer than 1048576 pixels");
         }
         Ok(Self { height, width, channels })
+    }
+
+    /// Whether an image of this size, which has few enough pixels, has few enough channels to be made.
+    pub(super) fn check_samples(self) -> Result<(), String> {
+        let Self { height, width, channels } = self;
+        let samples = (height as u64).saturating_mul(width as u64).saturating_mul(channels as u64);
+        if samples > MAX_SAMPLES {
+            return Err(format!(
+                "making an image of {height} × {width} pixels with {channels} channels is too much: at most \
+                 {MAX_SAMPLES} samples"
+            ));
+        }
+        Ok(())
     }
 }
 

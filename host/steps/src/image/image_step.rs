@@ -24,6 +24,11 @@ pub(super) trait ImageOperation: Serialize + Send + Sync + 'static {
     /// Height and width of what becomes of an image of these sides, as far as they are known.
     fn target(&self, sides: [Option<usize>; 2]) -> Result<[Option<usize>; 2], String>;
 
+    /// Whether it takes any number of channels, not 1, 3 or 4 only.
+    fn takes_any_channels(&self) -> bool {
+        false
+    }
+
     /// The channels of the result for an image with this many; an error if they do not fit.
     fn channels(&self, channels: usize) -> Result<usize, String> {
         Ok(channels)
@@ -60,7 +65,11 @@ pub(super) fn image_step<T: ImageOperation>(options: T) -> Result<Box<dyn Step>,
     let image = |height, width, channels| Kind::Tensor(TensorKind::image(options.elements(), height, width, channels));
     let signature = Signature::unary(
         Port {
-            description: "height × width × channels, 1, 3 or 4 channels".into(),
+            description: if options.takes_any_channels() {
+                "height × width × channels".into()
+            } else {
+                "height × width × channels, 1, 3 or 4 channels".into()
+            },
             ..Port::new("image", image(None, None, None))
         },
         Port { description: T::GIVES.into(), ..Port::new("image", image(height, width, options.known_channels())) },
@@ -74,7 +83,7 @@ impl<T: ImageOperation> Operation for ImageStep<T> {
     fn infer_tensor(&self, given: &TensorKind, outputs: &mut Vec<Kind>) -> Result<(), String> {
         let known = |axis: usize| given.shape.as_ref().and_then(|shape| shape.get(axis)).and_then(ports::fixed);
         let channels = match known(2) {
-            Some(channels) if !supports_channels(channels) => {
+            Some(channels) if !supports_channels(channels) && !self.0.takes_any_channels() => {
                 return Err(format!("there are {channels} channels on the last axis, not 1, 3 or 4"));
             }
             Some(channels) => Some(self.0.channels(channels)?),
@@ -90,13 +99,13 @@ impl<T: ImageOperation> Operation for ImageStep<T> {
     }
 
     fn buffers(&self, inputs: &[Option<Value>]) -> usize {
-        let given = ports::given_tensor(inputs).and_then(|tensor| Some((tensor, ImageDims::from_tensor(tensor).ok()?)));
+        let given = ports::given_tensor(inputs).and_then(|tensor| Some((tensor, self.dims(tensor).ok()?)));
         given.map_or(0, |(tensor, dims)| self.0.buffers(tensor, dims))
     }
 
     fn run(&self, mut inputs: Inputs<'_>, deadline: &Deadline) -> Result<Vec<Value>, StepFailure> {
         let mut tensor = inputs.tensor()?;
-        let dims = ImageDims::from_tensor(&tensor)?;
+        let dims = self.dims(&tensor)?;
         if !self.0.elements().contains(tensor.element()) {
             let message = format!("{} takes {}, but gets {}", T::NAME, self.0.elements(), tensor.element());
             return Err(StepFailure::InvalidInput(message));
@@ -108,11 +117,16 @@ impl<T: ImageOperation> Operation for ImageStep<T> {
 }
 
 impl<T: ImageOperation> ImageStep<T> {
+    fn dims(&self, tensor: &Tensor) -> Result<ImageDims, StepFailure> {
+        if self.0.takes_any_channels() { ImageDims::with_any_channels(tensor) } else { ImageDims::from_tensor(tensor) }
+    }
+
     fn target(&self, dims: ImageDims) -> Result<ImageDims, String> {
         let channels = self.0.channels(dims.channels)?;
         let [height, width] = self.0.target([Some(dims.height), Some(dims.width)])?;
         let target = ImageDims { height: height.unwrap_or(dims.height), width: width.unwrap_or(dims.width), channels };
         check_limits(target.height, target.width)?;
+        target.check_samples()?;
         Ok(target)
     }
 }

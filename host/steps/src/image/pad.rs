@@ -11,7 +11,7 @@ use crate::deadline::Deadline;
 use crate::ports;
 use gpux_core::{BuildError, Builtin, Group, Step, StepFailure, Tensor};
 
-/// Options of `pad`: one of `padding`, `size` and `multiple_of`, and how.
+/// Options of `pad`: one of `padding`, `size`, `min_size`, `square` and `multiple_of`, and how.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 struct Pad {
@@ -23,12 +23,17 @@ struct Pad {
     /// refused.
     #[serde(skip_serializing_if = "Option::is_none")]
     size: Option<Size>,
+    /// The same, but a larger side stays as it is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    min_size: Option<Size>,
+    /// Whether the shorter side is filled up to the longer one. Default: false.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    square: bool,
     /// Fills each side up to a multiple of this number of pixels, such as the stride of a model.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 1_048_576))]
     multiple_of: Option<usize>,
-    /// Where the image lies when it is filled up to `size` or `multiple_of`: `top-left` (default) or
-    /// `center`.
+    /// Where the image lies when it is filled up, but by `padding`: `top-left` (default) or `center`.
     position: Position,
     /// What the border holds: `constant` (default; see `fill`), `edge` (the nearest pixel), `reflect`
     /// (mirrored, without the edge itself) or `symmetric` (mirrored, with it), as NumPy names them.
@@ -80,9 +85,15 @@ pub(super) fn builtin() -> Builtin {
 }
 
 fn step(options: Pad) -> Result<Box<dyn Step>, BuildError> {
-    let ways = [options.padding.is_some(), options.size.is_some(), options.multiple_of.is_some()];
+    let ways = [
+        options.padding.is_some(),
+        options.size.is_some(),
+        options.min_size.is_some(),
+        options.square,
+        options.multiple_of.is_some(),
+    ];
     if ways.iter().filter(|way| **way).count() != 1 {
-        let message = "pad needs one of `padding`, `size` and `multiple_of`".into();
+        let message = "pad needs one of `padding`, `size`, `min_size`, `square` and `multiple_of`".into();
         let error = BuildError { option: Vec::new(), message, hint: None };
         return Err(error.with_hint("for example `pad: { size: [640, 640] }` or `pad: { multiple_of: 32 }`"));
     }
@@ -93,8 +104,15 @@ fn step(options: Pad) -> Result<Box<dyn Step>, BuildError> {
 }
 
 impl Pad {
-    /// The length of an axis, 0 for height and 1 for width, that was of length `side`.
-    fn length(&self, axis: usize, side: Option<usize>) -> Result<Option<usize>, String> {
+    /// The length of an axis, 0 for height and 1 for width, of an image with these sides.
+    fn length(&self, axis: usize, sides: [Option<usize>; 2]) -> Result<Option<usize>, String> {
+        let side = sides[axis];
+        if self.square {
+            return Ok(sides[0].zip(sides[1]).map(|(height, width)| height.max(width)));
+        }
+        if let Some(size) = self.min_size {
+            return Ok(side.map(|side| side.max(size.height_width()[axis])));
+        }
         if let Some(padding) = &self.padding {
             let sides = padding.sides();
             return Ok(side.map(|side| side + sides[1 - axis] + sides[3 - axis]));
@@ -117,8 +135,12 @@ impl ImageOperation for Pad {
     const NAME: &'static str = "pad";
     const GIVES: &'static str = "the image with its border";
 
-    fn target(&self, [height, width]: [Option<usize>; 2]) -> Result<[Option<usize>; 2], String> {
-        Ok([self.length(0, height)?, self.length(1, width)?])
+    fn takes_any_channels(&self) -> bool {
+        true
+    }
+
+    fn target(&self, sides: [Option<usize>; 2]) -> Result<[Option<usize>; 2], String> {
+        Ok([self.length(0, sides)?, self.length(1, sides)?])
     }
 
     fn channels(&self, channels: usize) -> Result<usize, String> {
@@ -166,6 +188,11 @@ mod tests {
         let geometry = centred.metadata.geometry.unwrap();
         assert_eq!((geometry.offset_x, geometry.offset_y), (2.0, 1.0));
         assert_eq!(centred.as_slice::<u8>().unwrap()[8..16], [5, 5, 1, 1, 1, 5, 5, 5]);
+        let square = run(json!({"square": true, "position": "center"}), image()).unwrap();
+        assert_eq!((square.shape(), square.metadata.geometry.unwrap().offset_y as i32), ([3, 3, 1].as_slice(), 0));
+        assert_eq!(run(json!({"min_size": [1, 5]}), image()).unwrap().shape(), [2, 5, 1]);
+        let many = Tensor::new([1, 1, 7], vec![1.0_f32; 7]).unwrap();
+        assert_eq!(run(json!({"min_size": 2}), many).unwrap().shape(), [2, 2, 7]);
         let error = run(json!({"size": 2}), image()).unwrap_err();
         assert!(error.to_string().contains("3 pixels wide, more than the 2"), "{error}");
         for mode in ["edge", "reflect", "symmetric"] {
@@ -182,6 +209,9 @@ mod tests {
         for options in [
             json!({}),
             json!({"padding": 1, "size": 4}),
+            json!({"square": true, "min_size": 4}),
+            json!({"square": false}),
+            json!({"min_size": [100_000, 100_000], "square": true}),
             json!({"padding": -1}),
             json!({"padding": [1, 2, 3]}),
             json!({"padding": 4_000_000_000_u32}),

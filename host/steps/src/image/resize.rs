@@ -16,13 +16,31 @@ use gpux_core::{BuildError, Builtin, ElementSet, Group, Step, StepFailure, Tenso
 #[serde(deny_unknown_fields)]
 struct Options {
     /// `[height, width]` in pixels, or one number for both. With `mode: shortest` or `longest`, one
-    /// number is the length of that side. At most 64 Mi pixels. Required.
-    size: Size,
+    /// number is the length of that side. At most 64 Mi pixels. Required, unless there are bounds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    size: Option<Size>,
     /// `stretch` (default): exactly `size`, whatever becomes of the proportions; `shortest`: keep
     /// them, the image covers `size` (torchvision's `Resize(int)`); `longest`: keep them, the image
-    /// fits within `size`.
+    /// fits within `size`; `line`: the height of `size`, with the width that keeps them, rounded up
+    /// within the width of `size` and down beyond it (PaddleOCR's for a line of text).
     #[serde(default)]
     mode: Mode,
+    /// Bounds in place of `size`: an image with a shorter edge below it, in pixels, is enlarged to it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 1_048_576))]
+    min_edge: Option<usize>,
+    /// Bounds in place of `size`: an image with a longer edge above it, in pixels, is made smaller, even
+    /// if it has `min_edge` no more. With `mode: line`, the most pixels of width.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 1_048_576))]
+    max_edge: Option<usize>,
+    /// Both sides become the nearest multiple of this, such as the 32 of a model; at least one of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 65_536))]
+    multiple_of: Option<usize>,
+    /// Whether an image within the bounds stays as it is, whatever `multiple_of`. Default: false.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    keep_within: bool,
     /// How pixels are weighed: `nearest`, `bilinear` (default), `bicubic`, `lanczos`, or `area` (mean
     /// of the pixels that are covered; Pillow's BOX). With `library: opencv` there is no `lanczos`,
     /// with `library: torch` neither that nor `area`.
@@ -47,9 +65,10 @@ enum Mode {
     Stretch,
     Shortest,
     Longest,
+    Line,
 }
 
-/// Resizes a height × width × channels image of uint8 or float32 with 1, 3 or 4 channels.
+/// Resizes a height × width × channels image of uint8 or float32.
 ///
 /// Follows Pillow's `Image.resize` of version 13: uint8 identical, float32 to the last bits. Where the
 /// tensor is known to be RGBA, colours are weighed by their opacity, as Pillow does.
@@ -76,15 +95,53 @@ pub(super) fn builtin() -> Builtin {
 
 fn step(options: Options) -> Result<Box<dyn Step>, BuildError> {
     let sampling = Sampling::new(options.library, options.filter, options.antialias)?;
-    let [height, width] = options.size.height_width();
-    check_limits(height, width).map_err(|message| BuildError::option("size", message))?;
+    let has_bounds = options.min_edge.is_some() || options.max_edge.is_some();
+    match options.size {
+        None if !has_bounds && options.multiple_of.is_none() => {
+            let message = "resize needs `size`, or one of `min_edge`, `max_edge` and `multiple_of`".into();
+            let error = BuildError { option: Vec::new(), message, hint: None };
+            return Err(error.with_hint("for example `resize: { size: 224 }` or `resize: { min_edge: 736 }`"));
+        }
+        None if options.mode != Mode::Stretch => {
+            return Err(BuildError::option("mode", "`mode` is for `size`; bounds keep the proportions"));
+        }
+        Some(_) if options.min_edge.is_some() || options.max_edge.is_some() && options.mode != Mode::Line => {
+            let name = if options.min_edge.is_some() { "min_edge" } else { "max_edge" };
+            return Err(BuildError::option(name, format!("`{name}` is a bound in place of `size`"))
+                .with_hint("leave `size` out"));
+        }
+        Some(_) if options.keep_within => {
+            return Err(BuildError::option("keep_within", "`keep_within` is for `min_edge` and `max_edge`"));
+        }
+        Some(size) => {
+            let [height, width] = size.height_width();
+            check_limits(height, width).map_err(|message| BuildError::option("size", message))?;
+        }
+        None => {}
+    }
     image_step(Resize { options, sampling })
 }
 
 impl Resize {
     /// Height and width of what becomes of an image of `height` × `width`.
     fn scaled_size(&self, height: usize, width: usize) -> (usize, usize) {
-        let [wanted_height, wanted_width] = self.options.size.height_width();
+        let scaled = match self.options.size {
+            Some(size) => self.sized(size.height_width(), height, width),
+            None => self.bounded(height, width),
+        };
+        if self.options.keep_within && scaled == (height, width) {
+            return scaled;
+        }
+        let multiple = self.options.multiple_of.unwrap_or(1);
+        // Python rounds halves to the even.
+        let rounded = |side: usize| {
+            let times = (side as f64 / multiple as f64).round_ties_even() as usize;
+            times.max(1).saturating_mul(multiple)
+        };
+        (rounded(scaled.0), rounded(scaled.1))
+    }
+
+    fn sized(&self, [wanted_height, wanted_width]: [usize; 2], height: usize, width: usize) -> (usize, usize) {
         // Proportions are kept as torchvision does: the other side is rounded down.
         let scaled = |side: usize, to: usize, of: usize| {
             let scaled = side as u128 * to as u128 / (of as u128).max(1);
@@ -99,6 +156,32 @@ impl Resize {
             Mode::Shortest if width_first => by_width,
             Mode::Longest if !width_first => by_width,
             Mode::Shortest | Mode::Longest => by_height,
+            Mode::Line => {
+                // In the floats of PaddleOCR, whose errors count where a width is nearly whole.
+                let exact = wanted_height as f64 * (width as f64 / height as f64);
+                let width = if exact.ceil() as usize <= wanted_width {
+                    exact.ceil() as usize
+                } else {
+                    wanted_width.max(exact as usize)
+                };
+                (wanted_height, width.max(1).min(self.options.max_edge.unwrap_or(usize::MAX)))
+            }
+        }
+    }
+
+    /// Within `min_edge` and `max_edge`, the proportions kept as PaddleOCR does: in floats, rounded down.
+    fn bounded(&self, height: usize, width: usize) -> (usize, usize) {
+        let (shorter, longer) = (height.min(width), height.max(width));
+        let scale = |side: usize, bound: usize, edge: usize| match side == edge {
+            true => bound,
+            false => ((side as f64 * (bound as f64 / edge as f64)) as usize).max(1),
+        };
+        let by = |bound: usize, edge: usize| (scale(height, bound, edge), scale(width, bound, edge));
+        let enlarged = self.options.min_edge.filter(|least| shorter < *least).map(|least| by(least, shorter));
+        let (high, wide) = enlarged.unwrap_or((height, width));
+        match self.options.max_edge {
+            Some(most) if high.max(wide) > most => by(most, longer),
+            _ => (high, wide),
         }
     }
 }
@@ -111,14 +194,24 @@ impl ImageOperation for Resize {
         Sampling::elements()
     }
 
+    fn takes_any_channels(&self) -> bool {
+        true
+    }
+
     fn target(&self, sides: [Option<usize>; 2]) -> Result<[Option<usize>; 2], String> {
         match (self.options.mode, sides) {
             (_, [Some(height), Some(width)]) => {
                 let (height, width) = self.scaled_size(height, width);
                 Ok([Some(height), Some(width)])
             }
-            (Mode::Stretch, _) => Ok(self.options.size.height_width().map(Some)),
-            _ => Ok([None, None]),
+            (mode, _) => {
+                let Some(size) = self.options.size.filter(|_| matches!(mode, Mode::Stretch | Mode::Line)) else {
+                    return Ok([None, None]);
+                };
+                let [height, width] = size.height_width();
+                let (height, width) = self.scaled_size(height, width);
+                Ok([Some(height), Some(width).filter(|_| mode == Mode::Stretch)])
+            }
         }
     }
 
@@ -171,9 +264,6 @@ mod tests {
         let refused = |kind: Vec<Option<Kind>>| step(json!({"size": 8})).infer(&kind).unwrap_err().to_string();
         assert!(refused(given(ElementType::Int64, &open)).contains("element type"));
         assert!(refused(given(ElementType::Uint8, &open[..2])).contains("it has 2 axes, not 3"));
-        assert!(
-            refused(given(ElementType::Uint8, &[Dim::Fixed(3), Dim::Fixed(8), Dim::Fixed(8)])).contains("8 channels")
-        );
         assert!(refused(vec![Some(Kind::Text)]).contains("text"));
         let mut chw = TensorKind::of_elements(ElementType::Uint8);
         chw.layout = Some(Layout::Chw);
@@ -197,6 +287,60 @@ mod tests {
     }
 
     #[test]
+    fn keeps_within_bounds_as_paddleocr_does() {
+        let target = |options: serde_json::Value, (height, width): (usize, usize)| {
+            let options: Options = ports::options(options).unwrap();
+            let sampling = Sampling::new(options.library, options.filter, None).unwrap();
+            Resize { options, sampling }.scaled_size(height, width)
+        };
+        assert_eq!(target(json!({"min_edge": 736}), (480, 640)), (736, 981));
+        assert_eq!(target(json!({"min_edge": 736, "multiple_of": 32}), (480, 640)), (736, 992));
+        assert_eq!(target(json!({"min_edge": 736, "multiple_of": 32}), (1000, 1010)), (992, 1024));
+        assert_eq!(target(json!({"max_edge": 2000}), (4000, 3000)), (2000, 1500));
+        assert_eq!(target(json!({"max_edge": 2000, "multiple_of": 32}), (4000, 3000)), (1984, 1504));
+        let both = json!({"max_edge": 2000, "multiple_of": 32, "keep_within": true});
+        assert_eq!(target(both, (501, 777)), (501, 777));
+        assert_eq!(target(json!({"min_edge": 100, "max_edge": 300}), (10, 90)), (33, 300));
+        assert_eq!(target(json!({"min_edge": 100, "max_edge": 300}), (1, 100_000)), (1, 300));
+        assert_eq!(target(json!({"multiple_of": 32}), (5, 48)), (32, 64));
+        let line = json!({"size": [48, 320], "mode": "line"});
+        assert_eq!(target(line.clone(), (30, 100)), (48, 160));
+        assert_eq!(target(line.clone(), (31, 100)), (48, 155));
+        assert_eq!(target(line.clone(), (31, 1000)), (48, 1548));
+        assert_eq!(target(line.clone(), (3, 20)), (48, 320));
+        assert_eq!(target(line, (1000, 1)), (48, 1));
+        assert_eq!(target(json!({"size": [48, 320], "mode": "line", "max_edge": 1200}), (31, 1000)), (48, 1200));
+        for options in [
+            json!({}),
+            json!({"size": 8, "min_edge": 8}),
+            json!({"size": 8, "max_edge": 8}),
+            json!({"min_edge": 8, "mode": "shortest"}),
+            json!({"size": 8, "keep_within": true}),
+            json!({"min_edge": 0}),
+        ] {
+            assert!(crate::reference::build(builtin(), options.clone()).is_err(), "{options}");
+        }
+    }
+
+    #[test]
+    fn resizes_any_number_of_channels() {
+        for (library, filter) in [("pillow", "bicubic"), ("opencv", "bilinear"), ("torch", "bilinear")] {
+            let step = step(json!({"size": [5, 9], "library": library, "filter": filter}));
+            let run = |tensor: Tensor| {
+                let found = step.run(vec![Some(tensor.into())], &mut Context::default()).unwrap();
+                found[0].as_tensor().unwrap().as_slice::<f32>().unwrap().to_vec()
+            };
+            let numbers: Vec<f32> = (0..7 * 6 * 5).map(|at| (at * at % 97) as f32).collect();
+            let all = run(Tensor::new([7, 6, 5], numbers.clone()).unwrap());
+            for channel in 0..5 {
+                let plane: Vec<f32> = numbers.iter().skip(channel).step_by(5).copied().collect();
+                let one = run(Tensor::new([7, 6, 1], plane).unwrap());
+                assert!(all.iter().skip(channel).step_by(5).eq(&one), "{library}");
+            }
+        }
+    }
+
+    #[test]
     fn rejects_extreme_sizes() {
         for size in
             [json!(0), json!(-1), json!([0, 4]), json!([1, 2, 3]), json!(1.5), json!("8"), json!(4_294_967_295_u32)]
@@ -216,7 +360,7 @@ mod tests {
         for tensor in [
             Tensor::new([0, 4, 3], Vec::<u8>::new()).unwrap(),
             Tensor::new([4, 0, 1], Vec::<u8>::new()).unwrap(),
-            Tensor::new([2, 2, 2], vec![0_u8; 8]).unwrap(),
+            Tensor::new([2, 2, 0], Vec::<u8>::new()).unwrap(),
             Tensor::new([4], vec![0_u8; 4]).unwrap(),
             Tensor::new([2, 2, 1], vec![0_i64; 4]).unwrap(),
             Tensor::new([(1 << 20) + 1, 1, 1], vec![0_u8; (1 << 20) + 1]).unwrap(),

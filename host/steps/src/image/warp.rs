@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::affine::Interpolation;
-use super::dims::{ImageDims, MAX_PIXELS, Size, check_limits};
+use super::dims::{ImageDims, Size, check_limits};
 use super::geometry::update_transform;
 use super::point_fit::{self, Point};
 use super::points;
@@ -268,11 +268,7 @@ impl Warp {
 
         let [height, width] = self.size.map_or_else(|| Self::size_of(&points), Ok).map_err(invalid)?;
         check_limits(height, width).map_err(invalid)?;
-        let samples = (height * width) as u64 * dims.channels as u64;
-        if samples > 4 * MAX_PIXELS {
-            let channels = dims.channels;
-            return Err(invalid(format!("making {height} × {width} pixels of {channels} channels is too much")));
-        }
+        ImageDims { height, width, ..dims }.check_samples().map_err(invalid)?;
         let map = self.fit(&points, [height, width]).map_err(invalid)?;
         let back = map.inverse().ok_or_else(|| invalid("the points lie on a line".into()))?;
         let is_turned = self.options.is_turned([height, width]);

@@ -6,7 +6,7 @@ use serde_json::Value as Json;
 
 use super::steps::{Far, tensor};
 use crate::reference::{read_json, run, step, unpack};
-use gpux_core::{ElementType, Geometry, Layout, Metadata, Tensor, Value};
+use gpux_core::{Dim, ElementType, Geometry, Kind, Layout, Metadata, Tensor, TensorKind, Value};
 
 /// Each case of a file with its tensor and the samples.
 fn cases(file: &str) -> (Vec<Json>, Vec<u8>) {
@@ -121,4 +121,17 @@ fn find_boxes_follows_rapidocr() {
     }
     println!("{boxes} boxes, {moved} moved, by at most {largest}; scores by at most {largest_score:.1e}");
     assert!(boxes > 200 && wrong.is_empty(), "{} wrong:\n{}", wrong.len(), wrong.join("\n"));
+}
+
+#[test]
+fn resize_keeps_within_bounds_as_rapidocr_does() {
+    let cases = read_json("geometry/bounds.json");
+    assert!(cases.as_array().unwrap().len() > 400);
+    for case in cases.as_array().unwrap() {
+        let side = |part: usize, axis: usize| Dim::Fixed(case[part][axis].as_u64().unwrap() as usize);
+        let given = TensorKind::shaped(ElementType::Uint8, [side(1, 0), side(1, 1), Dim::Fixed(3)]);
+        let kinds = step("resize", case[0].clone()).infer(&[Some(Kind::Tensor(given))]).unwrap();
+        let Kind::Tensor(TensorKind { shape: Some(shape), .. }) = &kinds[0] else { panic!("{kinds:?}") };
+        assert_eq!(shape[..2], [side(2, 0), side(2, 1)], "{case}");
+    }
 }

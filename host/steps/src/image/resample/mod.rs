@@ -11,9 +11,9 @@ mod weighted;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::dims::{ImageDims, check_limits};
+use super::dims::{ImageDims, check_limits, supports_channels};
 use crate::deadline::{Deadline, DeadlineExceeded};
-use gpux_core::{BuildError, ElementSet, ElementType, StepFailure, Tensor, TensorElement};
+use gpux_core::{BuildError, ElementSet, ElementType, StepFailure, Tensor, TensorData, TensorElement};
 
 /// Whose rules of sampling are followed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
@@ -87,6 +87,12 @@ impl Sampling {
 
     /// Bytes that lie between the passes.
     pub(super) fn buffers(self, tensor: &Tensor, dims: ImageDims, target: ImageDims) -> usize {
+        if !supports_channels(dims.channels) {
+            let plane = |dims: ImageDims| dims.height.saturating_mul(dims.width.saturating_mul(4));
+            let (one, one_target) = (ImageDims { channels: 1, ..dims }, ImageDims { channels: 1, ..target });
+            let planes = plane(dims).saturating_add(plane(target));
+            return self.buffers(tensor, one, one_target).saturating_add(planes);
+        }
         // Means are not rounded between the passes.
         let unrounded = self.library == Library::Opencv;
         let sample = if unrounded { 4 } else { tensor.element().size().unwrap_or(1) };
@@ -117,11 +123,51 @@ impl Sampling {
     ) -> Result<Tensor, StepFailure> {
         // Between two passes lies an image as wide as one and as high as the other.
         check_limits(dims.height, target.width).map_err(StepFailure::InvalidInput)?;
+        if !supports_channels(dims.channels) {
+            return self.resize_planes(tensor, dims, target, deadline);
+        }
         match self.library {
             Library::Pillow => pillow::resize(tensor, dims, target, self.filter, deadline),
             Library::Opencv => opencv::resize(tensor, dims, target, self.filter, deadline),
             Library::Torch => torch::resize(tensor, dims, target, self, deadline),
         }
+    }
+
+    /// The same for other numbers of channels, one after the other.
+    fn resize_planes(
+        self,
+        tensor: &Tensor,
+        dims: ImageDims,
+        target: ImageDims,
+        deadline: &Deadline,
+    ) -> Result<Tensor, StepFailure> {
+        match tensor.data() {
+            TensorData::Uint8(data) => self.planes(data, dims, target, deadline),
+            TensorData::Float32(data) => self.planes(data, dims, target, deadline),
+            other => Err(StepFailure::InvalidInput(format!("cannot resize {}; cast it first", other.element()))),
+        }
+    }
+
+    fn planes<T: TensorElement + Copy + Default>(
+        self,
+        data: &[T],
+        dims: ImageDims,
+        target: ImageDims,
+        deadline: &Deadline,
+    ) -> Result<Tensor, StepFailure> {
+        let (one, one_target) = (ImageDims { channels: 1, ..dims }, ImageDims { channels: 1, ..target });
+        let mut result = vec![T::default(); target.height * target.width * target.channels];
+        for channel in 0..dims.channels {
+            deadline.check_after(dims.height * dims.width)?;
+            let plane = data.iter().skip(channel).step_by(dims.channels).copied().collect();
+            let resized = self.resize(&to_tensor::<T>(one, plane)?, one, one_target, deadline)?;
+            let resized = resized.as_slice::<T>().unwrap_or_default();
+            deadline.check_after(resized.len())?;
+            for (to, sample) in result.iter_mut().skip(channel).step_by(dims.channels).zip(resized) {
+                *to = *sample;
+            }
+        }
+        to_tensor(target, result)
     }
 }
 

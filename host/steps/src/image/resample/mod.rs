@@ -97,7 +97,9 @@ impl Sampling {
         let unrounded = self.library == Library::Opencv;
         let sample = if unrounded { 4 } else { tensor.element().size().unwrap_or(1) };
         let pillow = self.library == Library::Pillow;
-        let between = if pillow { pillow::between(dims, target) } else { ImageDims { width: target.width, ..dims } };
+        // Floats go across first, whatever becomes of the height.
+        let in_order = pillow && (tensor.element() != ElementType::Float32 || self.filter == Filter::Area);
+        let between = if in_order { pillow::between(dims, target) } else { ImageDims { width: target.width, ..dims } };
         let between = between.height.saturating_mul(between.width.saturating_mul(dims.channels * sample));
         // Pillow's passes turn some rows at a time; their weights are as many as the sides are long, times the
         // reach of a filter.

@@ -5,7 +5,7 @@ use std::str::Chars;
 
 use serde_json::{Map, Value as Json};
 
-/// Bytes of the largest text that is taken apart: each name takes several times its text.
+/// Bytes of the largest text that is parsed: each name takes several times its text.
 const MAX_TEXT: usize = 4 << 20;
 
 /// The names in a text, by their numbers: a list or a dictionary as JSON or as Python writes it (`{0: 'cat', 1: 'dog'}`,
@@ -14,7 +14,7 @@ const MAX_TEXT: usize = 4 << 20;
 /// Spaces around a name belong to it; line ends do not.
 pub fn class_names(text: &str) -> Result<Vec<String>, String> {
     if text.len() > MAX_TEXT {
-        return Err(format!("it has {} bytes, but at most {MAX_TEXT} are taken apart; write it to a file", text.len()));
+        return Err(format!("it has {} bytes, but at most {MAX_TEXT} are parsed; write it to a file", text.len()));
     }
     let text = text.trim_start_matches('\u{feff}');
     let trimmed = text.trim();

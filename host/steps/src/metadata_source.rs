@@ -21,7 +21,7 @@ impl MetadataSource {
     /// The names in the text, by their numbers, for the option `option`.
     pub(crate) fn names(&self, option: &str, site: &OptionOrigin<'_>) -> Result<Vec<String>, BuildError> {
         let text = site.model_metadata(self.model.as_deref(), &self.key);
-        let text = text.map_err(|why| BuildError::option(option, format!("the metadata: {why}")))?;
+        let text = text.map_err(|why| BuildError::option(option, why))?;
         class_names(text).map_err(|why| {
             BuildError::option(option, format!("`{}` in the model's metadata has no names: {why}", self.key))
                 .with_hint("names are a list or a dictionary by numbers, as JSON or Python writes it, or one a line")

@@ -234,6 +234,11 @@ fn outputs() -> Vec<Case> {
         ("ctc-greedy-decode", json!({"vocabulary": ["<pad>", "a", "b", "|"]}), |size| {
             vec![floats(&[100 * size, 4]).into()]
         }),
+        (
+            "ctc-greedy-decode",
+            json!({"vocabulary": ["a", "b"], "add_blank": "first", "append_space": true, "score": true, "symbols": true}),
+            |size| vec![floats(&[10 * size, 10, 4]).into()],
+        ),
         ("json-template", json!({"template": {"all": "{{value}}"}}), |size| {
             vec![json!(vec!["word"; 50 * size]).into()]
         }),

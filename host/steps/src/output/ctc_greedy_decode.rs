@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value as Json, json};
 
 use crate::deadline::{Deadline, DeadlineExceeded, rows_per_check};
+use crate::metadata_source::MetadataSource;
 use crate::operation::{BuiltinStep, Inputs, Operation};
 use crate::ports;
 use gpux_core::{
@@ -27,11 +28,19 @@ const MAX_TEXT: usize = 64 << 20;
 /// Options of `ctc-greedy-decode`.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[expect(clippy::struct_excessive_bools, reason = "each is an option of its own")]
 struct Options {
     /// The tokens, in the order of the last axis: a list, or the path of a file: Hugging Face's `vocab.json`
     /// (`{"<pad>": 0, "|": 4, …}`) with the `added_tokens.json` and `tokenizer_config.json` beside it, or text with one
-    /// token a line. Required.
+    /// token a line; or `{ model: NAME, key: KEY }`, a key of a model's metadata. Required.
     vocabulary: Vocabulary,
+    /// Where a blank is added that the vocabulary lacks: `first` or `last`. Default: nowhere.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    add_blank: Option<End>,
+    /// Whether a space is added as the last token (before a blank that is added there), as PaddleOCR's readers have it.
+    /// Default: false.
+    #[serde(default)]
+    append_space: bool,
     /// The token that stands for nothing, between tokens and in silence. Default: the `pad_token` of
     /// `tokenizer_config.json`, else `<pad>`, `<blk>`, `<blank>`, `[PAD]` or `-`, whichever the vocabulary has first in
     /// this order.
@@ -42,6 +51,13 @@ struct Options {
     /// are characters of a text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     word_delimiter: Option<String>,
+    /// Whether spaces at both ends of the text are left out. Default: true.
+    #[serde(default = "ports::default_true")]
+    trim: bool,
+    /// Whether a second output, `score`, is the mean of the numbers that the model gives for the tokens of the text, each
+    /// in its first frame; 0 for an empty text. They are probabilities where the model ends in a softmax. Default: false.
+    #[serde(default)]
+    score: bool,
     /// Whether the text becomes lower case. Default: false.
     #[serde(default)]
     lowercase: bool,
@@ -62,6 +78,16 @@ struct Options {
 enum Vocabulary {
     File(String),
     List(Vec<String>),
+    Metadata(MetadataSource),
+}
+
+/// An end of the vocabulary.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+#[schemars(inline)]
+enum End {
+    First,
+    Last,
 }
 
 const BLANKS: [&str; 5] = ["<pad>", "<blk>", "<blank>", "[PAD]", "-"];
@@ -72,7 +98,8 @@ const DELIMITER: &str = "|";
 /// a text if the batch is one, else a JSON list of texts.
 ///
 /// Follows `Wav2Vec2CTCTokenizer.decode` of transformers on `argmax` of the scores, without its cleaning up of
-/// spaces before punctuation; so does torchaudio's `GreedyCTCDecoder`.
+/// spaces before punctuation; so does torchaudio's `GreedyCTCDecoder`. With `add_blank: first`, `append_space`, `score`
+/// and without `trim` it is RapidOCR's `CTCLabelDecode`, which rounds its scores to five places.
 struct Decode {
     options: Options,
     tokens: Vec<String>,
@@ -97,7 +124,19 @@ impl Decode {
         let VocabularyFile { mut tokens, pad_token, word_delimiter } = match &options.vocabulary {
             Vocabulary::List(tokens) => VocabularyFile { tokens: tokens.clone(), ..VocabularyFile::default() },
             Vocabulary::File(path) => read(path, site)?,
+            Vocabulary::Metadata(source) => {
+                VocabularyFile { tokens: source.names("vocabulary", site)?, ..VocabularyFile::default() }
+            }
         };
+        if options.append_space {
+            tokens.push(" ".to_owned());
+        }
+        // No other token is the empty text.
+        match options.add_blank {
+            Some(End::First) => tokens.insert(0, String::new()),
+            Some(End::Last) => tokens.push(String::new()),
+            None => {}
+        }
 
         if options.seconds_per_frame.is_some_and(|seconds| !(seconds > 0.0 && seconds.is_finite())) {
             return Err(BuildError::option("seconds_per_frame", "must be more than 0"));
@@ -109,11 +148,17 @@ impl Decode {
 
         let find = |token: &str| tokens.iter().position(|known| known == token);
         let unknown = |option: &str, token: &str| BuildError::option(option, format!("there is no token `{token}`"));
-        let blank = match &options.blank {
-            Some(blank) => find(blank).ok_or_else(|| unknown("blank", blank))?,
-            None => pad_token.as_deref().into_iter().chain(BLANKS).find_map(find).ok_or_else(|| {
+        let blank = match (options.add_blank, &options.blank) {
+            (Some(_), Some(_)) => {
+                return Err(BuildError::option("add_blank", "a blank is added, but `blank` names another")
+                    .with_hint("leave `blank` out, or `add_blank` where the vocabulary has the blank"));
+            }
+            (Some(End::First), None) => 0,
+            (Some(End::Last), None) => tokens.len() - 1,
+            (None, Some(blank)) => find(blank).ok_or_else(|| unknown("blank", blank))?,
+            (None, None) => pad_token.as_deref().into_iter().chain(BLANKS).find_map(find).ok_or_else(|| {
                 BuildError::option("vocabulary", "which token is the blank is not known")
-                    .with_hint("say `blank:`, often the first token")
+                    .with_hint("say `blank:`, often the first token, or `add_blank: first` if it is not listed")
             })?,
         };
 
@@ -134,7 +179,7 @@ impl Decode {
         }
 
         let longest = tokens.iter().map(String::len).max().unwrap_or(0);
-        let signature = Signature::unary(
+        let mut signature = Signature::unary(
             Port {
                 description: format!("[frames, {0}] or [batch, frames, {0}]", tokens.len()),
                 ..Port::new("scores", Kind::Tensor(TensorKind::of_elements(ElementSet::floats())))
@@ -146,6 +191,11 @@ impl Decode {
                 Port { description: "the text, or a list of texts".into(), ..Port::new("text", Kind::Any) }
             },
         );
+
+        if options.score {
+            let description = "the mean score of its tokens, or a list of them".into();
+            signature.outputs.push(Port { description, ..Port::new("score", Kind::Json) });
+        }
 
         let mut details = json!({"tokens": tokens.len(), "blank": blank, "lowercase": options.lowercase});
         if options.symbols {
@@ -170,9 +220,10 @@ impl Decode {
     }
 
     /// The text of one recording, and the symbols of which it is made.
-    fn text(&self, scores: &[f32], deadline: &Deadline) -> Result<(String, Vec<Symbol>), DeadlineExceeded> {
+    fn text(&self, scores: &[f32], deadline: &Deadline) -> Result<Transcript, DeadlineExceeded> {
         let mut text = String::new();
         let mut symbols: Vec<Symbol> = Vec::new();
+        let (mut sum, mut kept) = (0.0, 0_u32);
         let mut last = None;
         let count = self.tokens.len();
         let mut number = 0;
@@ -184,6 +235,8 @@ impl Decode {
                 if best != self.blank {
                     if is_new {
                         text.push_str(&self.tokens[best]);
+                        sum += f64::from(frame[best]);
+                        kept += 1;
                     }
                     match symbols.last_mut().filter(|_| !is_new) {
                         Some(symbol) => symbol.end = number + 1,
@@ -196,18 +249,21 @@ impl Decode {
                 number += 1;
             }
         }
-        Ok((self.cased(text.trim()), symbols))
+        let text = self.cased(if self.options.trim { text.trim() } else { &text });
+        let score = if kept == 0 { 0.0 } else { sum / f64::from(kept) };
+        Ok(Transcript { text, symbols, score: score as f32 })
     }
 
     fn cased(&self, text: &str) -> String {
         if self.options.lowercase { text.to_lowercase() } else { text.to_owned() }
     }
 
-    /// The answer for one recording.
-    fn answer(&self, scores: &[f32], deadline: &Deadline) -> Result<Json, DeadlineExceeded> {
-        let (text, symbols) = self.text(scores, deadline)?;
+    /// The answer for one recording, and its score.
+    fn answer(&self, scores: &[f32], deadline: &Deadline) -> Result<(Json, Json), DeadlineExceeded> {
+        let Transcript { text, symbols, score } = self.text(scores, deadline)?;
+        let score = float32_to_json(score);
         if !self.options.symbols {
-            return Ok(text.into());
+            return Ok((text.into(), score));
         }
         let time = |frame: usize| match self.options.seconds_per_frame {
             Some(seconds) => json!(frame as f64 * seconds),
@@ -220,8 +276,17 @@ impl Decode {
             Ok(json!({"symbol": token, "start": time(start), "end": time(end), "score": float32_to_json(score)}))
         };
         let symbols = symbols.into_iter().map(symbol).collect::<Result<Vec<Json>, DeadlineExceeded>>()?;
-        Ok(json!({"text": text, "symbols": symbols}))
+        Ok((json!({"text": text, "symbols": symbols}), score))
     }
+}
+
+/// What one recording becomes.
+#[derive(Debug, PartialEq)]
+struct Transcript {
+    text: String,
+    symbols: Vec<Symbol>,
+    /// the mean of the tokens' numbers
+    score: f32,
 }
 
 /// A token of the text, in the frames from `start` to before `end`.
@@ -325,7 +390,7 @@ impl Operation for Decode {
         let text = frames.saturating_mul(4 * self.longest);
         // A recording without frames is a text, too.
         let recordings = if tensor.rank() == 3 { tensor.shape()[0] } else { 1 };
-        let texts = recordings.saturating_mul(4 * size_of::<Json>());
+        let texts = recordings.saturating_mul(10 * size_of::<Json>());
         let text = text.saturating_add(if self.options.symbols { frames.saturating_mul(SYMBOL) } else { 0 });
         tensor.len().saturating_mul(size_of::<f32>()).saturating_add(text).saturating_add(texts)
     }
@@ -347,21 +412,26 @@ impl Operation for Decode {
         let tensor = tensor.cast_cancellable(ElementType::Float32, deadline)?;
         let scores = tensor.as_slice::<f32>().unwrap_or_default();
         let text = |number| self.answer(&scores[number * size..][..size], deadline);
-        let mut texts = (0..batch).map(text).collect::<Result<Vec<_>, _>>()?;
-        let only = texts.pop_if(|_| batch == 1);
-        Ok(vec![match only {
+        let (mut texts, mut scores): (Vec<_>, Vec<_>) =
+            (0..batch).map(text).collect::<Result<Vec<_>, _>>()?.into_iter().unzip();
+        let is_one = batch == 1;
+        let text = match texts.pop_if(|_| is_one) {
             Some(Json::String(text)) => text.into(),
             Some(answer) => answer.into(),
             None => Json::Array(texts).into(),
-        }])
+        };
+        let score = scores.pop_if(|_| is_one).unwrap_or_else(|| Json::Array(scores));
+        Ok(if self.options.score { vec![text, score.into()] } else { vec![text] })
     }
 }
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
-    use gpux_core::{Context, ProjectFiles, Step, Tensor};
+    use gpux_core::{Context, ModelMetadata, ProjectFiles, Step, Tensor};
 
     const TOKENS: [&str; 4] = ["<pad>", "|", "a", "b"];
 
@@ -398,7 +468,7 @@ mod tests {
             Decode::new(ports::options(json!({ "vocabulary": TOKENS })).unwrap(), &OptionOrigin::Component).unwrap();
         let scores = vec![0.0; 2 << 20];
         assert_eq!(decode.operation.text(&scores, &Deadline::exceeded_after(1)), Err(DeadlineExceeded));
-        assert_eq!(decode.operation.text(&scores, &Deadline::exceeded_after(9)).unwrap().0, "");
+        assert_eq!(decode.operation.text(&scores, &Deadline::exceeded_after(9)).unwrap().text, "");
     }
 
     #[test]
@@ -472,6 +542,45 @@ mod tests {
         let uncertain = delimiter(&["-", "{", "|", "}"], json!({})).unwrap_err();
         assert!(uncertain.hint.unwrap().contains("word_delimiter: \"\""));
         assert_eq!(delimiter(&["-", "{", "|", "}"], json!({"word_delimiter": "|"})).unwrap(), Some(2));
+    }
+
+    /// As PaddleOCR's readers, whose characters stand in the metadata of the model.
+    #[test]
+    fn reads_a_vocabulary_from_metadata() {
+        let files = ProjectFiles::new(".", false);
+        let mut models = ModelMetadata::default();
+        models.insert("reader", [("character".to_owned(), "a\n|\n\u{3000}".to_owned())].into(), BTreeSet::new());
+        let origin = OptionOrigin::Pipeline { files: &files, models: &models };
+        let options = json!({"vocabulary": {"model": "reader", "key": "character"}, "add_blank": "first",
+            "append_space": true, "trim": false, "score": true});
+        let step = crate::reference::build_at(builtin(), options, &origin).unwrap();
+        let run = |frames: &[(usize, f32)]| {
+            let scores =
+                frames.iter().flat_map(|(best, score)| (0..5).map(|token| if token == *best { *score } else { 0.0 }));
+            let tensor: Tensor = Tensor::new([1, frames.len(), 5], scores.collect()).unwrap();
+            step.run(vec![Some(tensor.into())], &mut Context::default()).unwrap()
+        };
+        let line = run(&[(4, 0.5), (1, 1.0), (1, 0.1), (0, 0.9), (2, 0.75), (3, 0.75)]);
+        assert_eq!(line, [" a|\u{3000}".into(), json!(0.75).into()]);
+        assert_eq!(run(&[(0, 0.9)]), ["".into(), json!(0.0).into()]);
+        let batch = Tensor::zeros(ElementType::Float32, [2, 1, 5]).unwrap();
+        let batch = step.run(vec![Some(batch.into())], &mut Context::default()).unwrap();
+        assert_eq!(batch, [json!(["", ""]).into(), json!([0.0, 0.0]).into()]);
+
+        let last = json!({"vocabulary": ["a", "b"], "add_blank": "last", "symbols": true, "score": true});
+        let last = crate::reference::build_at(builtin(), last, &origin).unwrap();
+        let tensor = Tensor::new([2, 3], vec![0.0, 0.5, 0.0, 0.0, 0.0, 1.0_f32]).unwrap();
+        let symbols = json!([{"symbol": "b", "start": 0, "end": 1, "score": 0.5}]);
+        let expected = [json!({"text": "b", "symbols": symbols}).into(), json!(0.5).into()];
+        assert_eq!(last.run(vec![Some(tensor.into())], &mut Context::default()).unwrap(), expected);
+
+        let both = json!({"vocabulary": ["a", "b"], "add_blank": "last", "blank": "a"});
+        assert!(step_error(both).contains("`blank` names another"));
+        assert!(step_error(json!({"vocabulary": {"key": "character"}})).contains("a component may not read"));
+    }
+
+    fn step_error(options: serde_json::Value) -> String {
+        step(options).err().map(|error| error.to_string()).unwrap_or_default()
     }
 
     #[test]

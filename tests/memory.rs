@@ -105,7 +105,7 @@ fn read(name: &str) -> Vec<Value> {
 fn cases() -> Vec<Case> {
     let tokenizer = json!("tokenize/wordpiece.json");
     let mut cases = images();
-    cases.extend::<[Case; 37]>([
+    cases.extend::<[Case; 39]>([
         ("normalize-text", json!({"form": "nfkd", "case": "lower", "white_space": "collapse"}), words),
         ("tokenize", json!({"tokenizer": tokenizer}), words),
         ("tokenize", json!({"tokenizer": "tokenize/bpe.json", "max_length": 16}), words),
@@ -130,6 +130,8 @@ fn cases() -> Vec<Case> {
         ("frame", json!({"frame_length": 400, "hop_length": 50}), sound),
         ("mel-spectrogram", json!({}), sound),
         ("mel-spectrogram", json!({"method": "whisper"}), sound),
+        ("fbank", json!({"sample_rate": 16_000}), sound),
+        ("fbank", json!({"sample_rate": 16_000, "frame_shift": 0.2, "use_energy": true, "snip_edges": false}), sound),
         ("mfcc", json!({}), |size| vec![floats(&[40, 50 * size]).into()]),
         ("cast", json!({"to": "float64"}), numbers),
         ("clip", json!({"min": 0, "max": 1}), numbers),
@@ -244,6 +246,9 @@ fn outputs() -> Vec<Case> {
         }),
         ("l2-normalize", json!({}), numbers),
         ("labels", json!({"labels": ["none", "some"]}), |size| vec![whole(&[10 * size], 1)]),
+        ("log", json!({"epsilon": 1}), numbers),
+        ("max", json!({"axis": 0}), numbers),
+        ("mean", json!({}), numbers),
         ("mean-pool", json!({}), tokens),
         ("ner-aggregate", json!({"tokenizer": "tokenize/wordpiece.json", "labels": ["O", "B-A"]}), |size| {
             let offsets = (0..20 * size as i64).flat_map(|at| [at, at + 1]).collect::<Vec<_>>();
@@ -270,6 +275,8 @@ fn outputs() -> Vec<Case> {
         }),
         ("sigmoid", json!({}), numbers),
         ("softmax", json!({}), numbers),
+        ("standardize", json!({}), numbers),
+        ("sum", json!({"axis": [0, 1], "keepdims": true}), numbers),
         ("threshold", json!({"threshold": 0.9}), |size| vec![floats(&[100 * size]).into()]),
         ("top-k", json!({"k": 5}), |size| vec![floats(&[1000 * size]).into()]),
     ]

@@ -239,6 +239,12 @@ fn audio_cases() -> Vec<Case> {
     vec![
         ("frame", json!({"frame_length": 400, "hop_length": 1}), vec![tensor(&[1, 40_000], 0.1)]),
         ("mel-spectrogram", json!({"hop_length": 1}), vec![tensor(&[1, 60_000], 0.1)]),
+        (
+            "fbank",
+            json!({"sample_rate": 16_000, "frame_shift": 0.1, "snip_edges": false}),
+            vec![tensor(&[1, 60_000], 0.1)],
+        ),
+        ("fbank", json!({"sample_rate": 16_000, "frame_length": 1000}), vec![tensor(&[1, 2 << 20], 0.1)]),
         ("resample", json!({"from": 16_000, "to": 44_100}), vec![tensor(&[1, 2 << 20], 0.1)]),
         ("resample", json!({"from": 16_000, "to": 15_999}), vec![tensor(&[1 << 20, 0], 0.1)]),
         ("mono", json!({}), vec![tensor(&[1 << 20, 4], 0.1)]),
@@ -258,6 +264,11 @@ fn tensor_cases() -> Vec<Case> {
             vec![tensor(&[1100, 1100], 1.0)],
         ),
         ("cast", json!({"to": "string"}), vec![tensor(&[1 << 18], 0.1)]),
+        ("max", json!({"axis": 0}), vec![tensor(&[2048, 2048], 0.1)]),
+        ("mean", json!({"axis": [0, 2]}), vec![tensor(&[64, 1 << 10, 64], 0.1)]),
+        ("sum", json!({"axis": -1}), vec![tensor(&[1 << 20, 0], 0.1)]),
+        ("sum", json!({"axis": 0}), vec![tensor(&[1, 4 << 20], 0.1)]),
+        ("standardize", json!({"axis": 0}), vec![tensor(&[2048, 2048], 0.1)]),
     ]
 }
 

@@ -7,6 +7,7 @@
 
 #![forbid(unsafe_code)]
 
+mod along_axis;
 #[cfg(feature = "audio")]
 mod audio;
 #[cfg(not(feature = "audio"))]
@@ -18,6 +19,7 @@ mod image;
 mod metadata_source;
 mod operation;
 mod output;
+mod pairwise_sum;
 mod ports;
 mod simd;
 mod tensor;
@@ -93,6 +95,11 @@ mod tests {
             ("transpose", json!({}), vec![numbers()]),
             ("clip", json!({"min": 0}), vec![numbers()]),
             ("scale", json!({"factor": 2}), vec![numbers()]),
+            ("log", json!({}), vec![numbers()]),
+            ("standardize", json!({}), vec![numbers()]),
+            ("max", json!({}), vec![numbers()]),
+            ("mean", json!({}), vec![numbers()]),
+            ("sum", json!({}), vec![numbers()]),
             ("slice", json!({"index": "1:"}), vec![numbers()]),
             ("split", json!({"parts": 2}), vec![numbers()]),
             ("concat", json!({}), vec![numbers(), numbers()]),
@@ -115,6 +122,7 @@ mod tests {
             ("join", json!({}), vec![numbers()]),
             ("mfcc", json!({"n_mfcc": 2}), vec![numbers()]),
             ("frame", json!({"frame_length": 2, "hop_length": 1}), vec![numbers()]),
+            ("fbank", json!({"sample_rate": 16_000, "frame_shift": 0.2, "snip_edges": false}), vec![numbers()]),
             ("ctc-greedy-decode", json!({"vocabulary": ["-", "a", "b"]}), vec![numbers()]),
             ("detokenize", json!({"tokenizer": file}), vec![whole()]),
             ("normalize-text", json!({"case": "lower"}), vec![long.as_str().into()]),

@@ -3,6 +3,7 @@
 
 mod decode;
 mod decode_audio;
+mod fbank;
 mod filter_bank;
 mod frame;
 mod mel;
@@ -24,6 +25,7 @@ pub(super) fn all() -> Vec<Builtin> {
         pad_or_trim::builtin(),
         frame::builtin(),
         mel_spectrogram::builtin(),
+        fbank::builtin(),
         mfcc::builtin(),
     ]
 }

@@ -1,6 +1,5 @@
 //! Steps that turn model outputs into results.
 
-mod along_axis;
 mod argmax;
 mod cls_pool;
 mod cosine;

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::along_axis;
+use crate::along_axis;
 use crate::deadline::{Deadline, DeadlineExceeded};
 use crate::ports;
 use crate::unary::{self, TensorOperation};

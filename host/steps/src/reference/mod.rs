@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout, reason = "tests")]
 
 mod random;
+mod readers;
 
 use serde_json::Value as Json;
 

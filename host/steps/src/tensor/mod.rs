@@ -7,9 +7,13 @@ mod concat;
 mod element;
 mod expand;
 mod joining;
+mod log;
+mod max;
+mod mean;
 mod one_hot;
 mod pad_tensor;
 mod parse_number;
+mod reduction;
 mod reshape;
 mod scale;
 mod shape;
@@ -18,6 +22,8 @@ mod slice_notation;
 mod split;
 mod squeeze;
 mod stack;
+mod standardize;
+mod sum;
 mod text;
 mod transpose;
 
@@ -29,6 +35,11 @@ pub(super) fn all() -> Vec<Builtin> {
         cast::builtin(),
         scale::builtin(),
         clip::builtin(),
+        log::builtin(),
+        standardize::builtin(),
+        max::builtin(),
+        mean::builtin(),
+        sum::builtin(),
         reshape::builtin(),
         transpose::builtin(),
         squeeze::builtin(),

@@ -35,7 +35,7 @@ fn is_fixed(shape: Option<&[Dim]>) -> bool {
 
 /// Built-in steps, sorted. Excluded: steps whose cost depends on values (`nms`, `threshold`, `qa-span`), and steps that
 /// read or write texts.
-const STEPS: [&str; 20] = [
+const STEPS: [&str; 25] = [
     "argmax",
     "cast",
     "clip",
@@ -43,6 +43,9 @@ const STEPS: [&str; 20] = [
     "expand",
     "l2-normalize",
     "labels",
+    "log",
+    "max",
+    "mean",
     "normalize",
     "one-hot",
     "pad-tensor",
@@ -54,6 +57,8 @@ const STEPS: [&str; 20] = [
     "split",
     "squeeze",
     "stack",
+    "standardize",
+    "sum",
     "top-k",
     "transpose",
 ];

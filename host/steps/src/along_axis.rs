@@ -1,4 +1,4 @@
-//! Floats along an axis, changed in place: what `softmax` and `l2-normalize` share.
+//! Floats along an axis, changed in place: what `softmax`, `l2-normalize` and `standardize` share.
 
 use half::{bf16, f16};
 
@@ -7,7 +7,7 @@ use crate::ports;
 use gpux_core::{ElementType, Tensor, TensorElement, TensorKind};
 
 /// Shape and type stay; an axis that is not there is rejected.
-pub(super) fn kind(given: &TensorKind, axis: i64) -> Result<TensorKind, String> {
+pub(crate) fn kind(given: &TensorKind, axis: i64) -> Result<TensorKind, String> {
     match given.shape.as_ref().map(Vec::len) {
         Some(rank) if ports::axis(axis, rank).is_none() => Err(no_axis(axis, rank)),
         _ => Ok(given.clone()),
@@ -15,7 +15,7 @@ pub(super) fn kind(given: &TensorKind, axis: i64) -> Result<TensorKind, String> 
 }
 
 /// Changes every row along the axis; halves as float32.
-pub(super) fn change(
+pub(crate) fn change(
     mut tensor: Tensor,
     axis: i64,
     deadline: &Deadline,

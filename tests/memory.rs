@@ -105,7 +105,7 @@ fn read(name: &str) -> Vec<Value> {
 fn cases() -> Vec<Case> {
     let tokenizer = json!("tokenize/wordpiece.json");
     let mut cases = images();
-    cases.extend::<[Case; 39]>([
+    cases.extend::<[Case; 40]>([
         ("normalize-text", json!({"form": "nfkd", "case": "lower", "white_space": "collapse"}), words),
         ("tokenize", json!({"tokenizer": tokenizer}), words),
         ("tokenize", json!({"tokenizer": "tokenize/bpe.json", "max_length": 16}), words),
@@ -113,6 +113,9 @@ fn cases() -> Vec<Case> {
         ("chunk", json!({"tokenizer": tokenizer, "max_length": 32, "stride": 8}), words),
         ("chunk", json!({"tokenizer": tokenizer, "max_length": 64, "stride": 60}), words),
         ("tokenize", json!({"tokenizer": tokenizer}), dense),
+        ("tokenize", json!({"tokenizer": tokenizer}), |size| {
+            vec!["a b ".repeat(99).into(), json!(vec!["c"; 9 * size]).into()]
+        }),
         ("tokenize", json!({"tokenizer": "tokenize/bpe.json"}), dense),
         ("tokenize", json!({"tokenizer": "tokenize/unigram.json"}), dense),
         ("chunk", json!({"tokenizer": tokenizer, "max_length": 64, "stride": 48}), dense),

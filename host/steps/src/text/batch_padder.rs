@@ -279,16 +279,18 @@ pub(super) fn outputs(length: &Dim, extras: ExtraOutputs) -> Vec<Port> {
 
 /// How many texts the plan knows will arrive at these ports.
 pub(super) fn inferred_batch(ports: &[Port], inputs: &[Option<Kind>]) -> Result<Dim, Mismatch> {
-    let mut batch = Dim::Dynamic;
+    let (mut batch, mut is_one) = (Dim::Dynamic, true);
     for (port, given) in ports.iter().zip(inputs) {
         if let Some(given) = given {
-            batch = match text_input::inferred_count(port, given)? {
-                Dim::Dynamic => batch,
-                known => known,
-            };
+            let count = text_input::inferred_count(port, given)?;
+            // One text goes with as many as the other port holds.
+            is_one &= *given == Kind::Text;
+            if *given != Kind::Text && count != Dim::Dynamic {
+                batch = count;
+            }
         }
     }
-    Ok(batch)
+    Ok(if is_one && inputs.iter().any(Option::is_some) { Dim::Fixed(1) } else { batch })
 }
 
 /// The kinds of `ports` whose first axis is `batch`.

@@ -160,20 +160,36 @@ impl Encoder {
         self.offload.run(given.bytes(), deadline, move |deadline| core.encode(given, deadline, size))
     }
 
-    /// Reads the inputs `text` and `pair`.
+    /// Reads the inputs `text` and `pair`. One text beside a list stands beside each text of the list.
     pub(super) fn read_input(&self, mut inputs: Inputs<'_>) -> Result<EncoderInput, StepFailure> {
-        let (name, texts) = inputs.named()?;
-        let texts = text_input::read(texts, name)?;
-        let pairs = inputs.optional().map(|pairs| text_input::read(pairs, "pair")).transpose()?;
-        if let Some(pairs) = &pairs {
-            if pairs.len() != texts.len() {
-                let message = format!("`text` holds {} texts, but `pair` {}", texts.len(), pairs.len());
-                return Err(StepFailure::InvalidInput(message));
-            }
-            self.core.check_room(true).map_err(StepFailure::InvalidInput)?;
+        let (name, given) = inputs.named()?;
+        let is_one = text_input::is_one(&given);
+        let mut texts = text_input::read(given, name)?;
+        let Some(given) = inputs.optional() else {
+            text_input::check_size(texts.iter())?;
+            return Ok(EncoderInput { texts, pairs: None });
+        };
+        let pair_is_one = text_input::is_one(&given);
+        let mut pairs = text_input::read(given, "pair")?;
+        if pairs.len() != texts.len() && !is_one && !pair_is_one {
+            let message = format!(
+                "`text` holds {} texts, but `pair` {}; give one text, which is no list, to pair it with each",
+                texts.len(),
+                pairs.len()
+            );
+            return Err(StepFailure::InvalidInput(message));
         }
-        text_input::check_size(texts.iter().chain(pairs.iter().flatten()))?;
-        Ok(EncoderInput { texts, pairs })
+        self.core.check_room(true).map_err(StepFailure::InvalidInput)?;
+        let count = texts.len().max(pairs.len());
+        // Copies are bounded before they are made.
+        let copied = |list: &[String]| list.iter().cycle().take(count).map(String::len).sum::<usize>();
+        text_input::check_bytes(copied(&texts).saturating_add(copied(&pairs)))?;
+        for list in [&mut texts, &mut pairs] {
+            if let [one] = list.as_slice() {
+                *list = vec![one.clone(); count];
+            }
+        }
+        Ok(EncoderInput { texts, pairs: Some(pairs) })
     }
 
     /// A step's options, with the tokenizer.

@@ -75,6 +75,22 @@ pub(crate) fn count_and_bytes(value: &Value) -> (usize, usize) {
     }
 }
 
+/// Whether a value is one text, which is no list of one.
+pub(crate) fn is_one(value: &Value) -> bool {
+    match value {
+        Value::Text(_) => true,
+        Value::Json(json) => json.is_string(),
+        Value::Tensor(_) | Value::Bytes(_) => false,
+    }
+}
+
+/// Bytes of all texts in the inputs, one beside a list as often as it is paired.
+pub(crate) fn paired_bytes(inputs: &[Option<Value>]) -> usize {
+    let rows = inputs.iter().flatten().map(|value| count_and_bytes(value).0).max().unwrap_or(0);
+    let bytes = |value: &Value| value.byte_len().saturating_mul(if is_one(value) { rows.max(1) } else { 1 });
+    inputs.iter().flatten().map(bytes).fold(0, usize::saturating_add)
+}
+
 /// Whether all texts that a value holds are ASCII.
 pub(crate) fn is_ascii(value: &Value) -> bool {
     match value {
@@ -92,6 +108,11 @@ pub(crate) fn is_ascii(value: &Value) -> bool {
 /// Bytes of all texts together, which are bounded.
 pub(crate) fn check_size<'t>(texts: impl Iterator<Item = &'t String>) -> Result<usize, StepFailure> {
     let bytes: usize = texts.map(String::len).sum();
+    check_bytes(bytes)
+}
+
+/// Refuses more bytes of text than a step takes at once.
+pub(crate) fn check_bytes(bytes: usize) -> Result<usize, StepFailure> {
     if bytes > MAX_TEXT {
         let message = format!("the text is {bytes} bytes; at most {MAX_TEXT} are taken at once");
         return Err(StepFailure::InvalidInput(message));

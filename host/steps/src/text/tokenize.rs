@@ -137,7 +137,7 @@ impl Options {
 /// read them.
 ///
 /// Takes a text, a JSON list of texts or a string tensor of one axis; with a second port, `pair`,
-/// pairs of them. Follows the Python package `tokenizers` exactly: it is the same code. Truncation
+/// pairs of them; one text beside a list of texts is paired with each. Follows the Python package `tokenizers` exactly: it is the same code. Truncation
 /// and padding are those of the options, never those that the file switches on; the file still says
 /// from which side, and with which token, unless the options do.
 struct Tokenize {
@@ -189,7 +189,7 @@ impl Tokenize {
         let signature = Signature {
             inputs: vec![
                 text_input::port("text", "a text, or a list of texts"),
-                Port { optional: true, ..text_input::port("pair", "the second text of each pair") },
+                Port { optional: true, ..text_input::port("pair", "the second text of each pair, or one for all") },
             ],
             outputs: outputs(&padder.fixed_length(cut.is_some()), extras),
         };
@@ -207,7 +207,7 @@ impl Operation for Tokenize {
     fn buffers(&self, inputs: &[Option<Value>]) -> usize {
         let most = self.options.strategy().and(self.options.max_length);
         let answer = self.padder.output_bytes(inputs, most, self.outputs + 1);
-        Encoder::buffers(inputs.iter().flatten().map(Value::byte_len).sum()).saturating_add(answer)
+        Encoder::buffers(text_input::paired_bytes(inputs)).saturating_add(answer)
     }
 
     fn run(&self, inputs: Inputs<'_>, deadline: &Deadline) -> Result<Vec<Value>, StepFailure> {
@@ -275,6 +275,32 @@ mod tests {
         let error = run(&step, vec![json!(["a", "b"]).into(), json!(["c"]).into()]).unwrap_err();
         assert!(error.to_string().contains("`text` holds 2 texts, but `pair` 1"), "{error}");
         assert!(run(&step, vec![]).is_err());
+    }
+
+    #[test]
+    fn pairs_one_text_with_each_of_a_list() {
+        let step = build("wordpiece", json!({"max_length": 12})).unwrap();
+        let documents = json!(["the fox", "a lazy dog jumps", ""]);
+        let queries = json!(["the dog", "the dog", "the dog"]);
+        let expected = run(&step, vec![queries.clone().into(), documents.clone().into()]).unwrap();
+        assert_eq!(run(&step, vec!["the dog".into(), documents.clone().into()]).unwrap(), expected);
+        assert_eq!(run(&step, vec![json!("the dog").into(), documents.clone().into()]).unwrap(), expected);
+        let expected = run(&step, vec![documents.clone().into(), queries.into()]).unwrap();
+        assert_eq!(run(&step, vec![documents.clone().into(), "the dog".into()]).unwrap(), expected);
+
+        let error = run(&step, vec![json!(["the dog"]).into(), documents.into()]).unwrap_err();
+        assert!(error.to_string().contains("`text` holds 1 texts, but `pair` 3; give one text"), "{error}");
+        let many = json!(vec![""; 1 << 10]);
+        let error = run(&step, vec!["a".repeat(1 << 17).as_str().into(), many.clone().into()]).unwrap_err();
+        assert!(error.to_string().contains("the text is 134217728 bytes"), "{error}");
+        let declared = step.buffers(&[Some("a".repeat(1 << 10).as_str().into()), Some(many.into())]);
+        assert!(declared > 512 << 20, "{declared}");
+
+        let infer = |kinds: [Kind; 2]| step.infer(&kinds.map(Some)).unwrap()[0].to_string();
+        assert_eq!(infer([Kind::Text, Kind::Text]), "tensor int64[1, ?]");
+        assert_eq!(infer([Kind::Text, Kind::Json]), "tensor int64[?, ?]");
+        let three = Kind::Tensor(TensorKind::shaped(ElementType::String, [Dim::Fixed(3)]));
+        assert_eq!(infer([Kind::Text, three]), "tensor int64[3, ?]");
     }
 
     #[test]

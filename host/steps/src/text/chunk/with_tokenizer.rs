@@ -64,7 +64,7 @@ impl Operation for ChunkText {
     }
 
     fn buffers(&self, inputs: &[Option<Value>]) -> usize {
-        let bytes: usize = inputs.iter().flatten().map(Value::byte_len).sum();
+        let bytes = text_input::paired_bytes(inputs);
         // A token is a byte at least, and is given as often as windows share it.
         let repeated = self.options.max_length.div_ceil((self.options.max_length - self.options.stride).max(1));
         let tokens = bytes.saturating_mul(repeated).min(MAX_TOKENS);

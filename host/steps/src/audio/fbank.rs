@@ -138,7 +138,7 @@ pub(super) fn builtin() -> Builtin {
 }
 
 /// What the options and a rate become.
-struct Plan {
+struct FbankTables {
     /// samples from a frame to the next
     shift: usize,
     window: Vec<f32>,
@@ -147,14 +147,14 @@ struct Plan {
     bands: Vec<(usize, Vec<f32>)>,
 }
 
-/// The plans of the options and rates that arrived last, for every step.
-static PLANS: SharedCache<(Options, u32), Plan> = SharedCache::new(8 << 20);
+/// The tables of the options and rates that arrived last, for every step.
+static TABLES: SharedCache<(Options, u32), FbankTables> = SharedCache::new(8 << 20);
 
 fn mel(hertz: f32) -> f32 {
     1127.0 * (1.0 + hertz / 700.0).ln()
 }
 
-impl Plan {
+impl FbankTables {
     fn new(options: &Options, rate: u32) -> Result<Self, String> {
         let rate = rate as f32;
         let samples = |milliseconds: f32| (rate * 0.001 * milliseconds) as usize;
@@ -248,7 +248,7 @@ impl Fbank {
             return Err(BuildError::option(name, "must be a finite number"));
         }
         if let Some(rate) = options.sample_rate {
-            Plan::new(&options, rate).map_err(|why| BuildError::option("sample_rate", why))?;
+            FbankTables::new(&options, rate).map_err(|why| BuildError::option("sample_rate", why))?;
         }
         let bands = Port { name: "features".to_owned(), ..sound::port("the bands, [frames, num_mel_bins]") };
         let signature = Signature::unary(sound::port("a sound"), bands);
@@ -274,22 +274,22 @@ impl Fbank {
     /// Writes the numbers of each frame of a channel to `output`.
     fn compute(
         &self,
-        plan: &Plan,
+        tables: &FbankTables,
         channel: &[f32],
         output: &mut [f32],
         deadline: &Deadline,
     ) -> Result<(), StepFailure> {
         let options = &self.options;
-        let length = plan.window.len();
-        let mut buffer = plan.transform.make_input_vec();
-        let mut spectrum = plan.transform.make_output_vec();
-        let mut scratch = plan.transform.make_scratch_vec();
+        let length = tables.window.len();
+        let mut buffer = tables.transform.make_input_vec();
+        let mut spectrum = tables.transform.make_output_vec();
+        let mut scratch = tables.transform.make_scratch_vec();
         let mut energies = vec![0.0; spectrum.len()];
         for (number, bands) in output.chunks_exact_mut(self.width()).enumerate() {
             deadline.check_after(buffer.len())?;
             let (frame, padding) = buffer.split_at_mut(length);
             padding.fill(0.0);
-            plan.copy_frame(channel, number, options.snip_edges, frame);
+            tables.copy_frame(channel, number, options.snip_edges, frame);
 
             map_in_place(frame, |sample| sample * options.scale);
             if options.remove_dc_offset {
@@ -310,17 +310,17 @@ impl Fbank {
                 }
                 frame[0] -= options.preemph_coeff * frame[0];
             }
-            for (sample, weight) in frame.iter_mut().zip(&plan.window) {
+            for (sample, weight) in frame.iter_mut().zip(&tables.window) {
                 *sample *= weight;
             }
 
-            // The lengths are those of the plan.
-            let _ = plan.transform.process_with_scratch(&mut buffer, &mut spectrum, &mut scratch);
+            // The lengths are those of the transform.
+            let _ = tables.transform.process_with_scratch(&mut buffer, &mut spectrum, &mut scratch);
             for (energy, bin) in energies.iter_mut().zip(&spectrum) {
                 let power: f32 = Complex32::norm_sqr(bin);
                 *energy = if options.use_power { power } else { power.sqrt() };
             }
-            for (band, (first, weights)) in bands.iter_mut().zip(&plan.bands) {
+            for (band, (first, weights)) in bands.iter_mut().zip(&tables.bands) {
                 let strength = sound::dot(&energies[*first..][..weights.len()], weights);
                 *band = if options.use_log_fbank { strength.max(f32::EPSILON).ln() } else { strength };
             }
@@ -332,9 +332,9 @@ impl Fbank {
 impl Operation for Fbank {
     fn infer_tensor(&self, given: &TensorKind, outputs: &mut Vec<Kind>) -> Result<(), String> {
         let Some(shape) = sound::known_shape(given)? else { return Ok(()) };
-        let plan = self.options.sample_rate.and_then(|rate| Plan::new(&self.options, rate).ok());
-        let frames = match (plan, shape.last().and_then(ports::fixed)) {
-            (Some(plan), Some(samples)) => Dim::Fixed(plan.frames(samples, self.options.snip_edges)),
+        let tables = self.options.sample_rate.and_then(|rate| FbankTables::new(&self.options, rate).ok());
+        let frames = match (tables, shape.last().and_then(ports::fixed)) {
+            (Some(tables), Some(samples)) => Dim::Fixed(tables.frames(samples, self.options.snip_edges)),
             _ => Dim::Dynamic,
         };
         let mut dims = shape[..shape.len() - 1].to_vec();
@@ -360,12 +360,13 @@ impl Operation for Fbank {
         let sound = Sound::new(&tensor, "fbank")?;
         let rate = self.rate(&tensor)?;
         sound.check_finite("fbank")?;
-        let make = || Plan::new(&self.options, rate).map_err(|why| StepFailure::InvalidInput(format!("fbank: {why}")));
-        let plan = PLANS.get_or_try((self.options.clone(), rate), make, Plan::bytes)?;
-        let frames = plan.frames(sound.frames, self.options.snip_edges);
+        let make =
+            || FbankTables::new(&self.options, rate).map_err(|why| StepFailure::InvalidInput(format!("fbank: {why}")));
+        let tables = TABLES.get_or_try((self.options.clone(), rate), make, FbankTables::bytes)?;
+        let frames = tables.frames(sound.frames, self.options.snip_edges);
         if frames == 0 {
             let message =
-                format!("fbank: a frame has {} samples, but the sound has {}", plan.window.len(), sound.frames);
+                format!("fbank: a frame has {} samples, but the sound has {}", tables.window.len(), sound.frames);
             return Err(StepFailure::InvalidInput(message));
         }
         let size = frames.checked_mul(self.width());
@@ -376,7 +377,7 @@ impl Operation for Fbank {
         };
         let mut output = vec![0.0; values];
         for (channel, bands) in sound.channels().zip(output.chunks_exact_mut(size)) {
-            self.compute(&plan, channel, bands, deadline)?;
+            self.compute(&tables, channel, bands, deadline)?;
         }
         let shape = sound.shape_with(&[frames, self.width()]);
         Ok(vec![Tensor::new(shape, output)?.into()])

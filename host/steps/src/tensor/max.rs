@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::reduction::{Reduction, Rows};
+use super::reduction::{AxisReduction, ReductionRows};
 use crate::deadline::{Deadline, DeadlineExceeded};
 use crate::ports;
 use crate::unary::{self, TensorOperation};
@@ -12,7 +12,7 @@ use half::{bf16, f16};
 
 #[derive(Clone, Debug, Serialize)]
 #[serde(transparent)]
-struct Max(Reduction);
+struct Max(AxisReduction);
 
 /// Gives the largest number along an axis, or along several. The element type stays.
 ///
@@ -24,7 +24,7 @@ pub(super) fn builtin() -> Builtin {
         group: Group::Tensor,
         follows: "NumPy: numpy.max",
         example: "max: { axis: -1 }",
-        schema: || schemars::schema_for!(Reduction),
+        schema: || schemars::schema_for!(AxisReduction),
         build: |options, _| Ok(unary::step(Max(ports::options(options)?), "numbers or bools", "the largest ones")),
     }
 }
@@ -66,7 +66,7 @@ impl TensorOperation for Max {
 const PART: usize = 1 << 16;
 
 fn largest<T: TensorElement + Copy>(
-    rows: &Rows,
+    rows: &ReductionRows,
     deadline: &Deadline,
     beats: impl Fn(T, T) -> bool + Copy,
 ) -> Result<Tensor, String> {

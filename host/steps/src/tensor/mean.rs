@@ -3,7 +3,7 @@
 use half::{bf16, f16};
 use serde::Serialize;
 
-use super::reduction::Reduction;
+use super::reduction::AxisReduction;
 use super::sum::sums;
 use crate::deadline::Deadline;
 use crate::ports;
@@ -12,7 +12,7 @@ use gpux_core::{Builtin, ElementSet, ElementType, Group, Tensor, TensorKind};
 
 #[derive(Clone, Debug, Serialize)]
 #[serde(transparent)]
-struct Mean(Reduction);
+struct Mean(AxisReduction);
 
 /// Gives the mean of the numbers along an axis, or along several. Floats keep their type (float16 and bfloat16 are added
 /// in float32); whole numbers and bools give float64.
@@ -25,7 +25,7 @@ pub(super) fn builtin() -> Builtin {
         group: Group::Tensor,
         follows: "NumPy: numpy.mean",
         example: "mean: { axis: -1 }",
-        schema: || schemars::schema_for!(Reduction),
+        schema: || schemars::schema_for!(AxisReduction),
         build: |options, _| Ok(unary::step(Mean(ports::options(options)?), "numbers or bools", "their means")),
     }
 }

@@ -11,21 +11,21 @@ use gpux_core::{Dim, ElementSet, ElementType, Tensor, TensorElement, TensorKind}
 /// Options of `max`, `mean` and `sum`.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-pub(super) struct Reduction {
+pub(super) struct AxisReduction {
     /// The axis along which numbers become one, or a list of axes; negative ones count from the last. Default: -1.
     axis: Axes,
     /// Whether the axes stay, with size 1. Default: false.
     keepdims: bool,
 }
 
-impl Default for Reduction {
+impl Default for AxisReduction {
     fn default() -> Self {
         Self { axis: Axes::One(-1), keepdims: false }
     }
 }
 
 /// A tensor whose rows are to become one number each.
-pub(super) struct Rows {
+pub(super) struct ReductionRows {
     /// the rows, one after the other
     pub(super) tensor: Tensor,
     /// numbers of each
@@ -34,7 +34,7 @@ pub(super) struct Rows {
     pub(super) shape: Vec<usize>,
 }
 
-impl Reduction {
+impl AxisReduction {
     /// The shape without these axes, where `gone` are known to be axes of it.
     fn rest<T: Clone>(&self, shape: &[T], gone: &[usize], one: &T) -> Vec<T> {
         let kept = shape.iter().enumerate().filter_map(|(axis, size)| {
@@ -61,7 +61,12 @@ impl Reduction {
     }
 
     /// The rows of the tensor that become numbers of the type `element`.
-    pub(super) fn rows(&self, given: Tensor, element: ElementType, deadline: &Deadline) -> Result<Rows, String> {
+    pub(super) fn rows(
+        &self,
+        given: Tensor,
+        element: ElementType,
+        deadline: &Deadline,
+    ) -> Result<ReductionRows, String> {
         let rank = given.rank();
         let gone = shape::normalize_axes(self.axis.list(), rank)?;
         let shape = self.rest(given.shape(), &gone, &1);
@@ -74,11 +79,11 @@ impl Reduction {
         } else {
             given.permute_cancellable(&order, deadline).map_err(|error| error.to_string())?
         };
-        Ok(Rows { tensor, length, shape })
+        Ok(ReductionRows { tensor, length, shape })
     }
 }
 
-impl Rows {
+impl ReductionRows {
     /// A tensor of what `of` makes of each row.
     pub(super) fn reduce<T: TensorElement, A: TensorElement + Clone>(
         &self,

@@ -3,7 +3,7 @@
 use half::{bf16, f16};
 use serde::Serialize;
 
-use super::reduction::{Reduction, Rows};
+use super::reduction::{AxisReduction, ReductionRows};
 use crate::deadline::Deadline;
 use crate::pairwise_sum::{Addend, pairwise_sum};
 use crate::ports;
@@ -12,7 +12,7 @@ use gpux_core::{Builtin, ElementSet, ElementType, Group, Tensor, TensorElement, 
 
 #[derive(Clone, Debug, Serialize)]
 #[serde(transparent)]
-struct Sum(Reduction);
+struct Sum(AxisReduction);
 
 /// Gives the sum of the numbers along an axis, or along several. Floats keep their type (float16 and bfloat16 are added
 /// in float32); whole numbers and bools become int64, unsigned ones uint64, and wrap around.
@@ -25,7 +25,7 @@ pub(super) fn builtin() -> Builtin {
         group: Group::Tensor,
         follows: "NumPy: numpy.sum",
         example: "sum: { axis: -1 }",
-        schema: || schemars::schema_for!(Reduction),
+        schema: || schemars::schema_for!(AxisReduction),
         build: |options, _| Ok(unary::step(Sum(ports::options(options)?), "numbers or bools", "their sums")),
     }
 }
@@ -80,7 +80,7 @@ impl TensorOperation for Sum {
 
 /// The sum of each row, added as `wide` and given as `made`.
 pub(super) fn sums<T: TensorElement + Copy, A: Addend, R: TensorElement>(
-    rows: &Rows,
+    rows: &ReductionRows,
     deadline: &Deadline,
     wide: impl Fn(T) -> A + Copy,
     made: impl Fn(A) -> R,

@@ -109,6 +109,12 @@ fn program(dice: &mut Dice) -> Vec<u8> {
                     }
                 }
             }
+            18 => code.extend((0..18).flat_map(|_| number(dice).to_le_bytes())),
+            19 => {
+                code.extend(number(dice).to_le_bytes());
+                text(&mut code, dice.pick(&NAMES).as_bytes());
+                text(&mut code, dice.pick(&OPTIONS).as_bytes());
+            }
             _ => {
                 let value = random_text(dice);
                 text(&mut code, &value);

@@ -94,7 +94,7 @@ fn step(program: &mut Program<'_>, made: &mut Made) -> Option<()> {
     let place = usize::from(program.byte()?);
     let tensors = made.tensors.len().max(1);
     let tensor = made.tensors.get(place % tensors);
-    match call % 18 {
+    match call % 20 {
         0 => made.tensors.extend(Tensor::create(program.element()?, &program.shape()?, &program.text()?)),
         1 => made.tensors.extend(Tensor::zeros(program.element()?, &program.shape()?)),
         2 => {
@@ -145,6 +145,19 @@ fn step(program: &mut Program<'_>, made: &mut Made) -> Option<()> {
                     value => made.results.push(NamedValue { name: String::new(), value }),
                 }
             }
+        }
+        18 => {
+            let mut float = || Some(f64::from_bits(u64::from(program.number()?) << 32 | u64::from(program.number()?)));
+            let (a, b, c) = (float()?, float()?, float()?);
+            let (d, e, f) = (float()?, float()?, float()?);
+            let (g, h, i) = (float()?, float()?, float()?);
+            tensor?.set_transform(Some((a, b, c, d, e, f, g, h, i)));
+            std::hint::black_box(tensor?.transform());
+        }
+        19 => {
+            let (number, name, options) = (program.number()?, program.string()?, program.string()?);
+            drop(builtins::prepare(&name, &options));
+            drop(builtins::run_prepared(number, &[]));
         }
         _ => {}
     }

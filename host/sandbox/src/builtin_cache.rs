@@ -21,8 +21,6 @@ pub(super) const MAX_NAME: usize = 200;
 const MAX_STEPS: usize = 16;
 /// Bytes of options that are kept.
 const MAX_OPTIONS_SIZE: usize = 4 << 10;
-/// Bytes that the parsed options of a call may take.
-pub(super) const MAX_OPTIONS_MEMORY: usize = 1 << 20;
 
 impl BuiltinCache {
     /// The step `name` with `options`, which take at most `memory` bytes once parsed, or why there is none.

@@ -4,13 +4,13 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::bindings::{builtins, models, types};
-use super::builtin_cache::{MAX_NAME, MAX_OPTIONS_MEMORY};
+use super::builtin_cache::MAX_NAME;
 use super::failure::StopReason;
 use super::grants::ANY_MODEL;
 use super::guest_output;
 use super::log::sanitize;
 use super::prepared::PreparedCall;
-use super::state::{Capabilities, Phase, State};
+use super::state::{Phase, State};
 use gpux_core::catch_panic::catch_panic;
 use gpux_core::{Context, Dim, Kind, Signature, Step, StepFailure, Value};
 
@@ -22,8 +22,7 @@ impl builtins::Host for State {
         let capabilities = self.capabilities.clone();
         // Reading options and checking them takes time in proportion to their text.
         self.time_budget.admit(options.len())?;
-        let Capabilities { builtins, registry, limits, .. } = &*capabilities;
-        let step = match builtins.get(registry, &name, &options, limits.json_depth, MAX_OPTIONS_MEMORY) {
+        let step = match capabilities.builtin(&name, &options) {
             Ok(step) => step,
             Err(why) => return Ok(Err(types::Error::InvalidInput(why))),
         };
@@ -40,8 +39,9 @@ impl builtins::Host for State {
         // Kept as long as the instance.
         self.meter.charge(size)?;
         let call = PreparedCall { name, options };
-        let known = self.known_prepared.as_deref();
-        let prepared = Arc::make_mut(&mut self.prepared).prepare(call, &self.capabilities, known);
+        let (capabilities, known) = (&self.capabilities, self.known_prepared.as_deref());
+        let build = |call: &PreparedCall| capabilities.prepared(call);
+        let prepared = Arc::make_mut(&mut self.prepared).prepare(call, build, known);
         if prepared.is_err() {
             self.meter.release(size);
         }

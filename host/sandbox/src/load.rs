@@ -143,7 +143,8 @@ impl Sandbox {
         let (PreparedComponent { facts, described, ready }, compiled) = self.prepare_and_load(&request)?;
         let ConfiguredComponent { signature, start, prepared, .. } = ready?;
         let capabilities = Capabilities::new(&config, registry.clone())?;
-        let prepared = PreparedSteps::rebuild(prepared, &capabilities).map_err(SandboxError::Prepared)?;
+        let prepared =
+            PreparedSteps::rebuild(prepared, |call| capabilities.prepared(call)).map_err(SandboxError::Prepared)?;
         let linked = LinkedComponent::new(self.0.engine.clone(), compiled, capabilities)?;
         let text = (start != Start::Snapshot).then(|| config.options.to_string());
         let signature = match &text {

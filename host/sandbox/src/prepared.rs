@@ -5,7 +5,6 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::limits::bytes;
-use super::state::Capabilities;
 use gpux_core::Step;
 
 /// The most steps that a component prepares.
@@ -13,9 +12,6 @@ const MAX_STEPS: usize = 64;
 
 /// The most bytes of their options together.
 const MAX_OPTIONS_SIZE: usize = 4 << 20;
-
-/// Bytes that the parsed options of one may take: a vocabulary has many small texts.
-const MAX_OPTIONS_MEMORY: usize = 16 << 20;
 
 /// The name and the options of a prepared step, as they travel with a snapshot.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -38,11 +34,14 @@ pub(super) struct PreparedSteps {
 }
 
 impl PreparedSteps {
-    /// Prepares the steps that another process prepared, under the same checks.
-    pub(super) fn rebuild(calls: Vec<PreparedCall>, capabilities: &Capabilities) -> Result<Self, String> {
+    /// Prepares the steps that another process prepared, under the same checks. `build` checks and builds one.
+    pub(super) fn rebuild(
+        calls: Vec<PreparedCall>,
+        build: impl Fn(&PreparedCall) -> Result<Arc<dyn Step>, String>,
+    ) -> Result<Self, String> {
         let mut prepared = Self::default();
         for call in calls {
-            prepared.prepare(call, capabilities, None)?;
+            prepared.prepare(call, &build, None)?;
         }
         Ok(prepared)
     }
@@ -52,7 +51,7 @@ impl PreparedSteps {
     pub(super) fn prepare(
         &mut self,
         call: PreparedCall,
-        capabilities: &Capabilities,
+        build: impl FnOnce(&PreparedCall) -> Result<Arc<dyn Step>, String>,
         known: Option<&Self>,
     ) -> Result<u32, String> {
         let number = self.steps.len();
@@ -70,9 +69,7 @@ impl PreparedSteps {
         let prepared = if let Some(known) = known {
             known.clone()
         } else {
-            let Capabilities { builtins, registry, limits, .. } = capabilities;
-            let PreparedCall { name, options } = &call;
-            let step = builtins.get(registry, name, options, limits.json_depth, MAX_OPTIONS_MEMORY)?;
+            let step = build(&call)?;
             Arc::new(PreparedStep { call, step })
         };
         self.options_size = options_size;

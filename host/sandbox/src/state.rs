@@ -12,12 +12,17 @@ use super::grants::Grants;
 use super::limits::{Limits, bytes, exceeded};
 use super::log::LogTail;
 use super::model_context::ModelContext;
-use super::prepared::PreparedSteps;
+use super::prepared::{PreparedCall, PreparedSteps};
 use super::resource_meter::ResourceMeter;
 use super::tensor_table::{TensorEntry, TensorTable, cost};
 use super::time_budget::TimeBudget;
 use super::wasi_state::{GrantedFolders, Wasi};
-use gpux_core::{CallStatistics, Registry, StepFailure, Tensor};
+use gpux_core::{CallStatistics, Registry, Step, StepFailure, Tensor};
+
+/// Bytes that the parsed options of a call may take.
+const MAX_OPTIONS_MEMORY: usize = 1 << 20;
+/// The same of a step that is prepared: a vocabulary has many small texts.
+const MAX_PREPARED_OPTIONS_MEMORY: usize = 16 << 20;
 
 /// Limits, grants and native steps that every sandbox of a step shares.
 pub(super) struct Capabilities {
@@ -35,6 +40,18 @@ impl Capabilities {
         let (limits, mut grants) = (config.limits.clone(), config.grants.clone());
         let folders = GrantedFolders::open(&mut grants)?;
         Ok(Self { limits, grants, folders, registry, builtins: BuiltinCache::default() })
+    }
+}
+
+impl Capabilities {
+    /// The built-in step `name` with `options`, or why there is none.
+    pub(super) fn builtin(&self, name: &str, options: &str) -> Result<Arc<dyn Step>, String> {
+        self.builtins.get(&self.registry, name, options, self.limits.json_depth, MAX_OPTIONS_MEMORY)
+    }
+
+    /// The same for a component that prepares it.
+    pub(super) fn prepared(&self, PreparedCall { name, options }: &PreparedCall) -> Result<Arc<dyn Step>, String> {
+        self.builtins.get(&self.registry, name, options, self.limits.json_depth, MAX_PREPARED_OPTIONS_MEMORY)
     }
 }
 

@@ -86,7 +86,7 @@ fn checks_prepared_steps_of_another_process() {
     let rebuild = |calls: Vec<(&str, String)>| {
         let calls = calls.into_iter().map(|(name, options)| PreparedCall { name: name.to_owned(), options });
         let capabilities = Capabilities::new(&ComponentConfig::default(), Arc::new(Registry::new([COPY]))).unwrap();
-        PreparedSteps::rebuild(calls.collect(), &capabilities)
+        PreparedSteps::rebuild(calls.collect(), |call| capabilities.prepared(call))
     };
     let times = |times: i32| json!({ "times": times }).to_string();
     assert_eq!(rebuild(vec![("copy", times(1)), ("copy", times(2))]).unwrap().calls().len(), 2);

@@ -27,6 +27,15 @@ for guest in $rust; do
     gpux build "$built/$(echo $guest | tr - _).wasm" --output "$into/rust/$guest.wasm"
 done
 
+# Those of whole applications lie beside them.
+applications="music-notes speech-quality"
+for guest in $applications; do
+    build -p $guest
+    to=examples/$guest
+    [ "$into" = guest-examples ] || to=$into/rust
+    gpux build "$built/$(echo $guest | tr - _).wasm" --output "$to/$guest.wasm"
+done
+
 # The hostile ones stay as they leave the compiler: core modules with their contract in a section.
 for feature in spin-in-describe drive-model; do
     build -p hostile --features $feature
@@ -68,6 +77,11 @@ if [ "$into" != guest-examples ]; then
         # A build against an earlier 0.1.x stays as it is.
         shown guest-examples >"$into/checked-in.txt"
         shown "$into" >"$into/rebuilt.txt"
+        cmp "$into/checked-in.txt" "$into/rebuilt.txt"
+    done
+    for guest in $applications; do
+        gpux inspect "examples/$guest/$guest.wasm" | grep -vE 'sha256|component |size' >"$into/checked-in.txt"
+        gpux inspect "$into/rust/$guest.wasm" | grep -vE 'sha256|component |size' >"$into/rebuilt.txt"
         cmp "$into/checked-in.txt" "$into/rebuilt.txt"
     done
     if [ $c = built ]; then

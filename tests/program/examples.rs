@@ -125,6 +125,28 @@ fn audio_tagging_matches_python() {
     answers("audio-tagging");
 }
 
+/// The cases of an application, whose results its `referee.py` compared with the Python package; skipped where
+/// `fetch.sh` did not bring its models.
+fn passes_its_cases(example: &str, models: &[&str]) {
+    let folder = format!("examples/{example}");
+    if let Some(missing) = models.iter().find(|model| !root().join(&folder).join(model).exists()) {
+        eprintln!("skipped: there is no {folder}/{missing}; {folder}/fetch.sh brings it");
+        return;
+    }
+    let output = gpux(&["test", &folder]);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+}
+
+#[test]
+fn music_notes_match_python() {
+    passes_its_cases("music-notes", &[]);
+}
+
+#[test]
+fn speech_quality_matches_python() {
+    passes_its_cases("speech-quality", &["sig_bak_ovr.onnx", "model_v8.onnx"]);
+}
+
 #[test]
 fn object_detection_matches_python() {
     let engines = if onnxruntime_is_there() { vec!["embedded", "onnxruntime"] } else { vec!["embedded"] };

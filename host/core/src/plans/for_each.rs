@@ -169,6 +169,32 @@ impl ForEach {
         Err(StepFailure::InvalidInput(message))
     }
 
+    /// Whether the conditions hold for the item of this frame.
+    fn keeps(&self, frame: &Frame) -> Result<bool, StepFailure> {
+        let values = self.plan.outputs().iter().skip(self.signature.outputs.len());
+        for (condition, output) in self.options.conditions.iter().zip(values) {
+            let value = frame[output.slot].clone().and_then(HostOrDevice::host);
+            if !value.map_or(Ok(false), |value| condition.holds(&value))? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Moves the results of an item; returns their bytes.
+    fn collect(&self, frame: &mut Frame, results: &mut [Collection]) -> Result<usize, StepFailure> {
+        let mut size = 0_usize;
+        let outputs = self.plan.outputs();
+        for (index, (output, collection)) in outputs.iter().zip(results).enumerate() {
+            let is_last = outputs[index + 1..].iter().all(|other| other.slot != output.slot);
+            let value = if is_last { frame[output.slot].take() } else { frame[output.slot].clone() };
+            let Some(value) = value.and_then(HostOrDevice::host) else { continue };
+            size = size.saturating_add(encoded_size::memory(&value));
+            collection.push(&output.name, value)?;
+        }
+        Ok(size)
+    }
+
     /// Notes that the conditions of an item cannot be decided.
     fn fail_condition(&self, context: &mut Context, item: usize, failure: StepFailure) -> StepFailure {
         let number = self.plan.steps().len();
@@ -190,7 +216,7 @@ impl ForEach {
                         inputs.push(step.host_inputs(frame));
                     }
                     Ok(false) => step.pass_on(frame),
-                    Err(failure) => return Err(fail(context, place(item), step, failure, Context::default())),
+                    Err(failure) => return Err(fail(context, place(item), step, failure, None)),
                 }
             }
             if due.is_empty() {
@@ -203,22 +229,21 @@ impl ForEach {
             let outcome = outcome.and_then(|()| step.step.run_items(inputs, &mut inner));
             let label = &self.labels[index];
             context.calls.record_several(label, count, outcome.is_err().into(), start.elapsed());
-            context.calls.record_within(label, &inner.calls);
+            context.calls.record_within(label, &std::mem::take(&mut inner.calls));
+            let failed_at = inner.failed_at.take();
+            context.merge(inner);
 
             let results = match outcome {
                 Ok(results) => results,
                 Err((item, failure)) => {
                     let item = due.get(item).copied().unwrap_or_default();
-                    return Err(fail(context, place(item), step, failure, inner));
+                    return Err(fail(context, place(item), step, failure, failed_at));
                 }
             };
-            context.memory_peak = context.memory_peak.max(inner.memory_peak);
-            context.truncated = context.truncated.saturating_add(inner.truncated);
-            context.log = inner.log;
             for (item, values) in due.into_iter().zip(results) {
                 match step.check_count(values) {
                     Ok(values) => step.store(&mut frames[item], values.into_iter().map(HostOrDevice::Host)),
-                    Err(failure) => return Err(fail(context, place(item), step, failure, Context::default())),
+                    Err(failure) => return Err(fail(context, place(item), step, failure, None)),
                 }
             }
         }
@@ -226,21 +251,20 @@ impl ForEach {
     }
 }
 
-/// Notes which inner step failed on which item.
+/// Notes which inner step failed on which item; `failed_at` is the place within that step.
 fn fail(
     context: &mut Context,
     place: InnerPlace,
     step: &PlannedStep,
     failure: StepFailure,
-    inner: Context,
+    failed_at: Option<InnerStep>,
 ) -> StepFailure {
-    if inner.failed_at.is_none() {
+    if failed_at.is_none() {
         step.failures.count(&failure);
     }
-    let mut failed = inner.failed_at.unwrap_or_else(|| InnerStep { places: Vec::new(), name: step.name.clone() });
+    let mut failed = failed_at.unwrap_or_else(|| InnerStep { places: Vec::new(), name: step.name.clone() });
     failed.places.insert(0, place);
     context.failed_at = Some(failed);
-    context.log = inner.log;
     failure
 }
 
@@ -284,19 +308,8 @@ impl Step for ForEach {
             let mut frames = items.map(frame).collect::<Result<Vec<_>, StepFailure>>()?;
             self.run_chunk(&mut frames, first, context)?;
             for (item, frame) in frames.iter_mut().enumerate() {
-                let value = |slot: usize| frame[slot].clone().and_then(HostOrDevice::host);
-                let values = self.plan.outputs().iter().skip(results.len()).map(|output| value(output.slot));
-                let mut conditions = self.options.conditions.iter().zip(values);
-                let is_kept = conditions.try_fold(true, |all, (condition, value)| {
-                    Ok(all && value.as_ref().map_or(Ok(false), |value| condition.holds(value))?)
-                });
-                if !is_kept.map_err(|failure| self.fail_condition(context, first + item, failure))? {
-                    continue;
-                }
-                for (output, collection) in self.plan.outputs().iter().zip(&mut results) {
-                    let Some(value) = value(output.slot) else { continue };
-                    size = size.saturating_add(encoded_size::memory(&value));
-                    collection.push(&output.name, value)?;
+                if self.keeps(frame).map_err(|failure| self.fail_condition(context, first + item, failure))? {
+                    size = size.saturating_add(self.collect(frame, &mut results)?);
                 }
             }
             if size > MAX_RESULTS {

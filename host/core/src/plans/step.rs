@@ -102,14 +102,21 @@ pub trait Step: Send + Sync {
     }
 }
 
+/// The newest log lines of several items that are kept.
+const MAX_LOG_LINES: usize = 1000;
+
 /// Runs items in order, until one fails.
 pub fn run_one_by_one(
     items: Vec<Vec<Option<Value>>>,
     context: &mut Context,
     run: impl Fn(Vec<Option<Value>>, &mut Context) -> Result<Vec<Value>, StepFailure>,
 ) -> Result<Vec<Vec<Value>>, (usize, StepFailure)> {
-    let one =
-        |(index, inputs)| context.in_time().and_then(|()| run(inputs, context)).map_err(|failure| (index, failure));
+    let one = |(index, inputs)| {
+        let mut inner = context.for_inner();
+        let outcome = context.in_time().and_then(|()| run(inputs, &mut inner));
+        context.merge(inner);
+        outcome.map_err(|failure| (index, failure))
+    };
     items.into_iter().enumerate().map(one).collect()
 }
 
@@ -180,6 +187,17 @@ impl Context {
             cancelled: self.cancelled.clone(),
             ..Self::default()
         }
+    }
+
+    /// Adds the reports of a step within this one, or of one of its items.
+    pub(crate) fn merge(&mut self, inner: Self) {
+        self.memory_peak = self.memory_peak.max(inner.memory_peak);
+        self.truncated = self.truncated.saturating_add(inner.truncated);
+        self.calls.merge(&inner.calls);
+        self.failed_at = inner.failed_at.or(self.failed_at.take());
+        self.log.extend(inner.log);
+        let older = self.log.len().saturating_sub(MAX_LOG_LINES);
+        self.log.drain(..older);
     }
 
     /// Time left until the request's deadline; `None` for no limit.

@@ -183,7 +183,11 @@ fn images() -> Vec<Case> {
         }),
         ("draw-boxes", json!({}), |size| [file(size, ImageFormat::Png, true), vec![json!([]).into()]].concat()),
     ];
-    cases.extend::<[Case; 26]>([
+    cases.extend::<[Case; 30]>([
+        ("encode-image", json!({}), picture),
+        ("encode-image", json!({"compression": "best"}), picture),
+        ("encode-image", json!({"format": "jpeg", "quality": 100}), picture),
+        ("encode-image", json!({"format": "webp"}), picture),
         ("resize", json!({"min_edge": 100, "max_edge": 300, "multiple_of": 32}), picture),
         ("resize", json!({"size": 100, "filter": "bicubic"}), |size| vec![floats(&[20 * size, 30 * size, 5]).into()]),
         ("pad", json!({"square": true}), picture),

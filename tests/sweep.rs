@@ -289,6 +289,9 @@ fn image_cases() -> Vec<Case> {
             json!({"size": 4000, "filter": "bicubic"}),
             vec![image(2000, 2000), json!([[1, 2], [1900, 4], [1950, 1960], [3, 1980]]).into()],
         ),
+        ("encode-image", json!({"compression": "best"}), vec![image(2000, 2000)]),
+        ("encode-image", json!({"format": "jpeg"}), vec![image(2000, 2000)]),
+        ("encode-image", json!({"format": "webp"}), vec![image(1000, 1000)]),
         ("find-boxes", json!({"threshold": 0.5}), vec![map(2048, 2048, |x, y| (x + y) % 2 == 0)]),
         ("find-boxes", json!({"threshold": 0.5}), vec![map(2048, 2048, |x, y| x % 2 == 0 && y % 2 == 0)]),
         // Rings in rings, each around all that are in it.

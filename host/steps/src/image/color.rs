@@ -143,6 +143,11 @@ pub(super) fn to_rgb(tensor: Tensor, dims: ImageDims, deadline: &Deadline) -> Re
     rgb.make(tensor, dims, ImageDims { channels: 3, ..dims }, deadline)
 }
 
+/// An image of uint8 whose colours, if it has any, are red, green, blue.
+pub(super) fn in_rgb_order(tensor: Tensor, dims: ImageDims, deadline: &Deadline) -> Result<Tensor, StepFailure> {
+    if tensor.metadata.color == Some(Color::Bgr) { to_rgb(tensor, dims, deadline) } else { Ok(tensor) }
+}
+
 fn convert_pixels<T: IntegerSample>(
     data: &[T],
     from: Color,

@@ -10,6 +10,7 @@ mod detections;
 mod dims;
 mod draw_boxes;
 mod drawing;
+mod encode_image;
 mod find_boxes;
 mod flip;
 mod geometry;
@@ -51,6 +52,7 @@ pub(super) fn all() -> Vec<Builtin> {
         to_tensor::builtin(),
         find_boxes::builtin(),
         draw_boxes::builtin(),
+        encode_image::builtin(),
     ]
 }
 

@@ -183,7 +183,10 @@ fn images() -> Vec<Case> {
         }),
         ("draw-boxes", json!({}), |size| [file(size, ImageFormat::Png, true), vec![json!([]).into()]].concat()),
     ];
-    cases.extend::<[Case; 30]>([
+    cases.extend::<[Case; 33]>([
+        ("mask", json!({}), |size| vec![whole(&[30 * size, 40 * size], 3), pixels(size).into()]),
+        ("mask", json!({}), |size| vec![floats(&[15 * size, 20 * size]).into(), pixels(size).into()]),
+        ("mask", json!({}), |size| vec![floats(&[15 * size, 20 * size]).into()]),
         ("encode-image", json!({}), picture),
         ("encode-image", json!({"compression": "best"}), picture),
         ("encode-image", json!({"format": "jpeg", "quality": 100}), picture),

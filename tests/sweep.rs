@@ -292,6 +292,8 @@ fn image_cases() -> Vec<Case> {
         ("encode-image", json!({"compression": "best"}), vec![image(2000, 2000)]),
         ("encode-image", json!({"format": "jpeg"}), vec![image(2000, 2000)]),
         ("encode-image", json!({"format": "webp"}), vec![image(1000, 1000)]),
+        ("mask", json!({}), vec![whole(&[1, 1], 3), image(2000, 2000)]),
+        ("mask", json!({"gives": "alpha"}), vec![tensor(&[2000, 2000], 0.5), image(2, 2000)]),
         ("find-boxes", json!({"threshold": 0.5}), vec![map(2048, 2048, |x, y| (x + y) % 2 == 0)]),
         ("find-boxes", json!({"threshold": 0.5}), vec![map(2048, 2048, |x, y| x % 2 == 0 && y % 2 == 0)]),
         // Rings in rings, each around all that are in it.

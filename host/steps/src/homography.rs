@@ -28,6 +28,11 @@ impl Homography {
         Self::translation([0.5; 2]).after(self).after(Self::translation([-0.5; 2]))
     }
 
+    /// The way back from [`with_pixel_edges`](Self::with_pixel_edges).
+    pub(crate) fn with_pixel_centers(self) -> Self {
+        Self::translation([-0.5; 2]).after(self).after(Self::translation([0.5; 2]))
+    }
+
     /// First `first`, then this map.
     pub(crate) fn after(self, first: Self) -> Self {
         let (a, b) = (self.0, first.0);

@@ -90,6 +90,7 @@ mod tests {
             ("warp", json!({"size": 20}), vec![pixels(), json!([[1, 2], [30, 4], [32, 30], [3, 28]]).into()]),
             ("encode-image", json!({"format": "webp"}), vec![pixels()]),
             ("find-boxes", json!({}), vec![numbers()]),
+            ("mask", json!({}), vec![numbers()]),
             ("color", json!({"to": "gray"}), vec![pixels()]),
             ("draw-boxes", json!({}), vec![pixels(), json!([{"box": [1, 2, 3, 4]}]).into()]),
             ("cast", json!({"to": "int8"}), vec![numbers()]),

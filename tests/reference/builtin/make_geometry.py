@@ -195,6 +195,38 @@ def box_maps(cases):
         cases.add(options.get("score_mode", "fast"), "find-boxes", options, levels, expected, source=source)
 
 
+# --- mask ---------------------------------------------------------------------------------------
+
+
+def voc_palette():
+    colors = np.zeros((256, 3), np.uint8)
+    for number in range(256):
+        for bit in range(8):
+            for channel in range(3):
+                colors[number, channel] |= (number >> (3 * bit + channel) & 1) << (7 - bit)
+    return colors
+
+
+def masks(cases):
+    for number in range(40):
+        height, width = (int(side) for side in RNG.integers(8, 40, 2))
+        image = photo(height, width)
+        opacity = round(float(RNG.uniform(0.1, 1)), 2)
+        small = [int(side) for side in RNG.integers(4, 30, 2)] if number % 2 else [height, width]
+        if number % 3:
+            classes = RNG.integers(0, 256 if number % 4 == 0 else 4, small).astype(np.uint8)
+            large = np.asarray(Image.fromarray(classes).resize((width, height), Image.Resampling.NEAREST))
+            mixed = cv2.addWeighted(image, 1 - opacity, voc_palette()[large], opacity, 0)
+            expected = np.where(large[..., None] > 0, mixed, image)
+            cases.add("classes", "mask", {"opacity": opacity}, classes, expected, image=cases.put(image))
+        else:
+            matte = RNG.random(small).astype(np.float32)
+            large = cv2.resize(matte, (width, height))
+            cut = Image.fromarray(image)
+            cut.putalpha(Image.fromarray((large * np.float32(255)).round().astype(np.uint8)))
+            cases.add("matte", "mask", {}, matte, np.asarray(cut), image=cases.put(image))
+
+
 # --- sizes that `resize` keeps within bounds ----------------------------------------------------
 
 
@@ -237,5 +269,9 @@ if __name__ == "__main__":
     cases = Cases()
     warps(cases)
     cases.write("warp")
+    RNG = np.random.default_rng(47)
+    cases = Cases()
+    masks(cases)
+    cases.write("mask")
     total = sum(path.stat().st_size for path in OUT.rglob("*") if path.is_file())
     print(f"{total / 1024:.0f} KiB")

@@ -16,6 +16,7 @@ mod flip;
 mod geometry;
 mod image_step;
 mod letterbox;
+mod mask;
 mod min_max;
 mod normalize;
 mod pad;
@@ -52,6 +53,7 @@ pub(super) fn all() -> Vec<Builtin> {
         to_tensor::builtin(),
         find_boxes::builtin(),
         draw_boxes::builtin(),
+        mask::builtin(),
         encode_image::builtin(),
     ]
 }

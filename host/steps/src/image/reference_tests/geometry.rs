@@ -6,7 +6,7 @@ use serde_json::Value as Json;
 
 use super::steps::{Far, tensor};
 use crate::reference::{read_json, run, step, unpack};
-use gpux_core::{Dim, ElementType, Geometry, Kind, Layout, Metadata, Tensor, TensorKind, Value};
+use gpux_core::{Context, Dim, ElementType, Geometry, Kind, Layout, Metadata, Tensor, TensorKind, Value};
 
 /// Each case of a file with its tensor and the samples.
 fn cases(file: &str) -> (Vec<Json>, Vec<u8>) {
@@ -133,5 +133,23 @@ fn resize_keeps_within_bounds_as_rapidocr_does() {
         let kinds = step("resize", case[0].clone()).infer(&[Some(Kind::Tensor(given))]).unwrap();
         let Kind::Tensor(TensorKind { shape: Some(shape), .. }) = &kinds[0] else { panic!("{kinds:?}") };
         assert_eq!(shape[..2], [side(2, 0), side(2, 1)], "{case}");
+    }
+}
+
+#[test]
+fn mask_follows_opencv_and_pillow() {
+    let (cases, samples) = cases("mask");
+    let mut found = BTreeMap::<String, Far>::new();
+    for case in cases {
+        let [given, image, theirs] = ["given", "image", "expected"].map(|name| tensor(&case[name], &samples));
+        let inputs = vec![Some(given.into()), Some(image.into()), None];
+        let ours = step("mask", case["options"].clone()).run(inputs, &mut Context::default()).unwrap().remove(0);
+        let ours = ours.as_tensor().unwrap();
+        assert_eq!(ours.shape(), theirs.shape(), "{case}");
+        found.entry(case["name"].as_str().unwrap().to_owned()).or_default().add(ours, &theirs);
+    }
+    for (name, far) in &found {
+        println!("{name}: {far}");
+        assert!(far.largest <= 1.0 && far.unequal * 100 <= far.samples, "{name}: {far:?}");
     }
 }

@@ -288,7 +288,8 @@ pub(super) struct RawOutput {
     /// Its dimensions: a number, a name, or -1 for each
     #[serde(default)]
     shape: Option<Spanned<Vec<Dimension>>>,
-    /// The names of its classes: a list, or the path of a file with one a line
+    /// The names of its classes: a list, the path of a file with one a line, or `{ model: NAME, key: KEY }`, a key of a
+    /// model's metadata
     #[serde(default)]
     #[schemars(schema_with = "labels_schema")]
     labels: Option<Labels>,
@@ -305,7 +306,7 @@ fn labels_schema(_: &mut SchemaGenerator) -> Schema {
         "minLength": 1,
         "properties": {
             "model": { "description": "The name of the model. Default: the only one.", "type": "string" },
-            "key": { "description": "The key in its metadata.", "type": "string" },
+            "key": { "description": "The key in a model's metadata that holds the names.", "type": "string" },
         },
         "required": ["key"],
         "additionalProperties": false,

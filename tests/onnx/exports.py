@@ -114,8 +114,8 @@ def main():
         task, model = task_of(name), export(name, description, options)
         subprocess.run([gpux, "new", "pipeline", f"pipelines/{name}", "--model", model], capture_output=True, check=True)
         wanted, found = of_ultralytics(task, model), of_gpux(gpux, task, f"pipelines/{name}")
-        is_complete = wanted and (len(wanted) == len(found) or task == "segment" and len(wanted) < len(found))
-        largest = max(min(difference(task, row, other) for other in found) for row in wanted) if is_complete else np.inf
+        is_complete = len(wanted) == len(found) > 0 or task == "segment" and len(wanted) < len(found)
+        largest = max((min(difference(task, row, other) for other in found) for row in wanted), default=0.0) if is_complete else np.inf
         wrong += largest > TOLERANCE
         print(f"{name:18} {len(wanted):4} and {len(found):4} answers, largest difference {largest:.1e}", flush=True)
     sys.exit(wrong > 0)

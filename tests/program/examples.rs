@@ -143,6 +143,11 @@ fn music_notes_match_python() {
 }
 
 #[test]
+fn page_layout_matches_python() {
+    passes_its_cases("page-layout", &["layout_cdla.onnx"]);
+}
+
+#[test]
 fn speech_quality_matches_python() {
     passes_its_cases("speech-quality", &["sig_bak_ovr.onnx", "model_v8.onnx"]);
 }

@@ -28,7 +28,7 @@ for guest in $rust; do
 done
 
 # Those of whole applications lie beside them.
-applications="music-notes page-layout speech-quality"
+applications="faces music-notes page-layout speech-quality"
 for guest in $applications; do
     build -p $guest
     to=examples/$guest

@@ -138,6 +138,13 @@ fn passes_its_cases(example: &str, models: &[&str]) {
 }
 
 #[test]
+fn faces_match_the_package() {
+    if onnxruntime_is_there() {
+        passes_its_cases("faces", &["blazeface.onnx"]);
+    }
+}
+
+#[test]
 fn music_notes_match_python() {
     passes_its_cases("music-notes", &[]);
 }

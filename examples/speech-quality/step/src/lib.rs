@@ -125,9 +125,9 @@ impl SpeechQuality {
             (square * x + linear) * x + constant
         };
         Ok([
-            fitted(signal, [-0.08397278, 1.22083953, 0.0052439]),
-            fitted(background, [-0.13166888, 1.60915514, -0.39604546]),
-            fitted(overall, [-0.06766283, 1.11546468, 0.04602535]),
+            fitted(signal, [-0.083_972_78, 1.220_839_53, 0.005_243_9]),
+            fitted(background, [-0.131_668_88, 1.609_155_14, -0.396_045_46]),
+            fitted(overall, [-0.067_662_83, 1.115_464_68, 0.046_025_35]),
             f64::from(p808),
         ])
     }

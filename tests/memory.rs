@@ -105,7 +105,8 @@ fn read(name: &str) -> Vec<Value> {
 fn cases() -> Vec<Case> {
     let tokenizer = json!("tokenize/wordpiece.json");
     let mut cases = images();
-    cases.extend::<[Case; 40]>([
+    cases.extend::<[Case; 41]>([
+        ("join-texts", json!({}), words),
         ("normalize-text", json!({"form": "nfkd", "case": "lower", "white_space": "collapse"}), words),
         ("tokenize", json!({"tokenizer": tokenizer}), words),
         ("tokenize", json!({"tokenizer": "tokenize/bpe.json", "max_length": 16}), words),

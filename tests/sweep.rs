@@ -229,6 +229,7 @@ fn text_cases() -> Vec<Case> {
             json!({"tokenizer": "tokenize/bpe.json"}),
             vec!["a".repeat(4 << 20).into(), "b ".repeat(2 << 20).into()],
         ),
+        ("join-texts", json!({}), vec![json!(vec!["a"; 1 << 20]).into()]),
         ("normalize-text", json!({"form": "nfd"}), vec![format!("a{}", "\u{301}\u{316}".repeat(4 << 20)).into()]),
         ("detokenize", json!({"tokenizer": file}), vec![whole(&[1 << 20, 0], 1)]),
         ("detokenize", json!({"tokenizer": file}), vec![whole(&[1 << 18, 1], 40)]),

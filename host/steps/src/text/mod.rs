@@ -6,6 +6,7 @@ mod chunk;
 mod detokenize;
 pub(crate) mod encoder;
 mod join;
+mod join_texts;
 mod normalize_text;
 pub(crate) mod offload;
 pub(crate) mod text_input;
@@ -19,7 +20,14 @@ use gpux_core::Builtin;
 
 /// The steps of this group, in the order in which a pipeline usually uses them.
 pub(super) fn all() -> Vec<Builtin> {
-    vec![normalize_text::builtin(), tokenize::builtin(), chunk::builtin(), join::builtin(), detokenize::builtin()]
+    vec![
+        normalize_text::builtin(),
+        tokenize::builtin(),
+        chunk::builtin(),
+        join::builtin(),
+        detokenize::builtin(),
+        join_texts::builtin(),
+    ]
 }
 
 #[cfg(test)]

@@ -21,10 +21,21 @@ const isTable = (value) => Array.isArray(value) && value.length > 0 && value.eve
 function bars(items, probabilities) {
   const most = Math.max(1, ...items.map((item) => Math.abs(item.score)));
   return element("div", { class: "bars" }, items.slice(0, ROWS).map((item, place) => {
-    const name = item.label ?? item.class ?? item.index ?? item.word ?? place;
+    const name = item.label ?? item.text ?? item.class ?? item.index ?? item.word ?? place;
     const score = probabilities ? `${(item.score * 100).toFixed(2)} %` : number(item.score);
     return [element("span", {}, String(name)), bar(item.score / most), element("span", {}, score)];
   }));
+}
+
+const isPlace = (value) => Array.isArray(value) && value.length === 2 && value.every((part) => typeof part === "number");
+
+// The corners of what an item stands for: those of a turned box, or of an upright one.
+function corners({ points, corners, box }) {
+  const turned = corners ?? points;
+  if (Array.isArray(turned) && turned.length >= 3 && turned.every(isPlace)) return turned;
+  if (!Array.isArray(box) || box.length !== 4) return undefined;
+  const [x0, y0, x1, y1] = box;
+  return [[x0, y0], [x1, y0], [x1, y1], [x0, y1]];
 }
 
 // The picture that was sent, with boxes in its pixels.
@@ -33,8 +44,9 @@ function boxes(items, picture) {
   const over = drawing("svg", { "aria-hidden": "true", preserveAspectRatio: "none" });
   image.addEventListener("load", () => {
     over.setAttribute("viewBox", `0 0 ${image.naturalWidth} ${image.naturalHeight}`);
-    for (const { box: [x0, y0, x1, y1], label } of items) {
-      over.append(drawing("rect", { x: x0, y: y0, width: x1 - x0, height: y1 - y0 }, drawing("title", {}, String(label ?? ""))));
+    for (const item of items) {
+      const title = drawing("title", {}, String(item.label ?? item.text ?? ""));
+      over.append(drawing("polygon", { points: corners(item).map((corner) => corner.join(",")).join(" ") }, title));
     }
   });
   return element("div", { class: "picture" }, image, over);
@@ -65,7 +77,7 @@ export function output(value, { labels, probabilities, picture } = {}) {
   if (isNumber(value) || typeof value === "boolean") return element("p", {}, source(value) ?? String(value));
   if (typeof value?.base64 === "string" && Object.keys(value).length === 1) return base64(value.base64);
   if (isScored(value)) {
-    const boxed = picture && value.every((item) => Array.isArray(item.box) && item.box.length === 4);
+    const boxed = picture && value.every(corners);
     return [boxed && boxes(value, picture), bars(value, probabilities)];
   }
   const row = isTable(value) && value.length === 1 ? value[0] : value;

@@ -275,6 +275,7 @@ fn tensor_cases() -> Vec<Case> {
 
 fn image_cases() -> Vec<Case> {
     let boxes = json!(vec![json!({"box": [0, 0, 2000, 2000], "label": "a"}); 20_000]);
+    let turned = json!(vec![json!({"points": [[0, 9], [1990, 0], [1e6, 2000], [20, 1e6]]}); 1000]);
     vec![
         ("resize", json!({"size": 4000, "filter": "bicubic"}), vec![image(4, 4)]),
         ("resize", json!({"size": 8, "library": "torch", "antialias": true}), vec![image(4000, 4000)]),
@@ -285,6 +286,7 @@ fn image_cases() -> Vec<Case> {
         ("pad", json!({"padding": 2000, "mode": "symmetric"}), vec![image(2100, 2100)]),
         ("rotate", json!({"degrees": 30, "filter": "bicubic"}), vec![image(3000, 3000)]),
         ("draw-boxes", json!({}), vec![image(2000, 2000), boxes.into()]),
+        ("draw-boxes", json!({"thickness": 50}), vec![image(2000, 2000), turned.into()]),
         (
             "warp",
             json!({"size": 4000, "filter": "bicubic"}),

@@ -11,7 +11,7 @@ use super::decode_image::DecodeImage;
 use super::detections::{self, Detection};
 use super::dims::{ImageDims, supports_channels};
 use super::drawing::{Canvas, LETTER};
-use crate::deadline::Deadline;
+use crate::deadline::{Deadline, DeadlineExceeded};
 use crate::homography::Homography;
 use crate::operation::{BuiltinStep, Inputs, Operation};
 use crate::ports;
@@ -93,7 +93,8 @@ impl DrawBoxes {
                 },
                 Port {
                     description: "a JSON list of `{box: [left, top, right, bottom], score, class, label}`, as `nms` \
-                                  gives it, or a tensor with such rows; in pixels of the source image"
+                                  gives it, or of `{points, score}`, as `find-boxes` does, or a tensor with such \
+                                  rows; in pixels of the source image"
                         .into(),
                     ..Port::new("detections", Kind::Any)
                 },
@@ -126,16 +127,29 @@ impl DrawBoxes {
         }
     }
 
-    fn draw(&self, canvas: &mut Canvas<'_>, dims: ImageDims, found: &Detection, color: [u8; 3]) {
+    fn draw(
+        &self,
+        canvas: &mut Canvas<'_>,
+        dims: ImageDims,
+        found: &Detection,
+        color: [u8; 3],
+        deadline: &Deadline,
+    ) -> Result<(), DeadlineExceeded> {
         let usual = ((dims.width + dims.height) as f64 / 2.0 * 0.003).round().max(2.0) as u32;
         let thickness = i64::from(self.options.thickness.unwrap_or(usual));
         let [left, top, right, bottom] = found.corners.map(|x| x.round().clamp(-1e9, 1e9) as i64);
         let (left, right) = (left.min(right), left.max(right));
         let (top, bottom) = (top.min(bottom), top.max(bottom));
-        canvas.outline([left, top, right, bottom], thickness, color);
+        if found.outline.is_empty() {
+            canvas.outline([left, top, right, bottom], thickness, color);
+        }
+        for (from, to) in found.outline.iter().zip(found.outline.iter().cycle().skip(1)) {
+            deadline.check()?;
+            canvas.line(*from, *to, thickness, color);
+        }
         let caption = if self.options.text { found.caption() } else { String::new() };
         if caption.is_empty() {
-            return;
+            return Ok(());
         }
         let scale = (dims.width.min(dims.height) / 400).clamp(1, 8) as i64;
         let (wide, high) = ((caption.chars().count() * LETTER) as i64 * scale, (LETTER as i64 + 2) * scale);
@@ -146,6 +160,7 @@ impl DrawBoxes {
         let light = u32::from(color[0]) * 299 + u32::from(color[1]) * 587 + u32::from(color[2]) * 114;
         let ink = if light > 140_000 { [0; 3] } else { [255; 3] };
         canvas.text(&caption, left, top + scale, scale, ink);
+        Ok(())
     }
 }
 
@@ -212,7 +227,11 @@ impl Operation for DrawBoxes {
             });
             let color = self.options.color.unwrap_or(PALETTE[index % PALETTE.len()]);
             detection.corners = placement.apply(detection.corners);
-            self.draw(&mut Canvas::new(pixels, dims), dims, &detection, color);
+            if !detection.outline.is_empty() {
+                detection.outline.iter_mut().for_each(|point| *point = placement.apply_point(*point));
+                detection = detection.surround();
+            }
+            self.draw(&mut Canvas::new(pixels, dims), dims, &detection, color, deadline)?;
         }
         // The encoder writes the whole file at once.
         deadline.check_time_for(PNG_PER_PIXEL * (dims.height * dims.width) as f64)?;
@@ -250,6 +269,16 @@ impl SourcePlacement {
                 [across(x0), down(y0), across(x1), down(y1)]
             }
             Self::Mapped(map) => map.enclosing_box(corners),
+        }
+    }
+
+    fn apply_point(&self, [x, y]: [f64; 2]) -> [f64; 2] {
+        match self {
+            Self::Mapped(map) => map.apply([x, y]),
+            _ => {
+                let [x, y, ..] = self.apply([x, y, x, y]);
+                [x, y]
+            }
         }
     }
 }
@@ -291,6 +320,16 @@ mod tests {
             assert_eq!(places.len(), 36);
             assert!(places.contains(&(2, 3)) && places.contains(&(11, 12)) && !places.contains(&(12, 13)));
         }
+    }
+
+    #[test]
+    fn draws_turned_boxes() {
+        let found = json!([{"points": [[10, 2], [18, 10], [10, 18], [2, 10]]}]);
+        let options = json!({"color": [255, 0, 0], "thickness": 1});
+        let picture = drawn(options, black(20, 30, 3).into(), found.into());
+        let red: Vec<_> = picture.enumerate_pixels().filter(|(_, _, pixel)| pixel.0 == [255, 0, 0]).collect();
+        assert_eq!(red.len(), 32);
+        assert!(red.iter().all(|(x, y, _)| x.abs_diff(10) + y.abs_diff(10) == 8));
     }
 
     #[test]
@@ -340,6 +379,7 @@ mod tests {
             {"box": [5, 5, 1, 1]},
             {"box": [0, 0, 0, 0]},
             {"box": [1e9, 1e9, 2e9, 2e9]},
+            {"points": [[-1e7, -1e7], [1e7, 1e7], [1e7, -1e7]], "label": "a triangle"},
         ]);
         assert_eq!(drawn(json!({"thickness": 50}), file.clone(), boxes.into()).dimensions(), (51, 45));
         let bgr = Metadata { color: Some(Color::Bgr), ..Metadata::default() };

@@ -39,6 +39,18 @@ impl<'a> Canvas<'a> {
         self.fill([left.max(right - thickness), top, right, bottom], color);
     }
 
+    /// A line, `thickness` pixels wide.
+    pub(super) fn line(&mut self, from: [f64; 2], to: [f64; 2], thickness: i64, color: [u8; 3]) {
+        let sides = [self.dims.width, self.dims.height].map(|side| side as f64 + thickness as f64);
+        let Some([start, end]) = visible_part(from, to, -thickness as f64, sides) else { return };
+        let length = (end[0] - start[0]).abs().max((end[1] - start[1]).abs()).ceil().max(1.0);
+        for step in 0..=length as usize {
+            let at = |axis: usize| start[axis] + (end[axis] - start[axis]) * step as f64 / length;
+            let [left, top] = [at(0), at(1)].map(|number| number.round() as i64 - thickness / 2);
+            self.fill([left, top, left + thickness, top + thickness], color);
+        }
+    }
+
     /// Text from its top left corner on, each dot of a letter `scale` pixels wide. A letter that the
     /// font lacks is a question mark.
     pub(super) fn text(&mut self, text: &str, left: i64, top: i64, scale: i64, color: [u8; 3]) {
@@ -52,6 +64,25 @@ impl<'a> Canvas<'a> {
             }
         }
     }
+}
+
+/// The part of a line with coordinates from `least` to `most`, if there is one (Liang and Barsky).
+fn visible_part(from: [f64; 2], to: [f64; 2], least: f64, most: [f64; 2]) -> Option<[[f64; 2]; 2]> {
+    let (mut first, mut last) = (0.0_f64, 1.0_f64);
+    for axis in 0..2 {
+        let run = to[axis] - from[axis];
+        let ends = [(least - from[axis]) / run, (most[axis] - from[axis]) / run];
+        if run == 0.0 {
+            if !(least..=most[axis]).contains(&from[axis]) {
+                return None;
+            }
+        } else {
+            first = first.max(ends[0].min(ends[1]));
+            last = last.min(ends[0].max(ends[1]));
+        }
+    }
+    let at = |share: f64| [0, 1].map(|axis| from[axis] + (to[axis] - from[axis]) * share);
+    (first <= last).then(|| [at(first), at(last)])
 }
 
 fn glyph(letter: char) -> [u8; 8] {
@@ -79,6 +110,9 @@ mod tests {
             let mut canvas = Canvas::new(&mut pixels, dims);
             canvas.fill(area, [1, 2, 3]);
             canvas.outline(area, 2, [1, 2, 3]);
+            let [left, top, right, bottom] = area.map(|number| number as f64);
+            canvas.line([left, top], [right, bottom], 3, [1, 2, 3]);
+            canvas.line([right, top], [right, bottom], 50, [1, 2, 3]);
             canvas.text("a\u{1f600}é", area[0], area[1], 3, [1, 2, 3]);
         }
     }

@@ -124,7 +124,7 @@ impl EncodeImage {
     const fn seconds_per_sample(&self) -> f64 {
         match (self.0.format, self.0.compression) {
             (Format::Png, None | Some(Compression::Fast)) => 1e-9,
-            (Format::Png, _) | (Format::Jpeg, _) => 3e-9,
+            (Format::Png | Format::Jpeg, _) => 3e-9,
             (Format::Webp, _) => 6e-9,
         }
     }

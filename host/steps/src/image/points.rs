@@ -24,13 +24,21 @@ pub(super) fn read(value: &Value) -> Result<Vec<[f64; 2]>, StepFailure> {
         Value::Tensor(tensor) => from_tensor(tensor),
         other => Err(format!("`points` takes JSON or a tensor, but gets {}", other.kind())),
     };
-    let points = points.map_err(StepFailure::InvalidInput)?;
+    points.and_then(check).map_err(StepFailure::InvalidInput)
+}
+
+/// The points in JSON.
+pub(super) fn read_json(json: &Json) -> Result<Vec<[f64; 2]>, String> {
+    from_json(json).and_then(check)
+}
+
+/// The points, if all of them may be those of an image.
+fn check(points: Vec<[f64; 2]>) -> Result<Vec<[f64; 2]>, String> {
     let is_within = |number: &f64| (-FARTHEST..=FARTHEST).contains(number);
     match points.iter().position(|point| !point.iter().all(is_within)) {
         Some(index) => {
             let [x, y] = points[index];
-            let why = format!("point {index} is ({x}, {y}), which is not within {FARTHEST} pixels of an image");
-            Err(StepFailure::InvalidInput(why))
+            Err(format!("point {index} is ({x}, {y}), which is not within {FARTHEST} pixels of an image"))
         }
         None => Ok(points),
     }

@@ -172,9 +172,9 @@ impl Resize {
     /// Within `min_edge` and `max_edge`, the proportions kept as PaddleOCR does: in floats, rounded down.
     fn bounded(&self, height: usize, width: usize) -> (usize, usize) {
         let (shorter, longer) = (height.min(width), height.max(width));
-        let scale = |side: usize, bound: usize, edge: usize| match side == edge {
-            true => bound,
-            false => ((side as f64 * (bound as f64 / edge as f64)) as usize).max(1),
+        let scale = |side: usize, bound: usize, edge: usize| {
+            let scaled = (side as f64 * (bound as f64 / edge as f64)) as usize;
+            if side == edge { bound } else { scaled.max(1) }
         };
         let by = |bound: usize, edge: usize| (scale(height, bound, edge), scale(width, bound, edge));
         let enlarged = self.options.min_edge.filter(|least| shorter < *least).map(|least| by(least, shorter));

@@ -87,7 +87,7 @@ fn rejects_invalid_options_and_maps() {
 
 #[test]
 fn handles_odd_maps() {
-    let odd = vec![f32::NAN, f32::INFINITY, f32::MIN, f32::MAX, -0.0, 1e-40];
+    let odd = [f32::NAN, f32::INFINITY, f32::MIN, f32::MAX, -0.0, 1e-40];
     for mode in ["fast", "slow"] {
         let map: Vec<f32> = odd.iter().copied().cycle().take(30 * 30).collect();
         boxes(json!({"score_mode": mode}), Tensor::new([30, 30], map).unwrap(), None);

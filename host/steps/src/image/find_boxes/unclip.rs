@@ -9,9 +9,11 @@ const ARC_TOLERANCE: f64 = 0.25;
 /// The outline at `distance` around the corners, whose fractions are cut off as pyclipper does; none where they span no
 /// area.
 pub(super) fn offset(corners: [[f32; 2]; 4], distance: f64) -> Option<Vec<OutlinePoint>> {
-    let mut points = corners.map(|corner| corner.map(|number| f64::from(number.trunc()))).to_vec();
-    points.dedup();
-    points.pop_if(|last| *last == [corners[0][0].trunc(), corners[0][1].trunc()].map(f64::from));
+    let mut whole = corners.map(|corner| corner.map(|number| number as i64)).to_vec();
+    whole.dedup();
+    let first = whole[0];
+    whole.pop_if(|last| *last == first);
+    let mut points: Vec<[f64; 2]> = whole.iter().map(|point| point.map(|number| number as f64)).collect();
     let area = signed_area(&points);
     if points.len() < 3 || area == 0.0 {
         return None;
@@ -100,7 +102,8 @@ mod tests {
         ];
         let ours = offset([[0.0, 0.0], [40.9, 3.2], [39.5, 12.9], [-1.0, 10.0]], 6.3).unwrap();
         let mut ours: Vec<_> = ours.iter().map(|point| [point.x, point.y]).collect();
-        (ours.sort_unstable(), theirs.sort_unstable());
+        ours.sort_unstable();
+        theirs.sort_unstable();
         assert_eq!(ours, theirs);
         assert!(offset([[0.0, 0.0], [0.5, 0.0], [0.9, 0.9], [0.0, 0.4]], 2.0).is_none());
         assert!(offset([[0.0, 0.0], [5.0, 5.0], [9.0, 9.0], [0.0, 0.0]], 2.0).is_none());

@@ -81,6 +81,7 @@ impl Step for GreedyDecoder {
         if !options.vocabulary.is_empty() {
             signature = signature.output(Port::text("text").about("the same in words"));
         }
+        models::require(&options.model)?;
         Ok((Self { options }, signature))
     }
 
@@ -230,8 +231,8 @@ mod tests {
     fn what_goes_wrong_is_said() {
         let message = |options: &str, tokens: &[i64]| run(options, tokens).unwrap_err();
         assert!(message(OPTIONS, &[1]).message().contains("`model` is not granted"));
-        assert_eq!(message(OPTIONS, &[]), Error::invalid("there is no token to begin with"));
         testing::model("model", |_| Ok(Values::from([("scores", Tensor::of([1, 2], &[f32::NAN; 2])?)])));
+        assert_eq!(message(OPTIONS, &[]), Error::invalid("there is no token to begin with"));
         assert_eq!(message(OPTIONS, &[1]), Error::failed("the model `model` gave no scores that are numbers"));
         testing::model("model", |_| {
             Ok(Values::from([("scores", Tensor::of([1, 9], &[0_f32, 0., 0., 0., 0., 0., 1., 0., 0.])?)]))

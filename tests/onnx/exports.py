@@ -55,6 +55,7 @@ def export(name, description, options):
     # The letter before the dash is the scale.
     path = Path(f"{description.removesuffix('n').split('-')[0]}n-{name}.yaml")
     path.write_text(yaml.safe_dump(content))
+    torch.manual_seed(0)
     model, generator = YOLO(str(path), task=task_of(name)), torch.Generator().manual_seed(1)
     random = lambda tensor: torch.randn(tensor.shape, generator=generator)
     with torch.no_grad():

@@ -2,7 +2,7 @@
 //! made their models recorded.
 
 use serde::Deserialize;
-use serde_json::{Value as Json, json};
+use serde_json::Value as Json;
 
 use crate::digits::{gpux, onnxruntime_is_there, root, stdout};
 

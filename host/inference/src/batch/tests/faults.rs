@@ -11,6 +11,8 @@ const SLEEP: Duration = Duration::from_millis(15);
 struct SleepingEngine {
     loads: Arc<AtomicUsize>,
     slept: Arc<Mutex<Duration>>,
+    /// whether runs wait
+    is_held: Arc<AtomicBool>,
 }
 
 impl Engine for SleepingEngine {
@@ -31,6 +33,9 @@ impl Engine for SleepingEngine {
 
 impl Session for SleepingEngine {
     fn run(&mut self, inputs: &[(usize, &Tensor)], _: Option<Instant>) -> Result<Vec<Tensor>, RunFailure> {
+        while self.is_held.load(Ordering::SeqCst) {
+            std::thread::yield_now();
+        }
         let begun = Instant::now();
         std::thread::sleep(SLEEP);
         *self.slept.lock().unwrap() += begun.elapsed();
@@ -49,26 +54,31 @@ impl SleepingEngine {
         *self.slept.lock().unwrap() = Duration::ZERO;
         batcher
     }
-}
 
-/// Runs all of these in one batch: they come while a first request has the session.
-fn together(batcher: &Batcher, values: &[i64], waits: &Shares) -> Vec<Result<i64, String>> {
-    let one = |number| value(batcher.run(row(number), None, 0, Some(waits)));
-    std::thread::scope(|scope| {
-        let first = scope.spawn(|| value(batcher.run(row(0), None, 0, None)));
-        while !batcher.sizes().by_rows().contains_key(&1) {
-            std::thread::yield_now();
-        }
-        let threads: Vec<_> = values.iter().map(|number| scope.spawn(move || one(*number))).collect();
-        assert_eq!(first.join().unwrap(), Ok(0));
-        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
-    })
+    /// Runs all of these in one batch: they come while a first request has the session.
+    fn together(&self, batcher: &Batcher, values: &[i64], waits: &Shares) -> Vec<Result<i64, String>> {
+        let one = |number| value(batcher.run(row(number), None, 0, Some(waits)));
+        self.is_held.store(true, Ordering::SeqCst);
+        std::thread::scope(|scope| {
+            let first = scope.spawn(|| value(batcher.run(row(0), None, 0, None)));
+            while !batcher.sizes().by_rows().contains_key(&1) {
+                std::thread::yield_now();
+            }
+            let threads: Vec<_> = values.iter().map(|number| scope.spawn(move || one(*number))).collect();
+            while batcher.waiting() < values.len() {
+                std::thread::yield_now();
+            }
+            self.is_held.store(false, Ordering::SeqCst);
+            assert_eq!(first.join().unwrap(), Ok(0));
+            threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+        })
+    }
 }
 
 #[test]
 fn charges_individual_runs_separately() {
     let (engine, shares) = (SleepingEngine::default(), Shares::default());
-    let results = together(&engine.batcher(), &[1, 2, -1, 4, 5, 6], &shares);
+    let results = engine.together(&engine.batcher(), &[1, 2, -1, 4, 5, 6], &shares);
     assert_eq!(results.iter().filter(|result| result.is_ok()).count(), 5, "{results:?}");
     let (charged, slept) = (shares.0.into_inner().unwrap().iter().sum::<Duration>(), *engine.slept.lock().unwrap());
     assert!(charged > slept / 2 && charged < slept * 3 / 2, "{charged:?} for {slept:?}");
@@ -100,7 +110,7 @@ fn survives_panics_while_loading() {
     let (engine, shares) = (SleepingEngine::default(), Shares::default());
     let batcher = engine.batcher();
     // The session breaks over the batch, and then cannot be made again once.
-    let results = together(&batcher, &[-2, 1, 2], &shares);
+    let results = engine.together(&batcher, &[-2, 1, 2], &shares);
     let loads = results.iter().filter(|result| matches!(result, Err(why) if why.contains("it does not load twice")));
     assert_eq!(loads.count(), 1, "{results:?}");
     assert_eq!(value(batcher.run(row(7), None, 0, None)), Ok(7));

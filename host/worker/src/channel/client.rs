@@ -30,8 +30,9 @@ pub(super) const MAX_ERROR: usize = 256 << 10;
 /// The same of a trace, which only some clients may ask for.
 pub(super) const MAX_TRACE: usize = 16 << 20;
 
-/// The same of the calls that steps made of others: as JSON they take about as much as in memory.
-pub(super) const MAX_CALLS: usize = 1 << 20;
+/// The same of the calls that steps made of others, which every response has: about 40 steps with as many names as are
+/// told apart.
+pub(super) const MAX_CALLS: usize = 256 << 10;
 
 /// The most steps that a response reports.
 const MAX_STEPS: u32 = 1 << 16;

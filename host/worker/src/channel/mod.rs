@@ -217,7 +217,7 @@ mod tests {
     use std::time::{Duration, Instant};
 
     use super::*;
-    use gpux_core::Request;
+    use gpux_core::{CallStatistics, Request};
 
     #[test]
     fn lateness_of_steps_counts_from_their_beginning() {
@@ -241,5 +241,38 @@ mod tests {
         };
         let options = CallOptions { deadline: Some(Instant::now()), ..CallOptions::default() };
         assert!(client.call(&Request::default(), &options, overdue).unwrap().result.is_ok());
+    }
+
+    #[test]
+    fn passes_calls_of_steps_within_bounds() {
+        let memory = ChannelMemory::create().unwrap();
+        let file = memory.memory().as_fd().try_clone_to_owned().unwrap();
+        let service = RequestService::new(ChannelMemory::open(file).unwrap());
+        let client = ChannelClient::new(memory);
+        let reply = |calls: &CallStatistics| {
+            let steps = [StepTime::default(), StepTime { calls: calls.clone(), ..StepTime::default() }];
+            std::thread::scope(|scope| {
+                scope.spawn(|| {
+                    let request = service.next(Duration::from_mins(1)).unwrap().unwrap();
+                    request.answer(&Ok(Vec::new()), &steps, None).unwrap();
+                });
+                client.call(&Request::default(), &CallOptions::default(), |_| {}).unwrap().steps
+            })
+        };
+
+        let mut calls = CallStatistics::default();
+        calls.record("resize", Duration::from_millis(3), true);
+        let steps = reply(&calls);
+        assert_eq!(steps.len(), 2);
+        assert!(steps[0].calls.is_empty() && steps[1].calls == calls, "{steps:?}");
+
+        // What a hostile process says is cut, or left out.
+        calls.record(&"x".repeat(100_000), Duration::MAX, true);
+        let steps = reply(&calls);
+        assert_eq!(steps[1].calls.iter().last().map(|call| call.name.len()), Some(200));
+        for name in 0..60 {
+            calls.record(&format!("{name}{}", "x".repeat(10_000)), Duration::MAX, true);
+        }
+        assert!(reply(&calls).iter().all(|step| step.calls.is_empty()));
     }
 }

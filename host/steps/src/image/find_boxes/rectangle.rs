@@ -153,13 +153,17 @@ fn calipers(hull: &[[f32; 2]]) -> [[f32; 2]; 3] {
 }
 
 /// Centre, sides and angle in degrees, which OpenCV 5 has from -90 to 0, with the sides changed to that.
-fn upright(center: [f32; 2], [width, height]: [f32; 2], radians: f64) -> [[f32; 2]; 3] {
-    let degrees = radians * 180.0 / std::f64::consts::PI;
-    if degrees > 0.0 {
-        [center, [height, width], [(degrees - 90.0) as f32, 0.0]]
-    } else {
-        [center, [width, height], [degrees as f32, 0.0]]
+fn upright(center: [f32; 2], [mut width, mut height]: [f32; 2], radians: f64) -> [[f32; 2]; 3] {
+    let mut degrees = radians * 180.0 / std::f64::consts::PI;
+    while degrees >= 0.0 {
+        degrees -= 90.0;
+        (width, height) = (height, width);
     }
+    while degrees < -90.0 {
+        degrees += 90.0;
+        (width, height) = (height, width);
+    }
+    [center, [width, height], [degrees as f32, 0.0]]
 }
 
 /// The corners of a rectangle, as `cv2.boxPoints` computes them.
@@ -168,8 +172,9 @@ fn corners([x, y]: [f32; 2], [width, height]: [f32; 2], degrees: f32) -> [[f32; 
     let (a, b) = (radians.sin() as f32 * 0.5, radians.cos() as f32 * 0.5);
     let one = [x - a * height - b * width, y + b * height - a * width];
     let other = [x + a * height - b * width, y - b * height - a * width];
-    let across = |[px, py]: [f32; 2]| [2.0 * x - px, 2.0 * y - py];
-    [one, other, across(one), across(other)]
+    let across_one = [x + a * height + b * width, y - b * height + a * width];
+    let across_other = [x - a * height + b * width, y + b * height + a * width];
+    [one, other, across_one, across_other]
 }
 
 /// The corners from the top left clockwise: of the two on the left the upper one first.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::Value as Json;
+use serde_json::{Value as Json, json};
 
 use super::steps::{Far, tensor};
 use crate::reference::{read_json, run, step, unpack};
@@ -99,7 +99,8 @@ fn find_boxes_follows_rapidocr() {
         let Value::Json(ours) = run(&*step, vec![map.into(), image.into()]).remove(0) else { panic!() };
         let (ours, theirs) = (ours.as_array().unwrap(), case["expected"].as_array().unwrap());
         if ours.len() != theirs.len() {
-            wrong.push(format!("{number}: {} boxes for {}: {}", ours.len(), theirs.len(), case["options"]));
+            let (ours, theirs) = (json!(ours), &case["expected"]);
+            wrong.push(format!("{number}: {ours} for {theirs}: {}", case["options"]));
             continue;
         }
         for (ours, theirs) in ours.iter().zip(theirs) {

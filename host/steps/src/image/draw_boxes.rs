@@ -273,13 +273,11 @@ impl SourcePlacement {
     }
 
     fn apply_point(&self, [x, y]: [f64; 2]) -> [f64; 2] {
-        match self {
-            Self::Mapped(map) => map.apply([x, y]),
-            _ => {
-                let [x, y, ..] = self.apply([x, y, x, y]);
-                [x, y]
-            }
+        if let Self::Mapped(map) = self {
+            return map.apply([x, y]);
         }
+        let [x, y, ..] = self.apply([x, y, x, y]);
+        [x, y]
     }
 }
 

@@ -128,6 +128,11 @@ impl<T: Sample> Source<'_, T> {
     fn weighted<const N: usize>(&self, start: [f64; 2], by: [[f32; N]; 2], result: &mut Vec<T>) {
         let ImageDims { height, width, .. } = self.dims;
         let [left, top] = start.map(|number| number as i64);
+        let is_inside = left >= 0 && top >= 0 && left as usize + N <= width && top as usize + N <= height;
+        if is_inside {
+            self.weighted_inside([left as usize, top as usize], by, result);
+            return;
+        }
         let xs: [Option<usize>; N] = std::array::from_fn(|at| self.border.index(left + at as i64, width));
         let ys: [Option<usize>; N] = std::array::from_fn(|at| self.border.index(top + at as i64, height));
         if xs.iter().all(Option::is_none) || ys.iter().all(Option::is_none) {
@@ -139,6 +144,24 @@ impl<T: Sample> Source<'_, T> {
             let mut sum = 0.0;
             for (row, down) in rows.iter().zip(by[1]) {
                 let across: f32 = row.iter().zip(by[0]).map(|(pixel, by)| pixel[channel].into() * by).sum();
+                sum += across * down;
+            }
+            result.push(T::from_f32(sum));
+        }
+    }
+
+    /// The same where all pixels are those of the image.
+    fn weighted_inside<const N: usize>(&self, [left, top]: [usize; 2], by: [[f32; N]; 2], result: &mut Vec<T>) {
+        let ImageDims { width, channels, .. } = self.dims;
+        let row = |down: usize| &self.data[((top + down) * width + left) * channels..][..N * channels];
+        let rows: [&[T]; N] = std::array::from_fn(row);
+        for channel in 0..channels {
+            let mut sum = 0.0;
+            for (row, down) in rows.iter().zip(by[1]) {
+                let mut across = 0.0;
+                for (at, by) in by[0].into_iter().enumerate() {
+                    across += row[at * channels + channel].into() * by;
+                }
                 sum += across * down;
             }
             result.push(T::from_f32(sum));

@@ -34,10 +34,9 @@ pub(super) fn offset(corners: [[f32; 2]; 4], distance: f64) -> Option<Vec<Outlin
         [(y1 - y0) / length, (x0 - x1) / length]
     };
     let mut outline = Vec::new();
-    for at in 0..count {
+    for (at, corner) in points.iter().enumerate() {
         let mut push = |[x, y]: [f64; 2]| {
-            let [x, y] =
-                [points[at][0] + x * distance, points[at][1] + y * distance].map(|number| number.round() as i64);
+            let [x, y] = [corner[0] + x * distance, corner[1] + y * distance].map(|number| number.round() as i64);
             outline.push(OutlinePoint { x, y, index: outline.len() });
         };
         let (before, after) = (normal((at + count - 1) % count), normal(at));

@@ -103,7 +103,9 @@ fn is_ready_with_one_failed_pipeline_unless_all_must_load() {
         });
         let server = Server::new(Settings { start, ..Settings::default() }, LoadOptions::default());
         let slots = server.repository().register(&sources);
-        slots.iter().for_each(|slot| drop(server.repository().attempt(slot)));
+        for slot in &slots {
+            drop(server.repository().attempt(slot));
+        }
         assert_eq!(slots.iter().map(|slot| slot.loaded().is_some()).collect::<Vec<_>>(), [true, false]);
         assert_eq!(server.is_ready(), ready, "{start:?}");
     }

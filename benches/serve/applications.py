@@ -23,6 +23,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 APPLICATIONS = {
+    "ocr": ("tests/page/page.png", "image/png"),
     "tabular": ("wines.csv", "text/csv"),
     "faces": ("tests/astronaut/astronaut.jpg", "image/jpeg"),
     "page-layout": ("tests/page/page.png", "image/png"),

@@ -31,6 +31,21 @@ class OneThread(onnxruntime.InferenceSession):
 onnxruntime.InferenceSession = OneThread
 
 
+def ocr():
+    import cv2
+    from rapidocr import RapidOCR
+
+    cv2.setNumThreads(1)
+    reader = RapidOCR(params={"EngineConfig.onnxruntime.intra_op_num_threads": 1, "Global.log_level": "critical"})
+
+    def answer(body):
+        found = reader(body)
+        lines = zip(found.txts or [], found.scores or [], [] if found.boxes is None else found.boxes)
+        return [{"text": text, "score": score, "points": box.tolist()} for text, score, box in lines]
+
+    return answer
+
+
 def tabular():
     import lightgbm
 
@@ -103,7 +118,7 @@ def faces():
 
 
 app = FastAPI()
-answer = {"tabular": tabular, "music-notes": music_notes, "speech-quality": speech_quality,
+answer = {"ocr": ocr, "tabular": tabular, "music-notes": music_notes, "speech-quality": speech_quality,
           "page-layout": page_layout, "faces": faces}[NAME]()
 
 

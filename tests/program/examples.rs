@@ -155,6 +155,13 @@ fn page_layout_matches_python() {
 }
 
 #[test]
+fn ocr_matches_python() {
+    let models = ["PP-OCRv6_det_small", "ch_ppocr_mobile_v2.0_cls_mobile", "PP-OCRv6_rec_small"];
+    let models = models.map(|model| format!("models/{model}.onnx"));
+    passes_its_cases("ocr", &models.each_ref().map(String::as_str));
+}
+
+#[test]
 fn speech_quality_matches_python() {
     passes_its_cases("speech-quality", &["sig_bak_ovr.onnx", "model_v8.onnx"]);
 }

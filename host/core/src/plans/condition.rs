@@ -99,7 +99,7 @@ impl Condition {
                 // None makes it empty, and so false; several say nothing.
                 let is_several = |dim: &Dim| matches!(dim, Dim::Fixed(size) if *size > 1);
                 let is_text = tensor.element() == Some(ElementType::String);
-                !tensor.shape.iter().flatten().any(is_several) && !(is_text && self.comparison.is_some())
+                !(tensor.shape.iter().flatten().any(is_several) || is_text && self.comparison.is_some())
             }
         };
         let wanted = if self.comparison.is_some() { "one number" } else { "one value" };

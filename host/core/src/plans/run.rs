@@ -143,13 +143,12 @@ impl StepError {
 
     /// The number of the step, with those within others: `4.2`.
     pub fn label(&self) -> String {
-        let within = self.within.iter().map(|place| format!(".{}", place.number));
-        format!("{}{}", self.number, within.collect::<String>())
+        self.within.iter().fold(self.number.to_string(), |label, place| format!("{label}.{}", place.number))
     }
 
     /// The items it failed on: `, item 17`, counted from 0 as in the lists.
     fn items(&self) -> String {
-        self.within.iter().map(|place| format!(", item {}", place.item)).collect()
+        self.within.iter().fold(String::new(), |items, place| format!("{items}, item {}", place.item))
     }
 }
 

@@ -234,6 +234,15 @@ impl CancelFlag for CancelAfter {
     }
 }
 
+/// Makes the run late once the step has begun.
+struct Late;
+impl Observer for Late {
+    fn before(&mut self, _: &PlannedStep, _: &[Option<Value>]) {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    fn after(&mut self, _: &PlannedStep, _: Duration, _: &[Value], _: &Context) {}
+}
+
 #[test]
 fn ends_between_items_when_cancelled_or_late() {
     let pipeline =
@@ -246,14 +255,6 @@ fn ends_between_items_when_cancelled_or_late() {
         error.strip_prefix("step 1.1 (json-template), item ").unwrap().split(':').next().unwrap().parse().unwrap();
     assert!(item < 50 && error.ends_with("the run was stopped"), "{error}");
 
-    /// Makes the run late once the step has begun.
-    struct Late;
-    impl Observer for Late {
-        fn before(&mut self, _: &PlannedStep, _: &[Option<Value>]) {
-            std::thread::sleep(Duration::from_millis(20));
-        }
-        fn after(&mut self, _: &PlannedStep, _: Duration, _: &[Value], _: &Context) {}
-    }
     let deadline = Instant::now().checked_add(Duration::from_millis(10));
     let options = RunOptions { deadline, observer: Some(&mut Late), ..RunOptions::default() };
     let error = run_with(&pipeline, request(), options).unwrap_err().to_string();

@@ -36,15 +36,13 @@ pub use plans::condition::Condition;
 pub use plans::deadline::{Deadline, DeadlineExceeded};
 pub use plans::failure_counts::FailureCounts;
 pub use plans::for_each::{CollectError, ForEach, ForEachInput, ForEachOptions};
+pub use plans::inner_step::{InnerPlace, InnerStep};
 pub use plans::model_metadata::{MetadataError, ModelMetadata};
 pub use plans::plan::{Plan, PlanInput, PlanOutput, PlanSignature, PlannedStep, TableColumns};
 pub use plans::plan_builder::{Names, PlanBuilder, PortSide, WiringError};
 pub use plans::registry::{Build, BuildError, Builtin, Group, OptionOrigin, Registry};
 pub use plans::request::{Reader, Request};
-pub use plans::run::{
-    InnerPlace, InnerStep, Observer, Observers, Outputs, RunError, RunOptions, StepError, ValidationError,
-    deadline_after,
-};
+pub use plans::run::{Observer, Observers, Outputs, RunError, RunOptions, StepError, ValidationError, deadline_after};
 pub use plans::step::{
     Context, DeviceStep, InputConversions, LimitExceeded, Step, StepFailure, WaitObserver, run_one_by_one,
 };

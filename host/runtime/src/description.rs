@@ -93,7 +93,7 @@ fn step(step: &PlannedStep) -> Json {
         "gives": gives.collect::<Vec<_>>(),
         "details": details,
     });
-    if let Some(inner) = step.step.inner_plan() {
+    if let Some(inner) = step.inner_plan() {
         described["steps"] = inner.steps().iter().map(self::step).collect();
     }
     described

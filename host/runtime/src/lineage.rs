@@ -22,7 +22,7 @@ impl<'p> Lineage<'p> {
     /// Of the plans that steps run for each item.
     fn inner(&self) -> impl Iterator<Item = Self> {
         let steps = self.plan.steps().iter().zip(self.specs);
-        steps.filter_map(|(step, spec)| Some(Self::new(spec.inner(), step.step.inner_plan()?)))
+        steps.filter_map(|(step, spec)| Some(Self::new(spec.inner(), step.inner_plan()?)))
     }
 
     /// The outputs whose scores are probabilities, because they come from `softmax` or `sigmoid`.

@@ -258,7 +258,7 @@ fn media_type(plan: &Plan, specs: &[StepSpec], slot: usize) -> Option<&'static s
     let steps = plan.steps().iter().zip(specs);
     steps
         .filter_map(|(step, spec)| Some((step, spec, step.input_slots().position(|read| read == Some(slot))?)))
-        .find_map(|(step, spec, input)| match (spec.tag.value.as_str(), step.step.inner_plan()) {
+        .find_map(|(step, spec, input)| match (spec.tag.value.as_str(), step.inner_plan()) {
             ("decode-image", _) => Some("image/*"),
             ("decode-audio", _) => Some("audio/*"),
             (_, Some(inner)) => media_type(inner, spec.inner(), input),

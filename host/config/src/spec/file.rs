@@ -31,7 +31,6 @@ pub fn json_schema(steps: &[StepSchema<'_>]) -> Schema {
             json!({ "type": ["object", "string", "null"], "properties": wired(&json!({ "name": { "type": "string" } })) }),
         ),
         tagged("wasm", "Runs a component", json!({ "anyOf": [{ "type": "string" }, { "$ref": "#/$defs/Wasm" }] })),
-        tagged("for-each", "Runs steps for each item of a list", json!({ "$ref": "#/$defs/ForEach" })),
     ];
     for name in ["Wasm", "ForEach"] {
         if let Some(step) = definitions.get_mut(name) {
@@ -49,11 +48,24 @@ pub fn json_schema(steps: &[StepSchema<'_>]) -> Schema {
         definitions.insert(definition, schema);
         forms.push(tagged(step.name, step.summary, reference));
     }
+    // A level of `for-each` after the other, since many tools read no schema that refers to itself.
     definitions.insert("Step".to_owned(), json!({ "oneOf": forms }));
-    file["properties"]["pipeline"]["items"] = json!({ "$ref": "#/$defs/Step" });
-    if let Some(for_each) = definitions.get_mut("ForEach") {
-        for_each["properties"]["steps"]["items"] = json!({ "$ref": "#/$defs/Step" });
+    let mut within = json!({ "$ref": "#/$defs/Step" });
+    if let Some(for_each) = definitions.remove("ForEach") {
+        for level in 1..=for_each::MAX_DEPTH {
+            let mut for_each = for_each.clone();
+            for_each["properties"]["steps"]["items"] = within;
+            let name = format!("ForEach{level}");
+            let reference = json!({ "$ref": format!("#/$defs/{name}") });
+            definitions.insert(name, for_each);
+            let step = tagged("for-each", "Runs steps for each item of a list", reference);
+            within = json!({ "oneOf": [{ "$ref": "#/$defs/Step" }, step.clone()] });
+            if level == for_each::MAX_DEPTH {
+                forms.push(step);
+            }
+        }
     }
+    file["properties"]["pipeline"]["items"] = json!({ "oneOf": forms });
     file["$defs"] = Value::Object(definitions);
     file["$schema"] = json!("https://json-schema.org/draft/2020-12/schema");
     file["title"] = json!("gpux.yml");

@@ -3,48 +3,16 @@
 use std::num::NonZeroU32;
 
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 
-use super::super::deserialize::read;
+use super::super::deserialize;
 use super::super::diagnostic::Diagnostic;
 use super::super::node::{Node, Spanned};
-use super::steps::{StepSpec, Wiring, condition};
-use gpux_core::{Condition, closest};
+use super::step_spec::{ForEachSpec, Overflow, StepSpec, Wiring, condition};
+use gpux_core::closest;
 
 /// How deep `for-each` steps may stand within each other.
 pub(super) const MAX_DEPTH: usize = 3;
-
-/// What happens to the items beyond `max_items`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum Overflow {
-    /// the request is rejected
-    #[default]
-    Error,
-    /// they are left out, and the response says so
-    Truncate,
-}
-
-/// A step that runs others for each item.
-#[derive(Clone, Debug, PartialEq)]
-pub struct ForEachSpec {
-    /// (name within, value outside): what the steps can read
-    pub inputs: Vec<(Spanned<String>, Spanned<String>)>,
-    /// names within whose values are lists: the steps get an item of each
-    pub over: Vec<Spanned<String>>,
-    /// the most items
-    pub max_items: usize,
-    /// what happens to more
-    pub overflow: Overflow,
-    /// items that run together
-    pub batch: usize,
-    /// the values that are collected; empty: what the last step gives
-    pub gives: Vec<Spanned<String>>,
-    /// the conditions under which an item's results are collected
-    pub keep: Vec<Spanned<Condition>>,
-    /// the steps of each item
-    pub steps: Vec<StepSpec>,
-}
 
 /// One name or several.
 #[derive(Deserialize, JsonSchema)]
@@ -95,88 +63,68 @@ pub(super) struct RawForEach {
     keep: Option<Names>,
 }
 
-impl ForEachSpec {
-    /// Reads the options, which fit the schema.
-    pub(super) fn read(
-        options: &Node,
-        tag: &Spanned<String>,
-        input: Option<&Wiring>,
-        steps: Vec<StepSpec>,
-        diagnostics: &mut Vec<Diagnostic>,
-    ) -> Option<Self> {
-        let raw: RawForEach = match read(options) {
-            Ok(raw) => raw,
-            Err(error) => {
-                diagnostics.push(Diagnostic::new("value", options.span.clone(), error.to_string()));
-                return None;
-            }
-        };
-        let inputs = match input {
-            Some(Wiring::Name(name)) => vec![(name.clone(), name.clone())],
-            Some(Wiring::List(names)) => names.iter().map(|name| (name.clone(), name.clone())).collect(),
-            Some(Wiring::Map(pairs)) => pairs.clone(),
-            None => {
-                let message = "`for-each` lacks `in`: the values that its steps can read";
-                let hint = "write `in: { box: boxes, image: image }`: the name within, then the value outside";
-                diagnostics.push(Diagnostic::new("wiring", tag.span.clone(), message).hint(hint));
-                return None;
-            }
-        };
+/// Reads the options, which fit the schema.
+pub(super) fn read(
+    options: &Node,
+    tag: &Spanned<String>,
+    input: Option<&Wiring>,
+    steps: Vec<StepSpec>,
+    diagnostics: &mut Vec<Diagnostic>,
+) -> Option<ForEachSpec> {
+    let raw: RawForEach = match deserialize::read(options) {
+        Ok(raw) => raw,
+        Err(error) => {
+            diagnostics.push(Diagnostic::new("value", options.span.clone(), error.to_string()));
+            return None;
+        }
+    };
+    let inputs = match input {
+        Some(Wiring::Name(name)) => vec![(name.clone(), name.clone())],
+        Some(Wiring::List(names)) => names.iter().map(|name| (name.clone(), name.clone())).collect(),
+        Some(Wiring::Map(pairs)) => pairs.clone(),
+        None => {
+            let message = "`for-each` lacks `in`: the values that its steps can read";
+            let hint = "write `in: { box: boxes, image: image }`: the name within, then the value outside";
+            diagnostics.push(Diagnostic::new("wiring", tag.span.clone(), message).hint(hint));
+            return None;
+        }
+    };
 
-        let over: Vec<_> = raw.over.into();
-        let known = || inputs.iter().map(|(name, _)| name.value.as_str());
-        for (index, name) in over.iter().enumerate() {
-            if !known().any(|known| known == name.value) {
-                let message = format!("`over` names `{}`, which `in` does not bring inside", name.value);
-                let hint = match closest(&name.value, known()) {
-                    Some(meant) => format!("did you mean `{meant}`?"),
-                    None => format!(
-                        "`in` brings {}",
-                        known().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
-                    ),
-                };
-                diagnostics.push(Diagnostic::new("wiring", name.span.clone(), message).hint(hint));
-            }
-            if over[..index].iter().any(|other| other.value == name.value) {
-                let message = format!("`over` names `{}` twice", name.value);
-                diagnostics.push(Diagnostic::new("wiring", name.span.clone(), message));
-            }
+    let over: Vec<_> = raw.over.into();
+    let known = || inputs.iter().map(|(name, _)| name.value.as_str());
+    for (index, name) in over.iter().enumerate() {
+        if !known().any(|known| known == name.value) {
+            let message = format!("`over` names `{}`, which `in` does not bring inside", name.value);
+            let hint = match closest(&name.value, known()) {
+                Some(meant) => format!("did you mean `{meant}`?"),
+                None => {
+                    format!("`in` brings {}", known().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", "))
+                }
+            };
+            diagnostics.push(Diagnostic::new("wiring", name.span.clone(), message).hint(hint));
         }
-        for (index, (name, _)) in inputs.iter().enumerate() {
-            if inputs[..index].iter().any(|(other, _)| other.value == name.value) {
-                let message = format!("`in` gives the name `{}` to two values", name.value);
-                diagnostics.push(Diagnostic::new("wiring", name.span.clone(), message));
-            }
+        if over[..index].iter().any(|other| other.value == name.value) {
+            let message = format!("`over` names `{}` twice", name.value);
+            diagnostics.push(Diagnostic::new("wiring", name.span.clone(), message));
         }
-        let keep: Vec<Spanned<String>> = raw.keep.map(Into::into).unwrap_or_default();
-        let keep = keep.iter().filter_map(|text| condition(&text.value, &text.span, diagnostics)).collect();
-        let number = |number: Option<NonZeroU32>, default| number.map_or(default, |number| number.get() as usize);
-        Some(Self {
-            over,
-            max_items: number(raw.max_items, 1000),
-            overflow: raw.overflow,
-            batch: number(raw.batch, 1),
-            gives: raw.gives.map(Into::into).unwrap_or_default(),
-            keep,
-            inputs,
-            steps,
-        })
     }
-
-    pub(super) fn to_json(&self) -> serde_json::Value {
-        let mut json = serde_json::json!({
-            "over": self.over,
-            "max_items": self.max_items,
-            "overflow": self.overflow,
-            "batch": self.batch,
-            "steps": self.steps.iter().map(StepSpec::to_json).collect::<Vec<_>>(),
-        });
-        if !self.gives.is_empty() {
-            json["gives"] = serde_json::json!(self.gives);
+    for (index, (name, _)) in inputs.iter().enumerate() {
+        if inputs[..index].iter().any(|(other, _)| other.value == name.value) {
+            let message = format!("`in` gives the name `{}` to two values", name.value);
+            diagnostics.push(Diagnostic::new("wiring", name.span.clone(), message));
         }
-        if !self.keep.is_empty() {
-            json["keep"] = serde_json::json!(self.keep);
-        }
-        json
     }
+    let keep: Vec<Spanned<String>> = raw.keep.map(Into::into).unwrap_or_default();
+    let keep = keep.iter().filter_map(|text| condition(&text.value, &text.span, diagnostics)).collect();
+    let number = |number: Option<NonZeroU32>, default| number.map_or(default, |number| number.get() as usize);
+    Some(ForEachSpec {
+        over,
+        max_items: number(raw.max_items, 1000),
+        overflow: raw.overflow,
+        batch: number(raw.batch, 1),
+        gives: raw.gives.map(Into::into).unwrap_or_default(),
+        keep,
+        inputs,
+        steps,
+    })
 }

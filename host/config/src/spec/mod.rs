@@ -9,6 +9,7 @@ mod ports;
 mod preprocessing;
 mod rules;
 mod runtime;
+mod step_spec;
 mod steps;
 mod wasm;
 
@@ -25,14 +26,13 @@ use super::schema::check;
 use fields::{part, put};
 pub(crate) use file::MAX_NAME;
 pub use file::{StepSchema, json_schema};
-pub use for_each::{ForEachSpec, Overflow};
 use gpux_core::Precision;
 use gpux_core::sanitize::is_unsafe_for_terminal;
 pub use model::{BatchingSpec, DEFAULT_MODEL_NAME, ModelFormat, ModelSpec};
 pub use ports::{Dimension, InputSpec, Labels, OutputSpec, PortType, UnknownPortType};
 pub use runtime::{Backend, GpuSpec, Isolation, RuntimeSpec, ServingSpec};
+pub use step_spec::{Action, ForEachSpec, ModelCall, Overflow, StepSpec, Wiring};
 use steps::StepSchemas;
-pub use steps::{Action, ModelCall, StepSpec, Wiring};
 pub use wasm::{DirGrant, Instances, Wasi, WasmGrant, WasmLimits, WasmSpec};
 
 /// Checks the tag and the options of a built-in step. Only the caller knows the built-in steps;

@@ -7,7 +7,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use super::super::diagnostic::Diagnostic;
 use super::super::node::{Content, Node, Spanned};
 use super::super::source_file::Span;
-use super::steps::{Action, StepSpec};
+use super::step_spec::{Action, StepSpec};
 use super::wasm::WasmSpec;
 
 /// The shorthand as written; only its schema is used, the steps are made from the nodes.

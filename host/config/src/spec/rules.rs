@@ -6,7 +6,7 @@ use super::super::diagnostic::Diagnostic;
 use super::super::node::{Node, Spanned};
 use super::fields::part;
 use super::model::DEFAULT_MODEL_NAME;
-use super::steps::{Action, StepSpec};
+use super::step_spec::{Action, StepSpec};
 use super::{ports, preprocessing};
 use crate::schema::meant_key;
 use gpux_core::sanitize::is_unsafe_for_terminal;

@@ -5,112 +5,10 @@ use schemars::Schema;
 use super::super::diagnostic::Diagnostic;
 use super::super::node::{Content, Entry, Node, Spanned};
 use super::super::schema::check;
-use super::super::source_file::Span;
-use super::for_each::{self, ForEachSpec};
+use super::for_each;
+use super::step_spec::{Action, ForEachSpec, ModelCall, StepSpec, Wiring, condition};
 use super::wasm::WasmSpec;
 use gpux_core::Condition;
-
-/// A step: its operation, inputs and outputs.
-#[derive(Clone, Debug, PartialEq)]
-pub struct StepSpec {
-    /// what kind of step, as written: `resize`, `model`, `wasm`
-    pub tag: Spanned<String>,
-    /// what it does
-    pub action: Action,
-    /// `in:`; `None`: the outputs of the previous step
-    pub input: Option<Wiring>,
-    /// `out:`; `None`: under the step's own names
-    pub output: Option<Wiring>,
-    /// `when:`: the condition under which it runs; otherwise it gives its first input
-    pub when: Option<Spanned<Condition>>,
-    /// the whole step
-    pub span: Span,
-}
-
-/// The action of a step.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Action {
-    /// runs a model
-    Model(ModelCall),
-    /// runs a component
-    Wasm(Box<WasmSpec>),
-    /// runs steps for each item of a list
-    ForEach(Box<ForEachSpec>),
-    /// anything else: a built-in step, whose tag and options are checked when the plan is built.
-    /// The options are a mapping.
-    BuiltIn(Node),
-}
-
-/// `- model` or `- model: NAME` or `- model: {name: NAME}`.
-#[derive(Clone, Debug, PartialEq)]
-pub struct ModelCall {
-    /// which one; `None`: the only one
-    pub name: Option<Spanned<String>>,
-}
-
-/// Which values of the frame a step's ports are.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Wiring {
-    /// the value of the only port
-    Name(Spanned<String>),
-    /// the values of the ports, in their order
-    List(Vec<Spanned<String>>),
-    /// (port, value)
-    Map(Vec<(Spanned<String>, Spanned<String>)>),
-}
-
-impl Wiring {
-    /// The names of the frame's values.
-    pub fn values(&self) -> Vec<&Spanned<String>> {
-        match self {
-            Self::Name(name) => vec![name],
-            Self::List(names) => names.iter().collect(),
-            Self::Map(pairs) => pairs.iter().map(|(_, value)| value).collect(),
-        }
-    }
-
-    fn to_json(&self) -> serde_json::Value {
-        match self {
-            Self::Name(name) => serde_json::json!(name),
-            Self::List(names) => serde_json::json!(names),
-            Self::Map(pairs) => {
-                pairs.iter().map(|(port, value)| (port.value.clone(), serde_json::json!(value))).collect()
-            }
-        }
-    }
-}
-
-impl StepSpec {
-    /// The steps that it runs for each item.
-    pub fn inner(&self) -> &[Self] {
-        match &self.action {
-            Action::ForEach(for_each) => &for_each.steps,
-            Action::Model(_) | Action::Wasm(_) | Action::BuiltIn(_) => &[],
-        }
-    }
-
-    /// Itself and the steps within, in the order of the file.
-    pub fn walk(&self) -> Box<dyn Iterator<Item = &Self> + '_> {
-        Box::new(std::iter::once(self).chain(self.inner().iter().flat_map(Self::walk)))
-    }
-
-    pub(super) fn to_json(&self) -> serde_json::Value {
-        let mut options = match &self.action {
-            Action::Model(call) => {
-                let mut options = serde_json::json!({});
-                super::fields::put(&mut options, "name", call.name.as_ref());
-                options
-            }
-            Action::Wasm(wasm) => wasm.to_json(),
-            Action::ForEach(for_each) => for_each.to_json(),
-            Action::BuiltIn(options) => options.to_json(),
-        };
-        super::fields::put(&mut options, "in", self.input.as_ref().map(Wiring::to_json).as_ref());
-        super::fields::put(&mut options, "out", self.output.as_ref().map(Wiring::to_json).as_ref());
-        super::fields::put(&mut options, "when", self.when.as_ref());
-        serde_json::json!({ (self.tag.value.clone()): options })
-    }
-}
 
 /// The schemas of the fields of steps that are no built-in ones.
 pub(super) struct StepSchemas {
@@ -208,7 +106,7 @@ fn for_each(
     }
     let empty = Node::default();
     let steps = list(options.get("steps").unwrap_or(&empty), schemas, depth + 1, diagnostics);
-    ForEachSpec::read(&options, tag, input, steps, diagnostics)
+    for_each::read(&options, tag, input, steps, diagnostics)
 }
 
 fn not_a_step(item: &Node, what: &str) -> Diagnostic {
@@ -264,17 +162,6 @@ fn split(value: &Node, diagnostics: &mut Vec<Diagnostic>) -> Split {
 fn name(node: &Node) -> Option<Spanned<String>> {
     let text = node.as_str().filter(|text| !text.is_empty() && text.len() <= 128)?;
     Some(Spanned::new(text.to_owned(), node.span.clone()))
-}
-
-/// The condition that this text is.
-pub(super) fn condition(text: &str, span: &Span, diagnostics: &mut Vec<Diagnostic>) -> Option<Spanned<Condition>> {
-    if let Some(condition) = Condition::parse(text) {
-        return Some(Spanned::new(condition, span.clone()));
-    }
-    let message = "a condition is the name of a value, alone or compared with a number";
-    let hint = "write `flag`, which holds unless it is false, 0, null or empty, or `score >= 0.5`";
-    diagnostics.push(Diagnostic::new("condition", span.clone(), message).hint(hint));
-    None
 }
 
 fn wiring(key: &Spanned<std::sync::Arc<str>>, node: &Node, diagnostics: &mut Vec<Diagnostic>) -> Option<Wiring> {

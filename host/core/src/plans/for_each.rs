@@ -1,13 +1,15 @@
 //! A step that runs a plan for each item of a list.
 
+use std::any::Any;
 use std::sync::Arc;
 use std::time::Instant;
 
 use serde_json::Value as Json;
 
 use super::condition::Condition;
+use super::inner_step::{InnerPlace, InnerStep};
 use super::plan::{Plan, PlannedStep};
-use super::run::{Frame, InnerPlace, InnerStep};
+use super::run::Frame;
 use super::step::{Context, LimitExceeded, Step, StepFailure};
 use crate::values::device_tensor::HostOrDevice;
 use crate::values::element::ElementType;
@@ -277,7 +279,7 @@ impl Step for ForEach {
         self.plan.json_depth() + 1
     }
 
-    fn inner_plan(&self) -> Option<&Plan> {
+    fn inner_plan(&self) -> Option<&dyn Any> {
         Some(&self.plan)
     }
 

@@ -6,6 +6,7 @@ pub(crate) mod condition;
 pub(crate) mod deadline;
 pub(crate) mod failure_counts;
 pub(crate) mod for_each;
+pub(crate) mod inner_step;
 mod json_request;
 pub(crate) mod model_metadata;
 pub(crate) mod plan;

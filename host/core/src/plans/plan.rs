@@ -122,6 +122,11 @@ pub struct PlannedStep {
 }
 
 impl PlannedStep {
+    /// The plan that it runs for each item, if it does.
+    pub fn inner_plan(&self) -> Option<&Plan> {
+        self.step.inner_plan()?.downcast_ref()
+    }
+
     /// The names its outputs have in the frame, in order.
     pub fn output_names(&self) -> impl Iterator<Item = &str> {
         self.outputs.iter().map(|(name, _)| name.as_str())
@@ -203,7 +208,7 @@ impl Plan {
         let mut found = Vec::new();
         for (index, step) in self.steps.iter().enumerate() {
             let number = (index + 1).to_string();
-            let inner = step.step.inner_plan().map(Self::all_steps).unwrap_or_default();
+            let inner = step.inner_plan().map(Self::all_steps).unwrap_or_default();
             found.push((number.clone(), step));
             found.extend(inner.into_iter().map(|(within, step)| (format!("{number}.{within}"), step)));
         }

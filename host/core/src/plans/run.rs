@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
+use super::inner_step::{InnerPlace, InnerStep};
 use super::plan::{Plan, PlannedStep, SlotRef};
 use super::step::{Context, StepFailure, WaitObserver};
 use crate::cancellation::CancelFlag;
@@ -99,24 +100,6 @@ impl ValidationError {
     pub fn request(message: impl Into<String>) -> Self {
         Self { input: None, message: message.into() }
     }
-}
-
-/// A place within a step that runs others for each item.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct InnerPlace {
-    /// the number of the inner step, from 1
-    pub number: usize,
-    /// the index of the item, from 0
-    pub item: usize,
-}
-
-/// A step within others.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct InnerStep {
-    /// its place, the outermost first
-    pub places: Vec<InnerPlace>,
-    /// its name
-    pub name: String,
 }
 
 /// A step that failed.

@@ -1,5 +1,6 @@
 //! The one trait behind built-in steps, component steps and models.
 
+use std::any::Any;
 use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -7,8 +8,7 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 
 use super::calls::CallStatistics;
-use super::plan::Plan;
-use super::run::InnerStep;
+use super::inner_step::InnerStep;
 use crate::cancellation::CancelFlag;
 use crate::values::device_tensor::{HostOrDevice, Memory};
 use crate::values::signature::{Kind, Mismatch, Signature};
@@ -86,8 +86,8 @@ pub trait Step: Send + Sync {
         run_one_by_one(items, context, |inputs, context| self.run(inputs, context))
     }
 
-    /// The plan that it runs for each item, if it does.
-    fn inner_plan(&self) -> Option<&Plan> {
+    /// The [`Plan`](crate::Plan) that it runs for each item, if it does. Any type here, because plans are made of steps.
+    fn inner_plan(&self) -> Option<&dyn Any> {
         None
     }
 

@@ -154,14 +154,15 @@ fn rejects_plans_whose_items_do_not_fit() {
     let open_rows = "{ xs: { type: float32, shape: [N, M] } }";
     for (inputs, steps, expected) in [
         (open_rows, each("", "softmax"), "`scores` is float32[M], whose shape is open"),
-        (ROWS, each("", "{ normalize-text: { case: lower } }"), "takes text, but gets tensor float32[2]"),
+        (ROWS, each("", "{ normalize-text: { case: lower } }"), "takes tensor string[?], but gets tensor float32[2]"),
         (ROWS, each("gives: nothing,", "softmax"), "no step gives `nothing`"),
         ("{ xs: text }", each("", "softmax"), "`over` names `x`, but its items are those of a JSON list"),
         ("{ ys: text }", each("", "softmax"), "nothing before this step gives `xs`"),
         ("{ xs: { type: float32, shape: [] } }", each("", "softmax"), "it has no axes"),
         (
             "{ xs: json, image: bytes }",
-            "  - for-each: { in: { x: xs, image: image }, over: x, steps: [softmax], gives: image }\n".to_owned(),
+            "  - for-each: { in: { x: xs, image: image }, over: x, steps: [{ softmax: { in: x } }], gives: image }\n"
+                .to_owned(),
             "`image` is bytes, which make no list",
         ),
         // Only the names of `in` are seen within.

@@ -63,11 +63,11 @@ impl Operation for JoinTexts {
     }
 
     fn buffers(&self, inputs: &[Option<Value>]) -> usize {
-        // The texts are copied once, and then joined.
+        // The texts are copied, joined, and shared.
         let bytes = inputs.iter().flatten().map(Value::byte_len).fold(0, usize::saturating_add);
         let count = inputs.iter().flatten().map(|value| text_input::count_and_bytes(value).0).sum::<usize>();
         let more = size_of::<String>().saturating_add(self.0.separator.len());
-        bytes.saturating_mul(2).saturating_add(count.saturating_mul(more))
+        bytes.saturating_mul(3).saturating_add(count.saturating_mul(more))
     }
 
     fn run(&self, mut inputs: Inputs<'_>, _: &Deadline) -> Result<Vec<Value>, StepFailure> {

@@ -21,6 +21,7 @@ mod digits;
 mod documents;
 mod engines;
 mod examples;
+mod for_each;
 mod guests;
 mod http_api;
 mod int8;

@@ -72,17 +72,18 @@ if [ "$into" != guest-examples ]; then
     logits >"$into/checked-in.jsonl"
     GPUX_CENTER_INK=$(realpath "$into/rust/center-ink.wasm") logits >"$into/rebuilt.jsonl"
     cmp "$into/checked-in.jsonl" "$into/rebuilt.jsonl"
-    for guest in hostile/hostile hostile/drive-model hostile-wasi/all hostile-wasi/print-only $(printf 'rust/%s ' $rust); do
-        shown() { gpux inspect "$1/$guest.wasm" | grep -vE 'sha256|component |size' | sed 's/\(gpux:pipeline[^@]*@0\.1\)\.[0-9]*/\1/g'; }
-        # A build against an earlier 0.1.x stays as it is.
-        shown guest-examples >"$into/checked-in.txt"
-        shown "$into" >"$into/rebuilt.txt"
+    # A build against an earlier 0.1.x stays as it is.
+    shown() { gpux inspect "$1" | grep -vE 'sha256|component |size' | sed 's/\(gpux:pipeline[^@]*@0\.1\)\.[0-9]*/\1/g'; }
+    same() {
+        shown "$1" >"$into/checked-in.txt"
+        shown "$2" >"$into/rebuilt.txt"
         cmp "$into/checked-in.txt" "$into/rebuilt.txt"
+    }
+    for guest in hostile/hostile hostile/drive-model hostile-wasi/all hostile-wasi/print-only $(printf 'rust/%s ' $rust); do
+        same "guest-examples/$guest.wasm" "$into/$guest.wasm"
     done
     for guest in $applications; do
-        gpux inspect "examples/$guest/$guest.wasm" | grep -vE 'sha256|component |size' >"$into/checked-in.txt"
-        gpux inspect "$into/rust/$guest.wasm" | grep -vE 'sha256|component |size' >"$into/rebuilt.txt"
-        cmp "$into/checked-in.txt" "$into/rebuilt.txt"
+        same "examples/$guest/$guest.wasm" "$into/rust/$guest.wasm"
     done
     if [ $c = built ]; then
         for wasm in guest-examples "$into"; do

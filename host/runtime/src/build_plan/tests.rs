@@ -236,8 +236,8 @@ impl CancelFlag for CancelAfter {
 }
 
 /// Makes the run late once the step has begun.
-struct Late;
-impl Observer for Late {
+struct DelayedStart;
+impl Observer for DelayedStart {
     fn before(&mut self, _: &PlannedStep, _: &[Option<Value>]) {
         std::thread::sleep(Duration::from_millis(20));
     }
@@ -257,7 +257,7 @@ fn ends_between_items_when_cancelled_or_late() {
     assert!(item < 50 && error.ends_with("the run was stopped"), "{error}");
 
     let deadline = Instant::now().checked_add(Duration::from_millis(10));
-    let options = RunOptions { deadline, observer: Some(&mut Late), ..RunOptions::default() };
+    let options = RunOptions { deadline, observer: Some(&mut DelayedStart), ..RunOptions::default() };
     let error = run_with(&pipeline, request(), options).unwrap_err().to_string();
     assert!(error.contains("timeout"), "{error}");
     assert_eq!(run(&pipeline, request())["json"].as_array().unwrap().len(), 10_000);

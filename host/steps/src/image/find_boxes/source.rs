@@ -7,21 +7,22 @@ use gpux_core::{Layout, Tensor};
 pub(super) struct BoxPlacement {
     /// width and height of the map
     map: [f32; 2],
-    way: Way,
+    mapping: Mapping,
 }
 
-enum Way {
+/// From the map to the source.
+enum Mapping {
     /// The map covers the whole source, of this width and height.
     Whole([f32; 2]),
     /// From the map's pixels to the source's, with its width and height if they are known.
-    Mapped(Homography, Option<[f32; 2]>),
+    Matrix(Homography, Option<[f32; 2]>),
 }
 
 impl BoxPlacement {
     /// For a map, height first, and the picture that the model saw; without one, the map is the source.
     pub(super) fn new([height, width]: [usize; 2], image: Option<&Tensor>) -> Result<Self, String> {
         let map = [width as f32, height as f32];
-        let Some(image) = image else { return Ok(Self { map, way: Way::Whole(map) }) };
+        let Some(image) = image else { return Ok(Self { map, mapping: Mapping::Whole(map) }) };
         let size = match (image.metadata.layout, image.shape()) {
             (Some(Layout::Hwc), [.., height, width, _]) => [*width, *height],
             (Some(Layout::Chw), [.., _, height, width]) => [*width, *height],
@@ -41,23 +42,23 @@ impl BoxPlacement {
             }
         };
         if let Some(whole) = whole {
-            return Ok(Self { map, way: Way::Whole(whole) });
+            return Ok(Self { map, mapping: Mapping::Whole(whole) });
         }
         let [x, y] = [0, 1].map(|axis| f64::from(image_size[axis]) / f64::from(map[axis].max(1.0)));
         let back = Homography::to_source(&image.metadata).ok_or("`image` has no way back to its source")?;
         let map_to_source = back.after(Homography::affine([x, 0.0, 0.0, 0.0, y, 0.0]));
         let source = geometry.map(|at| [at.source_width as f32, at.source_height as f32]);
-        Ok(Self { map, way: Way::Mapped(map_to_source, source) })
+        Ok(Self { map, mapping: Mapping::Matrix(map_to_source, source) })
     }
 
     /// Corners in whole pixels of the source, from the top left clockwise, and within it as far as its size is known.
     pub(super) fn place(&self, corners: [[f32; 2]; 4]) -> [[f32; 2]; 4] {
-        let (corners, size) = match &self.way {
-            Way::Whole(size) => {
+        let (corners, size) = match &self.mapping {
+            Mapping::Whole(size) => {
                 let place = |[x, y]: [f32; 2]| [x / self.map[0] * size[0], y / self.map[1] * size[1]];
                 (corners.map(place), Some(*size))
             }
-            Way::Mapped(map, size) => {
+            Mapping::Matrix(map, size) => {
                 (corners.map(|corner| map.apply(corner.map(f64::from)).map(|number| number as f32)), *size)
             }
         };

@@ -1,6 +1,6 @@
 """Times the Python package beside ONNX Runtime's own, one thread each, in turns.
 
-    just wheel && pip install target/wheels/gpux-*.whl onnxruntime==1.31.1 onnx pillow
+    just wheel && pip install target/wheels/gpux-*.whl onnxruntime==1.32.0 onnx pillow
     python benches/python.py [--write]
 
 Both use the library of the package onnxruntime. Prints a table; with --write, also into benches/results/python.json.

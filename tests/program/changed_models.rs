@@ -20,7 +20,7 @@ pub(crate) fn python() -> Option<PathBuf> {
     if python.is_file() && onnxruntime_is_there() {
         return Some(python);
     }
-    let help = "run `python3 -m venv target/onnx-tools` and `target/onnx-tools/bin/pip install onnx==1.23.2 onnxruntime==1.31.1`";
+    let help = "run `python3 -m venv target/onnx-tools` and `target/onnx-tools/bin/pip install onnx==1.23.2 onnxruntime==1.32.0`";
     assert!(std::env::var_os("GPUX_REQUIRE_ORT").is_none_or(|value| value != "1"), "{help}");
     eprintln!("skipped: {help}");
     None
@@ -244,7 +244,7 @@ fn names_missing_python_packages() {
     assert_eq!(lacking.status.code(), Some(3), "{}", stderr(&lacking));
     let told = stderr(&lacking);
     assert!(told.contains("has no package `onnx`, `onnxruntime`; run: "), "{told}");
-    assert!(told.contains("-m pip install onnx==1.23.2 onnxruntime==1.31.1, or leave out `--python`"), "{told}");
+    assert!(told.contains("-m pip install onnx==1.23.2 onnxruntime==1.32.0, or leave out `--python`"), "{told}");
 }
 
 #[test]

@@ -42,7 +42,7 @@ fn environment() -> Option<PathBuf> {
     if lib.into_iter().any(package) {
         return Some(environment);
     }
-    let told = "pip install onnxruntime==1.31.1 onnxruntime-ep-webgpu==0.4.0 into target/onnx-tools";
+    let told = "pip install onnxruntime==1.32.0 onnxruntime-ep-webgpu==0.4.0 into target/onnx-tools";
     let required = std::env::var_os("GPUX_REQUIRE_ORT").is_some_and(|value| value == "1");
     assert!(!required || !cfg!(all(target_arch = "x86_64", target_os = "linux")), "{told}");
     eprintln!("skipped: {told}");
@@ -63,7 +63,7 @@ const MODEL: [&str; 4] = ["run", "tests/models/flip-float32.onnx", "--input", r#
 fn says_which_engine_an_unusable_cache_costs() {
     let folder = tempfile::tempdir().unwrap();
     let cache = folder.path().join("cache");
-    let library = cache.join("engines/onnxruntime-1.31.1-cpu/libonnxruntime.so.1.31.1");
+    let library = cache.join("engines/onnxruntime-1.32.0-cpu/libonnxruntime.so.1.32.0");
     std::fs::create_dir_all(library.parent().unwrap()).unwrap();
     std::fs::write(&library, "no library").unwrap();
     std::fs::set_permissions(&cache, std::os::unix::fs::PermissionsExt::from_mode(0o777)).unwrap();
@@ -71,7 +71,7 @@ fn says_which_engine_an_unusable_cache_costs() {
     let told = String::from_utf8_lossy(&ran.stderr).into_owned();
     assert!(ran.status.success(), "{told}");
     let skipped =
-        format!("the installed ONNX Runtime 1.31.1 (`{}`) is not used, since others may write", library.display());
+        format!("the installed ONNX Runtime 1.32.0 (`{}`) is not used, since others may write", library.display());
     assert!(told.contains("cannot be used (others may write to `") && told.contains(&skipped), "{told}");
     assert!(told.contains("; the embedded engine is used") || told.contains("; ONNX Runtime from "), "{told}");
     let listed = gpux(&cache, folder.path(), &["engine", "list", "--json"]);

@@ -73,7 +73,7 @@ pub struct Device {
 
 /// An inference engine.
 pub trait Engine: Send + Sync {
-    /// Its name and version, for people: `ONNX Runtime 1.31.1`, `embedded (tract 0.23)`.
+    /// Its name and version, for people: `ONNX Runtime 1.32.0`, `embedded (tract 0.23)`.
     fn name(&self) -> &str;
 
     /// The engine's part of the key of cached results: name, version,

@@ -260,9 +260,9 @@ mod tests {
         let parent = tempfile::tempdir().unwrap();
         // Not UTF-8.
         let cache = CacheDir::at(parent.path().join(OsStr::from_bytes(b"\xff")));
-        let engine = cache.folder(gpux_core::CacheFolder::Engines).unwrap().join("onnxruntime-1.31.1-cpu");
+        let engine = cache.folder(gpux_core::CacheFolder::Engines).unwrap().join("onnxruntime-1.32.0-cpu");
         std::fs::create_dir(&engine).unwrap();
-        let library = engine.join("libonnxruntime.so.1.31.1");
+        let library = engine.join("libonnxruntime.so.1.32.0");
         std::fs::write(&library, "no library").unwrap();
         let mut options = LoadOptions { cache: Some(cache), ..LoadOptions::default() };
         let warning = options.drop_unusable_cache().unwrap();

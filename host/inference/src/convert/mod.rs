@@ -27,7 +27,7 @@ const TIMES: u64 = 16;
 /// 2 GB at most.
 const LARGEST: u64 = 3 << 29;
 /// The Python packages that convert models, in the versions of the tests.
-pub const CONVERSION_PACKAGES: [(&str, &str); 2] = [("onnx", "1.23.2"), ("onnxruntime", "1.31.1")];
+pub const CONVERSION_PACKAGES: [(&str, &str); 2] = [("onnx", "1.23.2"), ("onnxruntime", "1.32.0")];
 
 /// A requested conversion.
 #[derive(Debug)]

@@ -19,7 +19,7 @@ fn searches_option_installed_python_system() {
     let python = place(root, "venv/lib/python3.12/site-packages/onnxruntime/capi/libonnxruntime.so.1.29.0");
     let cache = CacheDir::at(root.join("cache"));
     cache.folder(CacheFolder::Engines).unwrap();
-    let installed = place(root, "cache/engines/onnxruntime-1.31.1-cpu/libonnxruntime.so.1.31.1");
+    let installed = place(root, "cache/engines/onnxruntime-1.32.0-cpu/libonnxruntime.so.1.32.0");
     place(root, "cache/engines/.installing-x/libonnxruntime.so.1.99.0");
     let named = place(root, "mine/libonnxruntime.so.1.28.0");
     let mut search = LibrarySearch {
@@ -51,7 +51,7 @@ fn loads_nothing_from_a_cache_where_others_may_write() {
     let folder = tempfile::tempdir().unwrap();
     let cache = CacheDir::at(folder.path().join("cache"));
     let engines = cache.folder(CacheFolder::Engines).unwrap();
-    let installed = place(&engines, "onnxruntime-1.31.1-cpu/libonnxruntime.so.1.31.1");
+    let installed = place(&engines, "onnxruntime-1.32.0-cpu/libonnxruntime.so.1.32.0");
     let search = LibrarySearch { cache: Some(cache.clone()), ..LibrarySearch::default() };
     let mode = |path: &Path, mode| std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
     for shared in [cache.root(), &engines] {
@@ -60,7 +60,7 @@ fn loads_nothing_from_a_cache_where_others_may_write() {
         assert_eq!((choice.found, search.all()), (None, Vec::new()));
         let skipped = choice.passed_over.first().unwrap();
         let reason = format!(
-            "the installed ONNX Runtime 1.31.1 (`{}`) is not used, since others may write to `{}`",
+            "the installed ONNX Runtime 1.32.0 (`{}`) is not used, since others may write to `{}`",
             installed.display(),
             shared.display()
         );
@@ -75,7 +75,7 @@ fn loads_nothing_from_a_cache_where_others_may_write() {
 fn names_folders_of_libraries_that_a_package_needs() {
     let folder = tempfile::tempdir().unwrap();
     let site = folder.path().join("site-packages");
-    let library = place(&site, "onnxruntime/capi/libonnxruntime.so.1.31.1");
+    let library = place(&site, "onnxruntime/capi/libonnxruntime.so.1.32.0");
     let folders = LibrarySearch { option: Some(library), ..LibrarySearch::default() }.folders();
     for needed in ["onnxruntime/capi", "nvidia/cu13/lib", "nvidia/cudnn/lib"] {
         assert!(folders.contains(&site.join(needed)), "{needed} is not among {folders:?}");
@@ -99,7 +99,7 @@ fn skips_or_rejects_old_libraries() {
 #[test]
 fn prefers_requested_then_suitable_builds() {
     let folder = tempfile::tempdir().unwrap();
-    for build in ["1.31.1-cpu", "1.30.0-cpu", "1.24.1-openvino", "1.31.1-cuda"] {
+    for build in ["1.32.0-cpu", "1.30.0-cpu", "1.24.1-openvino", "1.31.1-cuda"] {
         place(folder.path(), &format!("engines/onnxruntime-{build}/libonnxruntime.so"));
     }
     let cache = CacheDir::at(folder.path());
@@ -112,14 +112,14 @@ fn prefers_requested_then_suitable_builds() {
         found.iter().map(name).collect()
     };
     let plain = Hardware::default();
-    assert_eq!(order(&[], &[], &plain)[..2], ["1.31.1-cpu", "1.30.0-cpu"]);
+    assert_eq!(order(&[], &[], &plain)[..2], ["1.32.0-cpu", "1.30.0-cpu"]);
     let mut intel = Hardware::default();
     intel.cpu.vendor = "Intel".to_owned();
     assert_eq!(order(&[], &[], &intel)[0], "1.24.1-openvino");
-    assert_eq!(order(&[ExecutionProvider::Cpu], &[], &intel)[0], "1.31.1-cpu");
+    assert_eq!(order(&[ExecutionProvider::Cpu], &[], &intel)[0], "1.32.0-cpu");
     let openvino = [ExecutionProvider::OpenVino];
-    assert_eq!(order(&[], &openvino, &intel)[0], "1.31.1-cpu", "with the plug-in beside it");
-    assert_eq!(order(&openvino, &openvino, &plain)[0], "1.31.1-cpu");
+    assert_eq!(order(&[], &openvino, &intel)[0], "1.32.0-cpu", "with the plug-in beside it");
+    assert_eq!(order(&openvino, &openvino, &plain)[0], "1.32.0-cpu");
     intel.drivers.nvidia = Some("580.1".to_owned());
     assert_eq!(order(&[], &[], &intel)[..2], ["1.31.1-cuda", "1.24.1-openvino"]);
     assert_eq!(order(&openvino, &[], &plain)[0], "1.24.1-openvino");
@@ -137,7 +137,7 @@ fn finds_plugins_and_registers_one_a_provider() {
     place(&site, "onnxruntime_ep_openvino-1.7.0.dist-info/METADATA");
     let newest = place(root, &format!("cache/engines/onnxruntime-ep-openvino-1.10.0/{file}"));
     place(root, &format!("cache/engines/onnxruntime-ep-openvino-1.8.1/{file}"));
-    place(root, "cache/engines/onnxruntime-1.31.1-cpu/libonnxruntime.so.1.31.1");
+    place(root, "cache/engines/onnxruntime-1.32.0-cpu/libonnxruntime.so.1.32.0");
     let search = LibrarySearch {
         cache: Some(CacheDir::at(root.join("cache"))),
         python: python::site_folders(&root.join("venv")),
@@ -171,7 +171,7 @@ fn reads_versions_without_loading() {
         std::fs::write(&file, content).unwrap();
         version::detect(&file)
     };
-    assert_eq!(version("a/libonnxruntime.so.1.31.1", b""), Some("1.31.1".into()));
+    assert_eq!(version("a/libonnxruntime.so.1.32.0", b""), Some("1.32.0".into()));
     let mut content = vec![0_u8; (1 << 20) - 3];
     content.extend_from_slice(b"VERS_1.30.0\0");
     content.extend_from_slice(&[0; 100]);

@@ -52,7 +52,7 @@ fn in_package(library: &Path) -> Option<String> {
     packages.iter().find_map(|name| in_name(name))
 }
 
-/// The symbol version that ONNX Runtime's builds for Linux carry: `VERS_1.31.1`.
+/// The symbol version that ONNX Runtime's builds for Linux carry: `VERS_1.32.0`.
 fn in_file(path: &Path) -> Option<String> {
     const MARK: &[u8] = b"VERS_1.";
     const PIECE: u64 = 1 << 20;

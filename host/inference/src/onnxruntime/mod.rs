@@ -89,7 +89,7 @@ impl OnnxRuntime {
         Ok(Self { environment, name, identity, version, library: loaded, availability, providers })
     }
 
-    /// The library's version, for example `1.31.1`.
+    /// The library's version, for example `1.32.0`.
     pub fn version(&self) -> &str {
         &self.version
     }
@@ -115,7 +115,7 @@ impl OnnxRuntime {
     }
 }
 
-/// The version in the library's build information (`git-branch=rel-1.31.1`).
+/// The version in the library's build information (`git-branch=rel-1.32.0`).
 fn build_version() -> Option<String> {
     let (_, rest) = ort::info().split_once("git-branch=rel-")?;
     let end = rest.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(rest.len());

@@ -120,11 +120,6 @@ fn speech_recognition_matches_python() {
     answers("speech");
 }
 
-#[test]
-fn audio_tagging_matches_python() {
-    answers("audio-tagging");
-}
-
 /// The cases of an application, whose results its `referee.py` compared with the Python package; skipped where
 /// `fetch.sh` did not bring its models.
 fn passes_its_cases(example: &str, models: &[&str]) {

@@ -116,8 +116,15 @@ fn bounds_reading_of_hostile_files() {
 proptest::proptest! {
     /// Cutting and splicing real files never breaks the reader, and every place it names is real.
     #[test]
-    fn mangled_files_are_read_or_refused(from in 0_usize..2000, to in 0_usize..2000, insert in "[-:{}\\[\\]&*!'\"$ \t\nab1.]{0,6}") {
-        let text = include_str!("../../../tests/cases/config/right/digits/gpux.yml");
+    fn mangled_files_are_read_or_refused(
+        text in proptest::sample::select(&[
+            include_str!("../../../tests/cases/config/right/digits/gpux.yml"),
+            include_str!("../../../tests/cases/config/right/for-each/gpux.yml"),
+        ][..]),
+        from in 0_usize..2000,
+        to in 0_usize..2000,
+        insert in "[-:{}\\[\\]&*!'\"$ \t\nab1.]{0,6}",
+    ) {
         let boundary = |at: usize| (0..=at.min(text.len())).rev().find(|at| text.is_char_boundary(*at)).unwrap();
         let (from, to) = (boundary(from.min(to)), boundary(from.max(to)));
         let mangled = format!("{}{insert}{}", &text[..from], &text[to..]);

@@ -32,9 +32,9 @@ pub use node::{Content, Entry, Node, Number, Spanned};
 pub use schema::check;
 pub use source_file::{Position, SourceFile, Span};
 pub use spec::{
-    Action, Backend, BatchingSpec, DEFAULT_MODEL_NAME, Dimension, DirGrant, ForEachSpec, GpuSpec, InputSpec, Instances,
-    Isolation, Labels, ModelCall, ModelFormat, ModelSpec, OutputSpec, Overflow, PortType, RuntimeSpec, ServingSpec,
-    Spec, StepCheck, StepSchema, StepSpec, UnknownPortType, Wasi, WasmGrant, WasmLimits, WasmSpec, Wiring,
+    Action, Backend, BatchingSpec, DEFAULT_MODEL_NAME, Dimension, DirGrant, Endpoint, ForEachSpec, GpuSpec, InputSpec,
+    Instances, Isolation, Labels, ModelCall, ModelFormat, ModelSpec, OutputSpec, Overflow, PortType, RuntimeSpec,
+    ServingSpec, Spec, StepCheck, StepSchema, StepSpec, UnknownPortType, Wasi, WasmGrant, WasmLimits, WasmSpec, Wiring,
     accept_any_step, json_schema,
 };
 pub use typed_file::{load_as, load_with, parse_as};

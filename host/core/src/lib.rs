@@ -48,6 +48,7 @@ pub use plans::step::{
 };
 pub use plans::synthetic_inputs::SyntheticInputs;
 pub use plans::table::{Table, TableOptions, table_header};
+pub use plans::text_counts::TextCounts;
 pub use plans::trace::{RunTrace, StepTrace};
 pub use platform::cache::{CacheDir, CacheEntry, CacheFolder, PublicKey, SharedCache};
 #[cfg(unix)]

@@ -1,6 +1,7 @@
 //! For the program `gpux` and the Python package. No other program should use this: it changes without notice.
 
 pub use super::access::PipelineAccess;
+pub use super::endpoints::{EmbeddingEndpoint, Endpoints, RerankEndpoint};
 pub use super::engine::{SelectedEngine, engine_search, select_engine};
 pub use super::file_content::FileContent;
 pub use super::load_options::MAX_THREADS;

@@ -86,6 +86,7 @@ mod access;
 mod build_plan;
 mod description;
 pub mod details;
+mod endpoints;
 mod engine;
 pub mod error;
 mod file_content;

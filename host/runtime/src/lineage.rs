@@ -37,6 +37,14 @@ impl<'p> Lineage<'p> {
         outputs.map(|output| output.name.as_str())
     }
 
+    /// Whether an output is one vector for a text, because it comes from a step that pools or normalizes vectors.
+    pub(super) fn is_embedding(&self, output: &str) -> bool {
+        const MAKERS: [&str; 3] = ["cls-pool", "l2-normalize", "mean-pool"];
+        let output = self.plan.outputs().iter().find(|known| known.name == output);
+        let maker = output.and_then(|output| self.producer(output.slot()));
+        maker.is_some_and(|(_, step)| MAKERS.contains(&step))
+    }
+
     /// A warning for each image of whole numbers that a model of floats is given as it was decoded.
     pub(super) fn unscaled_images(&self) -> Vec<String> {
         let steps = self.plan.steps().iter().zip(self.specs);

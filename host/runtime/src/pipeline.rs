@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::build_plan::build_plan;
+use super::endpoints::{self, Endpoints};
 use super::labels;
 use super::lineage::Lineage;
 use super::load_options::LoadOptions;
@@ -39,6 +40,7 @@ pub struct Pipeline {
     /// names of outputs
     probabilities: BTreeSet<String>,
     warm_up: Vec<Request>,
+    pub(super) endpoints: Endpoints,
 }
 
 impl Pipeline {
@@ -156,13 +158,14 @@ impl Pipeline {
             let model = loaded.models.iter().find(|loaded| model.is_none_or(|name| name == loaded.name))?;
             model.step.file().info().inputs.iter().find(|spec| spec.name == input)?.index_limit
         }));
+        let endpoints = endpoints::of(spec, &plan, &lineage).map_err(report_all)?;
         let probabilities = lineage.probabilities().map(str::to_owned).collect();
         let mut files = files.named();
         files.extend(loaded.models.iter().flat_map(|model| model.step.file().external_data().to_owned()));
         files.insert(definition.source().path().to_owned(), definition.version());
         let (engine, models) = (loaded.engine, loaded.models);
         let (source, spec) = definition.into_parts();
-        Ok(Self { source, spec, plan, models, engine, warnings, files, labels, probabilities, warm_up })
+        Ok(Self { source, spec, plan, models, engine, warnings, files, labels, probabilities, warm_up, endpoints })
     }
 
     /// The number of requests to run concurrently: the capacity of a model's instances.

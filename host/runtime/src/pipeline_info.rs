@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use super::endpoints::Endpoints;
 use super::pipeline::Pipeline;
 use super::precision::ModelPrecision;
 use gpux_core::files::FileVersions;
@@ -40,6 +41,10 @@ pub struct PipelineInfo {
     pub timeout: Duration,
     /// the number of requests to run concurrently: the capacity of a model's instances
     pub concurrency: usize,
+    /// the endpoints of other servers' clients that it answers
+    pub endpoints: Endpoints,
+    /// further names by which those clients may call it
+    pub aliases: Vec<String>,
     media_types: BTreeMap<String, String>,
     labels: BTreeMap<String, Vec<String>>,
     probabilities: BTreeSet<String>,
@@ -133,6 +138,8 @@ impl Pipeline {
             files: self.files().clone(),
             timeout: spec.serving.timeout.0.min(spec.runtime.timeout.0),
             concurrency: self.concurrency(),
+            endpoints: self.endpoints.clone(),
+            aliases: spec.serving.aliases.clone(),
             media_types: plan.inputs().iter().filter_map(|input| media_type(&input.port)).collect(),
             labels: self.all_labels().clone(),
             probabilities: outputs().filter(|output| self.is_probability(output)).map(str::to_owned).collect(),

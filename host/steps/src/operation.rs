@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::Value as Json;
 
 use crate::deadline::Deadline;
-use gpux_core::{Context, Kind, Mismatch, Port, Signature, Step, StepFailure, Tensor, TensorKind, Value};
+use gpux_core::{Context, Kind, Mismatch, Port, Signature, Step, StepFailure, Tensor, TensorKind, TextCounts, Value};
 
 /// The work of one built-in step. Everything has a default but [`run`](Self::run).
 pub(crate) trait Operation: Send + Sync + 'static {
@@ -35,14 +35,14 @@ pub(crate) trait Operation: Send + Sync + 'static {
     /// The values of the output ports. Long work checks `deadline`, which has not passed at first.
     fn run(&self, inputs: Inputs<'_>, deadline: &Deadline) -> Result<Vec<Value>, StepFailure>;
 
-    /// The same; also counts the texts of which it leaves out a part.
+    /// The same; also counts the texts that it reads.
     fn run_noting(
         &self,
         inputs: Inputs<'_>,
         deadline: &Deadline,
-        truncated: &mut u32,
+        texts: &mut TextCounts,
     ) -> Result<Vec<Value>, StepFailure> {
-        let _ = truncated;
+        let _ = texts;
         self.run(inputs, deadline)
     }
 }
@@ -81,7 +81,7 @@ impl<T: Operation> Step for BuiltinStep<T> {
     fn run(&self, inputs: Vec<Option<Value>>, context: &mut Context) -> Result<Vec<Value>, StepFailure> {
         let deadline = Deadline::from_context(context);
         deadline.check()?;
-        self.operation.run_noting(Inputs::new(&self.signature.inputs, inputs), &deadline, &mut context.truncated)
+        self.operation.run_noting(Inputs::new(&self.signature.inputs, inputs), &deadline, &mut context.texts)
     }
 
     fn details(&self) -> Json {

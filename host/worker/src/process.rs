@@ -26,7 +26,7 @@ use gpux::{GpuxError, LoadOptions, Pipeline};
 use gpux_confinement::forbid_new_processes;
 use gpux_core::catch_panic::catch_panic;
 use gpux_core::file_passing::receive_files;
-use gpux_core::{Context, Observer, PlannedStep, RunOptions, StepFailure, Value, threads};
+use gpux_core::{Context, Observer, PlannedStep, RunOptions, StepFailure, TextCounts, Value, threads};
 
 /// How long a thread waits for requests before it ends, if another waits as well.
 const IDLE: Duration = Duration::from_secs(5);
@@ -197,11 +197,16 @@ impl Observer for StepRecorder<'_> {
     }
 
     fn failed(&mut self, _: &PlannedStep, _: &StepFailure, time: Duration, context: &Context) {
-        self.steps.push(StepTime { time, has_failed: true, truncated: 0, calls: context.calls.clone() });
+        self.steps.push(StepTime {
+            time,
+            has_failed: true,
+            texts: TextCounts::default(),
+            calls: context.calls.clone(),
+        });
     }
 
     fn after(&mut self, _: &PlannedStep, time: Duration, _: &[Value], context: &Context) {
-        let (truncated, calls) = (context.truncated, context.calls.clone());
-        self.steps.push(StepTime { time, has_failed: false, truncated, calls });
+        let (texts, calls) = (context.texts, context.calls.clone());
+        self.steps.push(StepTime { time, has_failed: false, texts, calls });
     }
 }

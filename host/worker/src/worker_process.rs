@@ -111,6 +111,7 @@ impl StartedWorker {
             Ok(Some(WorkerMessage::Ready(ready))) => {
                 let ReadyMessage { mut info, warm_up_report, statistics } = *ready;
                 info.name.clone_from(&definition.spec().name.value);
+                info.aliases.clone_from(&definition.spec().serving.aliases);
                 Ok(Self { process, info, warm_up_report, statistics })
             }
             Ok(Some(WorkerMessage::Failed(error))) => Err(error.into()),

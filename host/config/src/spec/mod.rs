@@ -30,7 +30,7 @@ use gpux_core::Precision;
 use gpux_core::sanitize::is_unsafe_for_terminal;
 pub use model::{BatchingSpec, DEFAULT_MODEL_NAME, ModelFormat, ModelSpec};
 pub use ports::{Dimension, InputSpec, Labels, OutputSpec, PortType, UnknownPortType};
-pub use runtime::{Backend, GpuSpec, Isolation, RuntimeSpec, ServingSpec};
+pub use runtime::{Backend, Endpoint, GpuSpec, Isolation, RuntimeSpec, ServingSpec};
 pub use step_spec::{Action, ForEachSpec, ModelCall, Overflow, StepSpec, Wiring};
 use steps::StepSchemas;
 pub use wasm::{DirGrant, Instances, Wasi, WasmGrant, WasmLimits, WasmSpec};

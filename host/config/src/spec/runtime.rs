@@ -122,6 +122,16 @@ impl Isolation {
     }
 }
 
+/// What a pipeline answers beside its own requests, for the clients of other servers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Endpoint {
+    /// the vector of a text
+    Embeddings,
+    /// the scores of documents for a query
+    Rerank,
+}
+
 /// The server.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
@@ -144,6 +154,14 @@ pub struct ServingSpec {
     #[schemars(length(max = 100))]
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub warmup: Vec<Spanned<serde_json::Map<String, serde_json::Value>>>,
+    /// Endpoints for the clients of other servers, such as OpenAI's; guessed from the steps where it is left out, none
+    /// if it is empty
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub endpoints: Option<Vec<Spanned<Endpoint>>>,
+    /// Further names by which those clients may call the pipeline
+    #[schemars(length(max = 20), inner(length(min = 1, max = 200)))]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub aliases: Vec<String>,
 }
 
 impl Default for ServingSpec {
@@ -155,6 +173,8 @@ impl Default for ServingSpec {
             timeout: TimeSpan(Duration::from_secs(5)),
             isolation: Isolation::None,
             warmup: Vec::new(),
+            endpoints: None,
+            aliases: Vec::new(),
         }
     }
 }

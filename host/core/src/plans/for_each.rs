@@ -11,6 +11,7 @@ use super::inner_step::{InnerPlace, InnerStep};
 use super::plan::{Plan, PlannedStep};
 use super::run::Frame;
 use super::step::{Context, LimitExceeded, Step, StepFailure};
+use super::text_counts::TextCounts;
 use crate::values::device_tensor::HostOrDevice;
 use crate::values::element::ElementType;
 use crate::values::encoded_size;
@@ -164,7 +165,7 @@ impl ForEach {
             return Ok(count);
         }
         if truncates {
-            context.truncated = context.truncated.saturating_add(1);
+            context.texts.add(TextCounts { truncated: 1, tokens: 0 });
             return Ok(max_items);
         }
         let message = format!("`{}` has {count} items; at most {max_items} are allowed (`max_items`)", first.name);

@@ -17,4 +17,5 @@ pub(crate) mod run;
 pub(crate) mod step;
 pub(crate) mod synthetic_inputs;
 pub(crate) mod table;
+pub(crate) mod text_counts;
 pub(crate) mod trace;

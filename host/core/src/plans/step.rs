@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::calls::CallStatistics;
 use super::inner_step::InnerStep;
+use super::text_counts::TextCounts;
 use crate::cancellation::CancelFlag;
 use crate::values::device_tensor::{HostOrDevice, Memory};
 use crate::values::signature::{Kind, Mismatch, Signature};
@@ -169,8 +170,8 @@ pub struct Context {
     pub memory_peak: Option<u64>,
     /// log lines of components, the newest last
     pub log: Vec<String>,
-    /// texts and lists of which the step left out a part, since they were too long
-    pub truncated: u32,
+    /// counts of the texts that the step read
+    pub texts: TextCounts,
     /// the calls that the step made of others
     pub calls: CallStatistics,
     /// the step within it that failed, if it failed there
@@ -192,7 +193,7 @@ impl Context {
     /// Adds the reports of a step within this one, or of one of its items.
     pub(crate) fn merge(&mut self, inner: Self) {
         self.memory_peak = self.memory_peak.max(inner.memory_peak);
-        self.truncated = self.truncated.saturating_add(inner.truncated);
+        self.texts.add(inner.texts);
         self.calls.merge(&inner.calls);
         self.failed_at = inner.failed_at.or(self.failed_at.take());
         self.log.extend(inner.log);

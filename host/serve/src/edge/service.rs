@@ -28,7 +28,6 @@ use crate::engine::metrics::{ProtocolLabel, RejectionReason};
 use crate::engine::request_context::RequestContext;
 use crate::engine::server::Server;
 use crate::engine::tenant::{Tenant, TenantPermit};
-use crate::protocol::oip;
 use crate::protocol::router::Routes;
 
 /// Extension of a request that has both `Transfer-Encoding` and `Content-Length`.
@@ -231,10 +230,8 @@ fn protocol(head: &Parts) -> ProtocolLabel {
     // A gRPC content type on an HTTP path gets that path's protocol.
     if is_grpc(&head.headers) && route::find(head.uri.path()).is_none_or(|route| route.is_call) {
         ProtocolLabel::Grpc
-    } else if oip::is_path(head.uri.path()) {
-        ProtocolLabel::OipHttp
     } else {
-        ProtocolLabel::Http
+        ProtocolLabel::of_path(head.uri.path())
     }
 }
 

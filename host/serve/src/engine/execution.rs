@@ -22,7 +22,7 @@ use gpux::GpuxError;
 use gpux_core::MemoryPermit;
 use gpux_core::catch_panic::catch_panic;
 use gpux_core::encoded_size;
-use gpux_core::{Outputs, Request, RunOptions, StepError, StepFailure, Value, WaitObserver};
+use gpux_core::{Outputs, Request, RunOptions, StepError, StepFailure, TextCounts, Value, WaitObserver};
 use gpux_inference::SessionSet;
 use gpux_worker::Trace;
 
@@ -96,12 +96,7 @@ impl Execution {
         let end = Instant::now();
         self.loaded.metrics().record_run_time(end - start);
         self.ran.set(Some((start, end)));
-        if clock.truncated > 0 {
-            self.loaded.metrics().truncated.fetch_add(clock.truncated.into(), Ordering::Relaxed);
-            if let Some(context) = &self.context {
-                context.note_truncated(clock.truncated);
-            }
-        }
+        self.note_texts(clock.texts);
         if let (Some(spans), Some(steps)) = (spans, clock.traced) {
             spans.record(steps);
         }
@@ -139,6 +134,16 @@ impl Execution {
     fn timings(&self, began: Instant, now: Instant) -> Option<StageTimings> {
         let (start, end) = self.ran.get()?;
         Some(StageTimings { queued: self.queued, input: start - began, infer: end - start, output: now - end })
+    }
+
+    fn note_texts(&self, texts: TextCounts) {
+        if texts == TextCounts::default() {
+            return;
+        }
+        self.loaded.metrics().truncated.fetch_add(texts.truncated.into(), Ordering::Relaxed);
+        if let Some(context) = &self.context {
+            context.note_texts(texts);
+        }
     }
 
     fn note_queued(&self) {

@@ -277,6 +277,30 @@ impl Repository {
         Err(ServeError::NotFound(format!("no pipeline is called `{name}`; there is {}", names.join(", "))))
     }
 
+    /// The pipeline of this name or, if there is none, that has it as an alias, if the request may use it.
+    pub(crate) fn by_name_or_alias(&self, name: &str) -> Result<Arc<LoadedPipeline>, ServeError> {
+        if self.slots.load().contains_key(name) {
+            return self.get(name);
+        }
+        let visible = self.visible();
+        let loaded = visible.iter().filter_map(|slot| slot.loaded());
+        let named: Vec<_> = loaded.filter(|loaded| loaded.info().aliases.iter().any(|alias| alias == name)).collect();
+        match named.as_slice() {
+            [only] => Ok(only.clone()),
+            [] => {
+                if visible.iter().any(|slot| slot.state() == PipelineState::Loading && slot.loaded().is_none()) {
+                    let message = format!("not every pipeline is loaded yet; `{name}` may be an alias of one");
+                    return Err(ServeError::NotReady(message));
+                }
+                self.get(name)
+            }
+            several => {
+                let names: Vec<_> = several.iter().map(|loaded| format!("`{}`", loaded.name())).collect();
+                Err(ServeError::NotFound(format!("`{name}` is an alias of several pipelines: {}", names.join(", "))))
+            }
+        }
+    }
+
     /// The only pipeline that the request may use. If there are several, the error lists the path of `call` for each.
     pub fn only_pipeline(&self, call: &str) -> Result<Arc<LoadedPipeline>, ServeError> {
         let slots = self.slots.load();

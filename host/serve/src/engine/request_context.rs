@@ -15,7 +15,7 @@ use super::request_options::Priority;
 use super::scheduler::Client;
 use super::step_spans::StepSpans;
 use super::tenant::{ConcurrencySlots, LimitExceeded, Tenant, TenantPermit};
-use gpux_core::MemoryPermit;
+use gpux_core::{MemoryPermit, TextCounts};
 
 tokio::task_local! {
     static CURRENT: Arc<RequestContext>;
@@ -39,6 +39,7 @@ pub(crate) struct RequestContext {
     begun: AtomicBool,
     queued_nanos: AtomicU64,
     truncated: AtomicU32,
+    tokens: AtomicU64,
     /// the memory permit of its response
     response_permit: Mutex<Option<MemoryPermit>>,
 }
@@ -58,6 +59,7 @@ impl RequestContext {
             begun: AtomicBool::new(false),
             queued_nanos: AtomicU64::new(0),
             truncated: AtomicU32::new(0),
+            tokens: AtomicU64::new(0),
             response_permit: Mutex::default(),
         }
     }
@@ -173,9 +175,15 @@ impl RequestContext {
         self.queued_nanos.fetch_add(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX), Ordering::Relaxed);
     }
 
-    /// Counts texts of which a step left out a part.
-    pub(crate) fn note_truncated(&self, texts: u32) {
-        self.truncated.fetch_add(texts, Ordering::Relaxed);
+    /// Counts the texts that the steps of a run read.
+    pub(crate) fn note_texts(&self, texts: TextCounts) {
+        self.truncated.fetch_add(texts.truncated, Ordering::Relaxed);
+        self.tokens.fetch_add(texts.tokens, Ordering::Relaxed);
+    }
+
+    /// Tokens that were made of its texts.
+    pub(crate) fn tokens(&self) -> u64 {
+        self.tokens.load(Ordering::Relaxed)
     }
 
     /// Texts of which a step left out a part.

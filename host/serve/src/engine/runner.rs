@@ -190,7 +190,7 @@ fn run_isolated(
     let now = Instant::now();
     for (step, name) in steps.iter().zip(&info.steps) {
         left = Duration::saturating_sub(left, step.time);
-        timer.truncated = timer.truncated.saturating_add(step.truncated);
+        timer.texts.add(step.texts);
         let end = now.checked_sub(left).unwrap_or(now);
         timer.record(name, end, step.time, failure.filter(|_| step.has_failed), &step.calls);
     }

@@ -5,10 +5,13 @@ use http::header::CONTENT_TYPE;
 
 use Purpose::{Change, Other, Probe};
 
+use super::{oip, openai, rerank};
+use crate::engine::metrics::ProtocolLabel;
+
 /// A route of the server.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Route {
-    /// a segment in braces matches any segment
+    /// a segment in braces matches any segment, with a star any rest
     pub(crate) template: &'static str,
     pub(crate) purpose: Purpose,
     /// whether it is a gRPC call
@@ -26,7 +29,7 @@ pub(crate) enum Purpose {
 }
 
 /// HTTP paths. Fixed segments precede variable ones that would match them.
-const PATHS: [(&str, Purpose); 49] = [
+const PATHS: [(&str, Purpose); 58] = [
     ("/", Other),
     ("/docs", Other),
     ("/health", Probe),
@@ -40,6 +43,15 @@ const PATHS: [(&str, Purpose); 49] = [
     ("/pipelines/{name}/info", Other),
     ("/pipelines/{name}/predict", Other),
     ("/predict", Other),
+    ("/v1/models", Other),
+    ("/v1/models/{*model}", Other),
+    ("/v1/embeddings", Other),
+    ("/openai/v1/models", Other),
+    ("/openai/v1/models/{*model}", Other),
+    ("/openai/v1/embeddings", Other),
+    ("/v1/rerank", Other),
+    ("/v2/rerank", Other),
+    ("/rerank", Other),
     ("/v2", Other),
     ("/v2/", Other),
     ("/v2/health/live", Probe),
@@ -117,8 +129,24 @@ fn fits(path: &str, route: &str) -> bool {
     loop {
         match (parts.next(), places.next()) {
             (None, None) => return true,
+            (Some(part), Some(place)) if place.starts_with("{*") => return !part.is_empty(),
             (Some(part), Some(place)) if part == place || place.starts_with('{') && !part.is_empty() => {}
             _ => return false,
+        }
+    }
+}
+
+impl ProtocolLabel {
+    /// The protocol of a path over HTTP.
+    pub(crate) fn of_path(path: &str) -> Self {
+        if rerank::is_path(path) {
+            Self::Rerank
+        } else if openai::is_path(path) {
+            Self::OpenAi
+        } else if oip::is_path(path) {
+            Self::OipHttp
+        } else {
+            Self::Http
         }
     }
 }

@@ -11,10 +11,11 @@ use tower::Service as _;
 
 use super::http::compression::{self, AcceptedEncodings};
 use super::http::response;
-use super::oip;
 use super::route::is_grpc;
 use super::{health, metrics, openapi, page, predict};
+use super::{oip, openai, rerank};
 use crate::engine::error::ServeError;
+use crate::engine::metrics::ProtocolLabel;
 use crate::engine::server::Server;
 
 /// The handlers of every protocol, by path.
@@ -55,6 +56,7 @@ pub(crate) fn router(server: &Arc<Server>) -> Router {
         .route("/pipelines/{name}/info", get(predict::info::by_name))
         .route("/pipelines/{name}/predict", post(predict::by_name))
         .with_state(server.clone());
+    let router = router.merge(openai::router(server.clone())).merge(rerank::router(server.clone()));
     router.merge(oip::router(server)).fallback(unknown).method_not_allowed_fallback(wrong_method)
 }
 
@@ -65,12 +67,19 @@ async fn unknown(uri: http::Uri, headers: http::HeaderMap) -> Response {
     if let Some(response) = oip::no_such_path(uri.path()) {
         return response;
     }
-    response::error(&ServeError::NotFound(format!("there is nothing at `{}`", uri.path())))
+    let error = ServeError::NotFound(format!("there is nothing at `{}`", uri.path()));
+    if ProtocolLabel::of_path(uri.path()) == ProtocolLabel::OpenAi {
+        openai::error(&error)
+    } else {
+        response::error(&error)
+    }
 }
 
 async fn wrong_method(method: http::Method, uri: http::Uri) -> Response {
-    if let Some(response) = oip::no_such_method(uri.path(), &method) {
-        return response;
+    let error = ServeError::Method(format!("`{}` does not take {method}", uri.path()));
+    match ProtocolLabel::of_path(uri.path()) {
+        ProtocolLabel::Rerank => rerank::error(&error),
+        ProtocolLabel::OpenAi => openai::error(&error),
+        _ => oip::no_such_method(uri.path(), &method).unwrap_or_else(|| response::error(&error)),
     }
-    response::error(&ServeError::Method(format!("`{}` does not take {method}", uri.path())))
 }

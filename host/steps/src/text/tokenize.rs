@@ -13,7 +13,7 @@ use super::tokenizer_file::{self, TokenizerFile};
 use crate::deadline::Deadline;
 use crate::operation::{BuiltinStep, Inputs, Operation};
 use crate::ports;
-use gpux_core::{BuildError, Builtin, Group, Kind, Mismatch, Port, Signature, StepFailure, Value};
+use gpux_core::{BuildError, Builtin, Group, Kind, Mismatch, Port, Signature, StepFailure, TextCounts, Value};
 
 /// Options of `tokenize`.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
@@ -211,18 +211,21 @@ impl Operation for Tokenize {
     }
 
     fn run(&self, inputs: Inputs<'_>, deadline: &Deadline) -> Result<Vec<Value>, StepFailure> {
-        self.run_noting(inputs, deadline, &mut 0)
+        self.run_noting(inputs, deadline, &mut TextCounts::default())
     }
 
     fn run_noting(
         &self,
         inputs: Inputs<'_>,
         deadline: &Deadline,
-        truncated: &mut u32,
+        texts: &mut TextCounts,
     ) -> Result<Vec<Value>, StepFailure> {
         let given = self.encoder.read_input(inputs)?;
         let encodings = self.encoder.encode(given, deadline, Encoding::len)?;
-        *truncated += encodings.iter().filter(|encoding| !encoding.get_overflowing().is_empty()).count() as u32;
+        texts.add(TextCounts {
+            truncated: encodings.iter().filter(|encoding| !encoding.get_overflowing().is_empty()).count() as u32,
+            tokens: encodings.iter().map(|encoding| encoding.len() as u64).sum(),
+        });
         self.padder.tensors(&encodings.iter().collect::<Vec<_>>(), self.options.extras(), deadline)
     }
 }
@@ -308,7 +311,7 @@ mod tests {
         let truncated = |options, inputs: Vec<Value>| {
             let (step, mut context) = (build("wordpiece", options).unwrap(), Context::default());
             step.run(inputs.into_iter().map(Some).collect(), &mut context).unwrap();
-            context.truncated
+            context.texts.truncated
         };
         let length = run(&build("wordpiece", json!({})).unwrap(), vec!["the fox the fox".into()]).unwrap()[0].len();
         let texts = || vec![json!(["the fox the fox", "the", "the fox the fox the"]).into()];

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use super::{ChannelMemory, Header, SLOTS, monotonic_nanos, state};
 use crate::trace::Trace;
 use crate::transfer::{self, BoundedRead as _, read_bytes, read_u8, read_u32, read_u64, write_u32, write_u64};
-use gpux_core::{CallStatistics, CancelFlag, Outputs, Request, RunError, WaitObserver};
+use gpux_core::{CallStatistics, CancelFlag, Outputs, Request, RunError, TextCounts, WaitObserver};
 use gpux_shared_memory::{OutOfBounds, wait, wake};
 
 /// How often a waiting call looks whether its client has gone.
@@ -78,8 +78,8 @@ pub struct StepTime {
     pub time: Duration,
     /// whether the request ended here
     pub has_failed: bool,
-    /// texts of which it left out a part
-    pub truncated: u32,
+    /// counts of the texts that it read
+    pub texts: TextCounts,
     /// the calls that it made of other steps
     pub calls: CallStatistics,
 }
@@ -292,8 +292,8 @@ fn read_reply(area: &mut super::Area<'_>, is_traced: bool) -> io::Result<Reply> 
         let nanos = read_u64(area)?;
         // The highest bit says that the request ended here.
         let time = Duration::from_nanos(nanos & (u64::MAX >> 1));
-        let truncated = read_u32(area)?;
-        steps.push(StepTime { time, has_failed: nanos >> 63 == 1, truncated, ..StepTime::default() });
+        let texts = TextCounts { truncated: read_u32(area)?, tokens: read_u64(area)? };
+        steps.push(StepTime { time, has_failed: nanos >> 63 == 1, texts, ..StepTime::default() });
     }
     let calls = read_json(area, MAX_CALLS)?;
     if !calls.is_empty() {

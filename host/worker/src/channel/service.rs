@@ -145,7 +145,8 @@ fn write_response(
     for step in steps {
         let nanos = u64::try_from(step.time.as_nanos()).unwrap_or(u64::MAX) & (u64::MAX >> 1);
         write_u64(area, nanos | u64::from(step.has_failed) << 63)?;
-        write_u32(area, step.truncated)?;
+        write_u32(area, step.texts.truncated)?;
+        write_u64(area, step.texts.tokens)?;
     }
     write_bytes(area, &calls_to_json(steps)?)?;
     let trace = trace.map(serde_json::to_vec).transpose()?.filter(|trace| trace.len() <= MAX_TRACE);

@@ -104,7 +104,7 @@ impl Trace {
             name: step.name.clone(),
             time_ms: milliseconds(time),
             memory: context.memory_peak,
-            truncated: Some(context.truncated).filter(|texts| *texts > 0),
+            truncated: Some(context.texts.truncated).filter(|texts| *texts > 0),
             failed,
             log: context.log[newest..].iter().map(|line| line.chars().take(LOG_LINE).collect()).collect(),
             calls: context.calls.flattened().iter().map(TracedCalls::new).collect(),

@@ -13,10 +13,14 @@ pub(crate) enum ProtocolLabel {
     OipHttp,
     /// gRPC
     Grpc,
+    /// OpenAI's API, `/v1`
+    OpenAi,
+    /// documents ranked, in the forms of several services
+    Rerank,
 }
 
 impl ProtocolLabel {
-    pub(crate) const ALL: [Self; 3] = [Self::Http, Self::OipHttp, Self::Grpc];
+    pub(crate) const ALL: [Self; 5] = [Self::Http, Self::OipHttp, Self::Grpc, Self::OpenAi, Self::Rerank];
 
     /// Its name in metrics and logs.
     pub(crate) const fn name(self) -> &'static str {
@@ -24,6 +28,8 @@ impl ProtocolLabel {
             Self::Http => "http",
             Self::OipHttp => "oip-http",
             Self::Grpc => "grpc",
+            Self::OpenAi => "openai",
+            Self::Rerank => "rerank",
         }
     }
 }
@@ -57,7 +63,7 @@ const GRPC: [&str; 17] = [
 
 /// Responses by protocol and status.
 #[derive(Debug, Default)]
-pub(crate) struct ResponseCounts(ShardedCounter<[[AtomicU64; STATUSES.len()]; 3]>);
+pub(crate) struct ResponseCounts(ShardedCounter<[[AtomicU64; STATUSES.len()]; ProtocolLabel::ALL.len()]>);
 
 impl ResponseCounts {
     /// Counts a response. For gRPC, `status` is the gRPC code.

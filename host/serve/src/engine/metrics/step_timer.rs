@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::pipeline::StepMetrics;
-use gpux_core::{CallStatistics, Context, Observer, PlannedStep, StepFailure, Value};
+use gpux_core::{CallStatistics, Context, Observer, PlannedStep, StepFailure, TextCounts, Value};
 
 /// One step of one run, for a trace.
 #[derive(Clone, Debug)]
@@ -28,13 +28,13 @@ pub(crate) struct StepTimer<'a> {
     next: usize,
     /// each step by itself, if the request is traced
     pub(crate) traced: Option<Vec<StepTime>>,
-    /// texts of which a step left out a part
-    pub(crate) truncated: u32,
+    /// counts of the texts that the steps read
+    pub(crate) texts: TextCounts,
 }
 
 impl<'a> StepTimer<'a> {
     pub(crate) fn new(steps: &'a [Arc<StepMetrics>], traced: bool) -> Self {
-        Self { steps, next: 0, traced: traced.then(Vec::new), truncated: 0 }
+        Self { steps, next: 0, traced: traced.then(Vec::new), texts: TextCounts::default() }
     }
 
     /// Records a step that has run.
@@ -68,7 +68,7 @@ impl Observer for StepTimer<'_> {
     }
 
     fn after(&mut self, step: &PlannedStep, time: Duration, _: &[Value], context: &Context) {
-        self.truncated = self.truncated.saturating_add(context.truncated);
+        self.texts.add(context.texts);
         self.record(&step.name, Instant::now(), time, None, &context.calls);
     }
 }

@@ -61,6 +61,11 @@ fn declared(headers: &HeaderMap) -> Option<usize> {
 /// The largest body, in bytes, of a request about the server itself.
 pub(crate) const SMALL: usize = 64 << 10;
 
+/// Reads a body that names its pipeline, whose queue can therefore not reject it before.
+pub(crate) async fn read_unseen(headers: &HeaderMap, body: Body, server: &Server) -> Result<Bytes, ServeError> {
+    read_within(server.settings().max_body, declared(headers), headers, body, server).await
+}
+
 /// Reads a small body.
 pub(crate) async fn read_small(headers: &HeaderMap, body: Body, server: &Server) -> Result<Bytes, ServeError> {
     read_within(server.settings().max_body.min(SMALL), declared(headers), headers, body, server).await

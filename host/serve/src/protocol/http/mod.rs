@@ -4,6 +4,7 @@ pub(crate) mod accept;
 pub(crate) mod body;
 pub(crate) mod compressed_members;
 pub(crate) mod compression;
+pub(crate) mod json_list;
 pub(crate) mod json_text;
 pub(crate) mod path_name;
 pub(crate) mod response;

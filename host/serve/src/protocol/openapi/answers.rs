@@ -9,6 +9,10 @@ pub(super) enum ErrorShape {
     Own,
     /// the Open Inference Protocol's form: a message
     Protocol,
+    /// OpenAI's form
+    OpenAi,
+    /// that of the paths that rank
+    Rerank,
 }
 
 /// Every error status and its meaning.
@@ -28,12 +32,14 @@ const MEANINGS: [(&str, &str); 12] = [
 ];
 
 impl ErrorShape {
-    const ALL: [Self; 2] = [Self::Own, Self::Protocol];
+    const ALL: [Self; 4] = [Self::Own, Self::Protocol, Self::OpenAi, Self::Rerank];
 
     const fn schema(self) -> &'static str {
         match self {
             Self::Own => "Error",
             Self::Protocol => "ProtocolError",
+            Self::OpenAi => "OpenAiError",
+            Self::Rerank => "RerankError",
         }
     }
 
@@ -106,8 +112,33 @@ pub(super) fn schemas() -> Map<String, Json> {
         "required": ["error"],
         "additionalProperties": false,
     });
-    [(ErrorShape::Own, own), (ErrorShape::Protocol, protocol)]
-        .map(|(form, schema)| (form.schema().to_owned(), schema))
-        .into_iter()
-        .collect()
+    let nullable = json!({ "type": ["string", "null"] });
+    let openai = json!({
+        "type": "object",
+        "description": "Why there is no result, as OpenAI's API says it",
+        "properties": { "error": {
+            "type": "object",
+            "properties": {
+                "message": { "type": "string" }, "type": { "type": "string" }, "param": nullable, "code": nullable,
+            },
+            "required": ["message", "type", "param", "code"],
+        } },
+        "required": ["error"],
+    });
+    let text = json!({ "type": "string" });
+    let rerank = json!({
+        "type": "object",
+        "description": "Why there is no result: `message` for Cohere's clients, `detail` for Jina's, `error` and `error_type` for those of Text Embeddings Inference",
+        "properties": { "message": text, "detail": text, "error": text, "error_type": text },
+        "required": ["message", "detail", "error", "error_type"],
+    });
+    [
+        (ErrorShape::Own, own),
+        (ErrorShape::Protocol, protocol),
+        (ErrorShape::OpenAi, openai),
+        (ErrorShape::Rerank, rerank),
+    ]
+    .map(|(form, schema)| (form.schema().to_owned(), schema))
+    .into_iter()
+    .collect()
 }

@@ -7,6 +7,7 @@ mod example;
 mod infer_schemas;
 mod oip;
 mod predict;
+mod texts;
 mod values;
 
 use std::sync::Arc;
@@ -71,6 +72,7 @@ impl<'a> Document<'a> {
             oip::pipeline(&mut self, loaded);
         }
         oip::server(&mut self, loaded);
+        texts::paths(&mut self, loaded);
         self.schemas.extend(self.generator.take_definitions(true));
         self.schemas.extend(self.reading.take_definitions(true));
         let pipelines = loaded.iter().map(|loaded| {

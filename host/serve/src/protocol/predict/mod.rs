@@ -16,6 +16,7 @@ use serde::Deserialize;
 
 use super::http::accept::Accept;
 use super::http::body;
+use super::http::json_list::JsonList;
 use super::http::path_name::PathName;
 use super::http::response;
 use crate::engine::body_budget::RequestBudget;
@@ -28,9 +29,6 @@ use gpux_core::{Outputs, Request, ValidationError, Value};
 use gpux_worker::Trace;
 use input::{MediaType, Requests};
 use output::EncodedOutput;
-
-/// The largest response to a list, in bytes: a request of a few bytes may produce megabytes.
-const MAX_RESULTS: usize = 256 << 20;
 
 /// What the query of a request may say.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
@@ -235,38 +233,16 @@ async fn list(
     };
 
     let mut results = stream::iter(requests).map(each).buffered(at_once);
-    // The collected results are charged to the response budget.
-    let budget = server.response_budget().for_request();
-    let (mut text, mut permit) = (vec![b'['], budget.reserve(0)?);
-
+    let mut list = JsonList::new(server, "[")?;
     while let Some(result) = results.next().await {
-        if text.len() > 1 {
-            text.push(b',');
-        }
         match result {
-            Ok(written) => text.extend_from_slice(&written.bytes),
+            Ok(written) => list.push(&written.bytes)?,
             // The budget rejects the list as a whole.
             Err(error @ (ServeError::Overload(Rejection::Memory) | ServeError::ResponseNeverFits { .. })) => {
                 return Err(error);
             }
-            Err(error) => text.extend_from_slice(error.to_json().to_string().as_bytes()),
-        }
-
-        if text.len() > MAX_RESULTS.min(budget.limit()) {
-            let most = MAX_RESULTS.min(budget.limit()) >> 20;
-            let message = format!("the results of the list take more than {most} MiB; send it in parts");
-            return Err(ServeError::invalid(message));
-        }
-
-        let more = text.len().saturating_sub(permit.bytes());
-        if more > 0 && Charge::ListResults.applies_to(text.len()) {
-            permit.merge(budget.reserve(more.max(Charge::ListResults.free_bytes()))?);
+            Err(error) => list.push(error.to_json().to_string().as_bytes())?,
         }
     }
-
-    text.push(b']');
-    if let Some(context) = RequestContext::current() {
-        context.keep_list_permit(permit);
-    }
-    Ok(response::bytes(response::JSON, text))
+    Ok(list.into_response("]"))
 }

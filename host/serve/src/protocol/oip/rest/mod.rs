@@ -27,6 +27,7 @@ pub(crate) use request::schema as request_schema;
 pub(crate) use server::{Live, Ready, RepositoryCall};
 
 use super::error;
+use crate::protocol::rerank;
 use crate::{ServeError, Server};
 
 /// Every path under `/v2`.
@@ -106,7 +107,7 @@ fn answered(result: Result<Response, ServeError>) -> Response {
 
 /// Whether a path is one of the protocol.
 pub(crate) fn is_path(path: &str) -> bool {
-    path == "/v2" || path.starts_with("/v2/")
+    (path == "/v2" || path.starts_with("/v2/")) && !rerank::is_path(path)
 }
 
 /// The response to an unknown path of the protocol; `None` for other paths.

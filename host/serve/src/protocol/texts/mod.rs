@@ -1,0 +1,129 @@
+//! What the endpoints of other servers' clients share: they name a pipeline in the body, and send texts.
+
+mod scores;
+mod vectors;
+
+use std::sync::Arc;
+
+use axum::body::Body;
+use bytes::Bytes;
+use futures_util::{Stream, StreamExt as _, stream};
+use http::Request as HttpRequest;
+use serde::de::DeserializeOwned;
+use serde_json::Value as Json;
+
+use super::http::{body, json_text};
+use crate::engine::memory_charge::Charge;
+use crate::engine::request_context::RequestContext;
+use crate::{Execution, LoadedPipeline, RequestOptions, ServeError, Server};
+use gpux::internal::Endpoints;
+use gpux_core::{MemoryPermit, Outputs, StepError, StepFailure, Tensor, Value};
+
+pub(crate) use scores::{Ranked, rank};
+pub(crate) use vectors::{Encoding, Vectors};
+
+/// A body of JSON, of which unknown fields are ignored, as these clients expect.
+pub(crate) struct Parsed<T> {
+    pub(crate) body: T,
+    /// how its requests run
+    pub(crate) options: RequestOptions,
+    _permit: Option<MemoryPermit>,
+    _bytes: Bytes,
+}
+
+impl<T: DeserializeOwned> Parsed<T> {
+    /// Reads the body of a request.
+    pub(crate) async fn read(server: &Server, request: HttpRequest<Body>) -> Result<Self, ServeError> {
+        let (head, body) = request.into_parts();
+        let bytes = body::read_unseen(&head.headers, body, server).await?;
+        let budget = || server.request_budget().for_request().holding(bytes.len());
+        // Forms of a field are told apart in a tree of their own.
+        let twice = |bytes: &[u8]| Ok::<_, ServeError>((budget().reserve_tree(bytes)?, budget().reserve_tree(bytes)?));
+        let permit = Charge::DecodedBody.applies_to(bytes.len()).then(|| twice(&bytes)).transpose()?;
+        let permit = permit.map(|(mut first, second)| {
+            first.merge(second);
+            first
+        });
+        let parsed = serde_json::from_slice(json_text::utf8(&bytes)?);
+        let body = parsed.map_err(|error| ServeError::invalid(format!("the body: {error}")))?;
+        let options = RequestOptions { body_bytes: Some(bytes.len()), ..RequestOptions::default() };
+        Ok(Self { body, options, _permit: permit, _bytes: bytes })
+    }
+}
+
+/// The pipeline that a request calls `model`, by its name or an alias, with what `endpoint` finds of it. Without a name,
+/// the only pipeline that has the endpoint.
+pub(crate) fn find<T>(
+    server: &Server,
+    model: Option<&str>,
+    what: &str,
+    endpoint: impl Fn(&Endpoints) -> Option<T>,
+) -> Result<(Arc<LoadedPipeline>, T), ServeError> {
+    let found = |loaded: Arc<LoadedPipeline>| {
+        let endpoint = endpoint(&loaded.info().endpoints)?;
+        RequestContext::note_pipeline(loaded.metrics());
+        Some((loaded, endpoint))
+    };
+    if let Some(name) = model {
+        let loaded = server.repository().by_name_or_alias(name)?;
+        let lacks = || {
+            ServeError::invalid(format!(
+                "`{name}` gives no {what}; its gpux.yml can name the endpoint in `serving.endpoints`"
+            ))
+        };
+        return found(loaded).ok_or_else(lacks);
+    }
+    let visible = server.repository().visible();
+    let mut able = visible.iter().filter_map(|slot| found(slot.loaded()?));
+    match (able.next(), able.next()) {
+        (Some(only), None) => Ok(only),
+        (None, _) => Err(ServeError::NotFound(format!("no pipeline that is loaded gives {what}"))),
+        (Some(_), Some(_)) => Err(ServeError::invalid(format!("several pipelines give {what}; name one in `model`"))),
+    }
+}
+
+/// Runs each of the requests as one of its own, several at a time, and gives what `work` makes of them in their order.
+pub(crate) fn run_each<'a, R: Send + 'static, T: Send + 'static>(
+    server: &'a Server,
+    loaded: &'a Arc<LoadedPipeline>,
+    options: RequestOptions,
+    requests: Vec<R>,
+    work: impl Fn(&Execution, R) -> Result<T, ServeError> + Clone + Send + 'a + 'static,
+) -> impl Stream<Item = Result<T, ServeError>> + 'a {
+    // A list of cheap requests would still block the I/O thread.
+    let body_bytes = options.body_bytes.filter(|_| requests.len() == 1);
+    let options = RequestOptions { body_bytes, ..options };
+    let at_once = loaded.info().concurrency.max(server.settings().workers);
+    let each = move |request| {
+        let work = work.clone();
+        async move {
+            if let Some(context) = RequestContext::current() {
+                context.admit_item(server.metrics())?;
+            }
+            server.run(loaded, options, move |execution| work(execution, request)).await
+        }
+    };
+    stream::iter(requests).map(each).buffered(at_once)
+}
+
+/// Tokens that the request's texts had so far.
+pub(crate) fn tokens() -> u64 {
+    RequestContext::current().map_or(0, |context| context.tokens())
+}
+
+/// The error of a pipeline whose result is not what its endpoint promises.
+fn unfit(message: String) -> ServeError {
+    gpux_core::RunError::from(Box::new(StepError::of_pipeline(StepFailure::Failed(message)))).into()
+}
+
+/// The numbers of an output.
+fn floats(outputs: Outputs, name: &str) -> Result<Tensor, ServeError> {
+    let output = outputs.into_iter().find(|(output, _)| output == name);
+    let Some((_, Value::Tensor(tensor))) = output else { return Err(unfit(format!("`{name}` is no tensor"))) };
+    tensor.cast(gpux_core::ElementType::Float32).map_err(|error| unfit(format!("`{name}`: {error}")))
+}
+
+/// Texts as a list in JSON.
+fn json_list(texts: impl IntoIterator<Item = String>) -> Value {
+    Value::from(Json::Array(texts.into_iter().map(Json::String).collect()))
+}

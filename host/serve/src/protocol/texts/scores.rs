@@ -1,0 +1,83 @@
+//! Documents get scores for a query.
+
+use std::sync::Arc;
+
+use futures_util::StreamExt as _;
+
+use super::{floats, json_list, run_each, unfit};
+use crate::{Execution, LoadedPipeline, RequestOptions, ServeError, Server};
+use gpux::internal::RerankEndpoint;
+use gpux_core::{Request, Value};
+
+/// The most documents that run together: those of similar length, as all are padded to the longest.
+const TOGETHER: usize = 32;
+
+/// The most documents of a request.
+const MOST: usize = 10_000;
+
+/// A document with its score.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Ranked {
+    /// its place in the request
+    pub(crate) index: usize,
+    pub(crate) score: f32,
+}
+
+fn sigmoid(number: f32) -> f32 {
+    (1.0 / (1.0 + (-f64::from(number)).exp())) as f32
+}
+
+/// The documents with their scores, the best first. Scores that are not probabilities already get a sigmoid.
+pub(crate) async fn rank(
+    server: &Server,
+    loaded: &Arc<LoadedPipeline>,
+    endpoint: RerankEndpoint,
+    options: RequestOptions,
+    query: String,
+    documents: &[String],
+) -> Result<Vec<Ranked>, ServeError> {
+    if documents.is_empty() || query.is_empty() {
+        return Err(ServeError::invalid("the query and the list of documents must not be empty"));
+    }
+    if documents.len() > MOST {
+        return Err(ServeError::invalid(format!("a request has at most {MOST} documents")));
+    }
+    let mut order: Vec<usize> = (0..documents.len()).collect();
+    order.sort_by_key(|index| documents[*index].len());
+    let together = if endpoint.takes_list { TOGETHER } else { 1 };
+    let parts: Vec<Vec<String>> =
+        order.chunks(together).map(|part| part.iter().map(|index| documents[*index].clone()).collect()).collect();
+
+    let scores_of = endpoint.clone();
+    let run = move |execution: &Execution, mut texts: Vec<String>| {
+        let count = texts.len();
+        let endpoint = &scores_of;
+        let documents =
+            if endpoint.takes_list { json_list(texts) } else { Value::from(texts.pop().unwrap_or_default()) };
+        let mut request = Request::new();
+        request.push((endpoint.query.clone(), Value::from(query.clone())));
+        request.push((endpoint.documents.clone(), documents));
+        let scores = floats(execution.infer(request, None)?, &endpoint.scores)?;
+        let scores =
+            scores.as_slice::<f32>().filter(|numbers| numbers.len() == count).map(<[f32]>::to_vec).ok_or_else(
+                || unfit(format!("`{}` has the shape {:?} for {count} documents", endpoint.scores, scores.shape())),
+            )?;
+        match scores.iter().find(|score| !score.is_finite()) {
+            Some(score) => Err(unfit(format!("`{}` has the score {score}", endpoint.scores))),
+            None => Ok(scores),
+        }
+    };
+    let mut results = std::pin::pin!(run_each(server, loaded, options, parts, run));
+    let mut ranked = Vec::with_capacity(documents.len());
+    let mut places = order.iter();
+    while let Some(scores) = results.next().await {
+        ranked.extend(scores?.into_iter().zip(&mut places).map(|(score, index)| Ranked { index: *index, score }));
+    }
+    ranked.sort_by(|one, other| other.score.total_cmp(&one.score).then(one.index.cmp(&other.index)));
+    if !loaded.info().is_probability(&endpoint.scores) {
+        for document in &mut ranked {
+            document.score = sigmoid(document.score);
+        }
+    }
+    Ok(ranked)
+}

@@ -1,0 +1,130 @@
+//! Texts become vectors.
+
+use std::sync::Arc;
+
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use futures_util::StreamExt as _;
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::{floats, run_each, unfit};
+use crate::protocol::http::json_list::JsonList;
+use crate::{Execution, LoadedPipeline, RequestOptions, ServeError, Server};
+use gpux::internal::EmbeddingEndpoint;
+use gpux_core::{Outputs, Request, Tensor, Value, encoded_size, write_json};
+
+/// How the numbers of a vector are written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Encoding {
+    /// as a list
+    #[default]
+    Float,
+    /// as the base64 of 32-bit floats, little-endian
+    Base64,
+}
+
+/// The vectors that a request asks for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Vectors {
+    pub(crate) encoding: Encoding,
+    /// the first so many numbers alone, scaled to length 1 again
+    pub(crate) dimensions: Option<usize>,
+}
+
+impl Vectors {
+    /// Runs each text, and adds what `write` makes of its number and its encoded vector to the list.
+    pub(crate) async fn collect(
+        self,
+        server: &Server,
+        loaded: &Arc<LoadedPipeline>,
+        endpoint: EmbeddingEndpoint,
+        (options, texts): (RequestOptions, Vec<String>),
+        list: &mut JsonList,
+        write: impl Fn(usize, &[u8]) -> Vec<u8>,
+    ) -> Result<(), ServeError> {
+        let run = move |execution: &Execution, text: String| {
+            let mut request = Request::new();
+            request.push((endpoint.text.clone(), Value::from(text)));
+            let outputs = execution.infer(request, None)?;
+            execution.reserve_response(outputs.iter().map(|(_, value)| value), || {
+                outputs.iter().map(|(_, value)| encoded_size::json(value)).sum()
+            })?;
+            self.encode(outputs, &endpoint.vector)
+        };
+        let mut results = std::pin::pin!(run_each(server, loaded, options, texts, run));
+        let mut index = 0;
+        while let Some(result) = results.next().await {
+            list.push(&write(index, &result?))?;
+            index += 1;
+        }
+        Ok(())
+    }
+
+    fn encode(self, outputs: Outputs, output: &str) -> Result<Vec<u8>, ServeError> {
+        let tensor = floats(outputs, output)?;
+        let size = tensor.shape().last().copied().unwrap_or(1);
+        if tensor.len() != size {
+            return Err(unfit(format!("`{output}` has the shape {:?}, which is not one vector", tensor.shape())));
+        }
+        let numbers = tensor.as_slice::<f32>().unwrap_or_default();
+        if !numbers.iter().all(|number| number.is_finite()) {
+            return Err(unfit(format!("`{output}` has numbers that are not finite")));
+        }
+        let numbers = match self.dimensions {
+            None => numbers.to_vec(),
+            Some(wanted) => shortened(numbers, wanted)?,
+        };
+        Ok(match self.encoding {
+            Encoding::Float => {
+                let mut text = Vec::with_capacity(numbers.len() * 14);
+                let vector = Tensor::new([numbers.len()], numbers).map_err(|error| unfit(error.to_string()))?;
+                write_json(&Value::from(vector), &mut text);
+                text
+            }
+            Encoding::Base64 => {
+                let bytes: Vec<u8> = numbers.iter().flat_map(|number| number.to_le_bytes()).collect();
+                format!("\"{}\"", BASE64_STANDARD.encode(bytes)).into_bytes()
+            }
+        })
+    }
+}
+
+/// The first `wanted` numbers, scaled to length 1.
+fn shortened(numbers: &[f32], wanted: usize) -> Result<Vec<f32>, ServeError> {
+    let cut = numbers.get(..wanted).filter(|cut| !cut.is_empty());
+    let cut = cut.ok_or_else(|| ServeError::invalid(format!("`dimensions` is 1 to {}", numbers.len())))?;
+    let length = cut.iter().map(|number| f64::from(*number).powi(2)).sum::<f64>().sqrt();
+    let scale = if length > 0.0 { length.recip() } else { 0.0 };
+    Ok(cut.iter().map(|number| (f64::from(*number) * scale) as f32).collect())
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use super::*;
+
+    fn encode(shape: &[usize], numbers: &[f32], wanted: Vectors) -> Result<String, String> {
+        let tensor = Tensor::new(shape, numbers.to_vec()).unwrap();
+        let outputs: Outputs = [("vector".to_owned(), Value::from(tensor))].into_iter().collect();
+        let text = wanted.encode(outputs, "vector").map_err(|error| error.to_string())?;
+        Ok(String::from_utf8(text).unwrap())
+    }
+
+    #[test]
+    fn encodes_one_vector() {
+        let float = Vectors { encoding: Encoding::Float, dimensions: None };
+        assert_eq!(encode(&[1, 2], &[0.5, -1.0], float).unwrap(), "[0.5,-1.0]");
+        assert_eq!(encode(&[2], &[0.5, -1.0], float).unwrap(), "[0.5,-1.0]");
+        let base64 = Vectors { encoding: Encoding::Base64, dimensions: None };
+        assert_eq!(encode(&[2], &[0.5, -1.0], base64).unwrap(), "\"AAAAPwAAgL8=\"");
+        let short = |dimensions| encode(&[3], &[3.0, 4.0, 12.0], Vectors { dimensions: Some(dimensions), ..float });
+        assert_eq!(short(2).unwrap(), "[0.6,0.8]");
+        for wrong in [0, 4] {
+            assert!(short(wrong).unwrap_err().contains("`dimensions` is 1 to 3"));
+        }
+        assert!(encode(&[2, 1], &[1.0, 2.0], float).unwrap_err().contains("not one vector"));
+        assert!(encode(&[2], &[1.0, f32::NAN], float).unwrap_err().contains("not finite"));
+    }
+}

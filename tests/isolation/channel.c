@@ -67,17 +67,39 @@ static long forge(char *(*write_answer)(char *at, long size), long size) {
 
 static char *put(char *at, uint64_t number, int bytes) { return (char *)memcpy(at, &number, bytes) + bytes; }
 
+// No steps, calls or trace; then an error, or this number of values.
+static char *begin_answer(char *at, int is_error, uint32_t values) {
+    at = put(put(put(put(at, is_error, 1), 0, 4), 0, 8), 0, 8);
+    return is_error ? at : put(at, values, 4);
+}
+
 // A text of zeros, each six characters of JSON; its pages take no memory here.
 static char *zeros(char *at, long size) {
-    at = put(put(put(at, 0, 1), 0, 4), 0, 8);    // no error, no steps, no trace
-    at = put(at, 1, 4);                          // one value
+    at = begin_answer(at, 0, 1);
     at = memcpy(put(at, 6, 8), "result", 6) + 6;
     return put(put(at, 1, 1), size, 8) + size;   // a text
 }
 
+// As many empty texts as fit: seventeen bytes become a value and its name.
+static char *tiny_values(char *at, long size) {
+    long count = size / 17;
+    at = begin_answer(at, 0, count);
+    for (long n = 0; n < count; n++) at = put(put(put(at, 0, 8), 1, 1), 0, 8);
+    return at;
+}
+
+// A tensor of empty strings: eight bytes become 24. Its zeros take no memory here.
+static char *strings(char *at, long size) {
+    at = begin_answer(at, 0, 1);
+    at = memcpy(put(at, 6, 8), "result", 6) + 6;
+    at = put(put(put(at, 0, 1), 13, 1), 1, 1);   // a tensor, of strings, with one axis
+    at = put(put(at, size / 8, 8), 0, 5);        // its size, no metadata
+    return at + size;
+}
+
 // An error with control characters and as many empty lines of a log as fit: three bytes become a `String` each.
 static char *error(char *at, long size) {
-    at = put(put(put(at, 1, 1), 0, 4), 0, 8);
+    at = begin_answer(at, 1, 0);
     char *begin = at;
     at += 8;
     at += sprintf(at, "{\"Step\":{\"number\":1,\"name\":\"model\",\"failure\":"
@@ -89,6 +111,8 @@ static char *error(char *at, long size) {
 }
 
 long forge_answer(long mebibytes) { return forge(zeros, mebibytes * MEBIBYTE); }
+long forge_values(long mebibytes) { return forge(tiny_values, mebibytes * MEBIBYTE); }
+long forge_strings(long mebibytes) { return forge(strings, mebibytes * MEBIBYTE); }
 long forge_error(long mebibytes) { return forge(error, mebibytes * MEBIBYTE); }
 
 static int control_socket(void) {

@@ -11,8 +11,8 @@
     M(fill_disk) M(open_many_files) M(connect_tcp) M(send_udp) M(listen_tcp) M(connect_unix) M(run_shell) \
     M(kill_server) M(kill_neighbour) M(trace_server) M(read_server_memory) M(read_server_limits) M(raise_limits) \
     M(real_time_priority) M(new_namespace) M(fork_bomb) M(leave_daemon) M(many_threads) M(busy_threads) M(fill_channel) \
-    M(scribble_on_channel) M(forge_answer) M(forge_error) M(garbage_to_control) M(flood_control) M(flood_log) \
-    M(escape_sequences)
+    M(scribble_on_channel) M(forge_answer) M(forge_values) M(forge_strings) M(forge_error) \
+    M(garbage_to_control) M(flood_control) M(flood_log) M(escape_sequences)
 
 #define DECLARE(name) long name(long amount);
 ALL_MISDEEDS(DECLARE)

@@ -1,6 +1,7 @@
 //! Values as bytes, between two processes of one machine: native byte order, each value behind its kind.
 //!
-//! The reading side trusts nothing: every length is checked against the bytes that are left before memory is taken.
+//! The reading side trusts nothing: every length is checked against the bytes that are left, and what a value takes in
+//! memory is charged, before memory is taken.
 
 use std::io::{self, Read, Write};
 
@@ -9,14 +10,23 @@ use half::{bf16, f16};
 
 use gpux_core::{
     BoundedJsonTree, Color, ElementType, Geometry, Layout, MAX_AXES, Metadata, Tensor, TensorData, TensorElement,
-    Transform, Value, element_count,
+    Transform, Value, element_count, json_decoded_size,
 };
 
 /// A source of bytes that knows how many are left.
 pub(crate) trait BoundedRead: Read {
     /// The bytes that are left.
     fn left(&self) -> usize;
+
+    /// Charges memory that is about to be taken; fails if it may not be.
+    fn charge(&mut self, bytes: usize) -> io::Result<()>;
 }
+
+/// A value and its name, without what they refer to: a tensor has its shape and its elements' owner on the heap.
+const NAMED_VALUE: usize = size_of::<(String, Value)>() + size_of::<Tensor>() + 256;
+
+/// An allocation, beside its bytes.
+const ALLOCATION: usize = 32;
 
 fn invalid(message: impl Into<String>) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, message.into())
@@ -59,11 +69,20 @@ fn read_size(from: &mut impl Read) -> io::Result<usize> {
 }
 
 /// What [`write_bytes`] wrote.
-pub(crate) fn read_bytes(from: &mut impl BoundedRead) -> io::Result<Vec<u8>> {
+fn read_bytes(from: &mut impl BoundedRead) -> io::Result<Vec<u8>> {
+    read_bytes_within(from, usize::MAX, "bytes")
+}
+
+/// The same of `what`, at most so many bytes.
+pub(crate) fn read_bytes_within(from: &mut impl BoundedRead, most: usize, what: &str) -> io::Result<Vec<u8>> {
     let len = read_size(from)?;
+    if len > most {
+        return Err(invalid(format!("{what} of {len} bytes, where there can be {most}")));
+    }
     if len > from.left() {
         return Err(invalid("bytes that end too early"));
     }
+    from.charge(if len == 0 { 0 } else { len + ALLOCATION })?;
     let mut bytes = vec![0; len];
     from.read_exact(&mut bytes)?;
     Ok(bytes)
@@ -94,11 +113,18 @@ pub(crate) fn write_values(to: &mut impl Write, values: &[(String, Value)]) -> i
     Ok(())
 }
 
-/// Reads what [`write_values`] wrote.
-pub(crate) fn read_values(from: &mut impl BoundedRead) -> io::Result<Vec<(String, Value)>> {
-    let count = read_u32(from)?;
+/// Reads what [`write_values`] wrote: at most `most` values.
+pub(crate) fn read_values(from: &mut impl BoundedRead, most: usize) -> io::Result<Vec<(String, Value)>> {
+    let count = read_u32(from)? as usize;
+    if count > most {
+        return Err(invalid(format!("{count} values, where there can be {most}")));
+    }
     // Not allocated at once: the number is the other side's word.
-    (0..count).map(|_| Ok((read_string(from)?, read_value(from)?))).collect()
+    let read = |_| {
+        from.charge(NAMED_VALUE)?;
+        Ok((read_string(from)?, read_value(from)?))
+    };
+    (0..count).map(read).collect()
 }
 
 fn write_value(to: &mut impl Write, value: &Value) -> io::Result<()> {
@@ -129,6 +155,7 @@ fn read_value(from: &mut impl BoundedRead) -> io::Result<Value> {
         BYTES => Value::from(read_bytes(from)?),
         JSON => {
             let text = read_string(from)?;
+            from.charge(json_decoded_size::parsed_bytes(text.as_bytes()).min(JSON_MEMORY))?;
             let tree = BoundedJsonTree::parse(&text, JSON_DEPTH, JSON_MEMORY);
             Value::from(tree.map_err(|error| invalid(error.to_string()))?.0)
         }
@@ -183,7 +210,12 @@ fn read_tensor(from: &mut impl BoundedRead) -> io::Result<Tensor> {
         ElementType::Float32 => numbers::<f32>(from, shape, count)?,
         ElementType::Float64 => numbers::<f64>(from, shape, count)?,
         ElementType::String => {
-            Tensor::new(shape, (0..count).map(|_| read_string(from)).collect::<io::Result<Vec<_>>>()?)
+            from.charge(count.saturating_mul(size_of::<String>()))?;
+            let mut strings = Vec::with_capacity(count);
+            for _ in 0..count {
+                strings.push(read_string(from)?);
+            }
+            Tensor::new(shape, strings)
         }
     };
     Ok(tensor.map_err(|error| invalid(error.to_string()))?.with_metadata(metadata))
@@ -191,11 +223,16 @@ fn read_tensor(from: &mut impl BoundedRead) -> io::Result<Tensor> {
 
 type TensorResult = Result<Tensor, gpux_core::TensorError>;
 
-fn numbers<T: Pod + TensorElement>(from: &mut impl Read, shape: Vec<usize>, count: usize) -> io::Result<TensorResult> {
+fn numbers<T: Pod + TensorElement>(
+    from: &mut impl BoundedRead,
+    shape: Vec<usize>,
+    count: usize,
+) -> io::Result<TensorResult> {
     Ok(Tensor::new(shape, read_elements::<T>(from, count)?))
 }
 
-fn read_elements<T: Pod>(from: &mut impl Read, count: usize) -> io::Result<Vec<T>> {
+fn read_elements<T: Pod>(from: &mut impl BoundedRead, count: usize) -> io::Result<Vec<T>> {
+    from.charge(count.saturating_mul(size_of::<T>()))?;
     let mut elements = vec![T::zeroed(); count];
     from.read_exact(bytemuck::cast_slice_mut(&mut elements))?;
     Ok(elements)
@@ -278,6 +315,30 @@ mod tests {
         fn left(&self) -> usize {
             self.len()
         }
+
+        fn charge(&mut self, _: usize) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    /// Bytes that may become so much in memory.
+    struct Limited<'a>(&'a [u8], usize);
+
+    impl Read for Limited<'_> {
+        fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+            self.0.read(into)
+        }
+    }
+
+    impl BoundedRead for Limited<'_> {
+        fn left(&self) -> usize {
+            self.0.len()
+        }
+
+        fn charge(&mut self, bytes: usize) -> io::Result<()> {
+            self.1 = self.1.checked_sub(bytes).ok_or(io::ErrorKind::OutOfMemory)?;
+            Ok(())
+        }
     }
 
     fn metadata() -> impl Strategy<Value = Metadata> {
@@ -338,14 +399,14 @@ mod tests {
             let mut all = bytes.as_slice();
             // Bytes are compared, since a NaN differs from itself.
             let mut again = Vec::new();
-            write_values(&mut again, &read_values(&mut all).unwrap()).unwrap();
+            write_values(&mut again, &read_values(&mut all, 4).unwrap()).unwrap();
             prop_assert!(all.is_empty() && again == bytes);
             let mut short = &bytes[..cut.index(bytes.len())];
-            prop_assert!(read_values(&mut short).is_err());
+            prop_assert!(read_values(&mut short, 4).is_err());
             // It may be other values, but neither panics nor takes memory.
             let at = place.index(bytes.len());
             bytes[at] = byte;
-            let _ = read_values(&mut bytes.as_slice());
+            let _ = read_values(&mut bytes.as_slice(), 4);
         }
     }
 
@@ -353,13 +414,46 @@ mod tests {
     fn takes_no_memory_for_lengths_that_are_only_claimed() {
         let mut claims = vec![1, 0, 0, 0];
         claims.extend(u64::MAX.to_ne_bytes());
-        assert!(read_values(&mut claims.as_slice()).is_err());
+        assert!(read_values(&mut claims.as_slice(), 1).is_err());
         let mut tensor = Vec::new();
         write_values(&mut tensor, &[("x".to_owned(), Tensor::new([1], vec![1_f32]).unwrap().into())]).unwrap();
         let size = tensor.windows(8).position(|bytes| bytes == 1_u64.to_ne_bytes()).unwrap();
         let dims = tensor.windows(8).rposition(|bytes| bytes == 1_u64.to_ne_bytes()).unwrap();
         assert!(size < dims);
         tensor[dims..dims + 8].copy_from_slice(&(1_u64 << 40).to_ne_bytes());
-        assert!(read_values(&mut tensor.as_slice()).is_err());
+        assert!(read_values(&mut tensor.as_slice(), 1).is_err());
+    }
+    #[test]
+    fn charges_what_values_take_in_memory() {
+        let needs = |value: Value| {
+            let mut bytes = Vec::new();
+            write_values(&mut bytes, &[(String::new(), value)]).unwrap();
+            let mut all = Limited(&bytes, usize::MAX);
+            read_values(&mut all, 1).unwrap();
+            let charged = usize::MAX - all.1;
+            assert!(read_values(&mut Limited(&bytes, charged), 1).is_ok());
+            let short = read_values(&mut Limited(&bytes, charged - 1), 1).unwrap_err();
+            assert_eq!(short.kind(), io::ErrorKind::OutOfMemory);
+            (bytes.len(), charged)
+        };
+        let (sent, charged) = needs(Tensor::new([1000], vec![0_f32; 1000]).unwrap().into());
+        assert!((4000..5000).contains(&sent) && (4000..5000).contains(&charged), "{sent} {charged}");
+        let (sent, charged) = needs(Tensor::new([1000], vec![String::new(); 1000]).unwrap().into());
+        assert!(sent < 9000 && charged > 24_000, "{sent} {charged}");
+        let (sent, charged) = needs(Value::from(serde_json::json!(vec![0; 1000])));
+        assert!(sent < 3000 && charged > 32_000, "{sent} {charged}");
+    }
+
+    #[test]
+    fn rejects_more_values_than_expected() {
+        let mut bytes = Vec::new();
+        let values = [("a".to_owned(), Value::from("")), ("b".to_owned(), Value::from(""))];
+        write_values(&mut bytes, &values).unwrap();
+        assert_eq!(read_values(&mut bytes.as_slice(), 2).unwrap().len(), 2);
+        let error = read_values(&mut bytes.as_slice(), 1).unwrap_err();
+        assert_eq!(
+            (error.kind(), error.to_string().as_str()),
+            (io::ErrorKind::InvalidData, "2 values, where there can be 1")
+        );
     }
 }

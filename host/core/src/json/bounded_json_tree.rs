@@ -12,19 +12,19 @@ use serde_json::{Map, Value as Json};
 pub(crate) const MAX_MEMORY: usize = 64 << 20;
 
 /// A value where it lies.
-const VALUE: usize = size_of::<Json>();
+pub(super) const VALUE: usize = size_of::<Json>();
 
 /// Levels that a text without a bound of its own may nest; `serde_json` rejects more than 128.
 const MAX_LEVELS: usize = 128;
 
 /// A list beside its values.
-const LIST: usize = 64;
+pub(super) const LIST: usize = 64;
 
 /// The bytes of an object besides its fields: its table of names with space for a few.
-const OBJECT: usize = 256;
+pub(super) const OBJECT: usize = 256;
 
 /// The name of a field, with its place in the table.
-const NAME: usize = 128;
+pub(super) const NAME: usize = 128;
 
 /// A tree that a client's text may become.
 #[derive(Debug, Default)]

@@ -4,14 +4,25 @@
 
 use serde_json::Value as Json;
 
-use super::bounded_json_tree::MAX_MEMORY;
+use super::bounded_json_tree::{LIST, MAX_MEMORY, NAME, OBJECT, VALUE};
 
 /// Bytes of the tensors of a text whose numbers take `element` bytes each.
 pub fn tensor_bytes(json: &[u8], element: usize) -> usize {
+    (count(json, b',') + 1).saturating_mul(element).saturating_add(count(json, b'"') / 2 * size_of::<String>())
+}
+
+/// How often a byte occurs.
+fn count(json: &[u8], sought: u8) -> usize {
     // In groups of 255, the largest count of a byte.
-    let of = |chunk: &[u8], sought: u8| usize::from(chunk.iter().map(|byte| u8::from(*byte == sought)).sum::<u8>());
-    let count = |sought: u8| json.chunks(255).map(|chunk| of(chunk, sought)).sum::<usize>();
-    (count(b',') + 1).saturating_mul(element).saturating_add(count(b'"') / 2 * size_of::<String>())
+    let of = |chunk: &[u8]| usize::from(chunk.iter().map(|byte| u8::from(*byte == sought)).sum::<u8>());
+    json.chunks(255).map(of).sum()
+}
+
+/// Bytes that [`BoundedJsonTree::parse`](crate::BoundedJsonTree::parse) counts at most for a text, with the text's own.
+pub fn parsed_bytes(json: &[u8]) -> usize {
+    let [commas, lists, objects, fields] = [b',', b'[', b'{', b':'].map(|sought| count(json, sought));
+    let values = VALUE * (1 + commas + lists + fields);
+    json.len() + values + LIST * lists + OBJECT * objects.min(fields) + NAME * fields
 }
 
 /// Bytes of the tree of a text. The parser rejects larger ones than this can be.
@@ -42,6 +53,16 @@ mod tests {
         for text in [r#"["",""]"#, r#"[["a"],["\"b"]]"#] {
             let tensor = read(ElementType::String, text);
             assert!(tensor_bytes(text.as_bytes(), 0) >= tensor.len() * size_of::<String>(), "{text}");
+        }
+    }
+
+    #[test]
+    fn parsed_trees_never_exceed_the_estimate() {
+        for text in
+            ["1", "[]", "{}", "[[],[[]],{}]", r#"[1,"a,b",null]"#, r#"{"a":{"b":[1,2]},"c":"d:e"}"#, r#"[{"a":1}]"#]
+        {
+            let (_, bytes) = BoundedJsonTree::parse(text, 8, 1 << 20).unwrap();
+            assert!(bytes <= parsed_bytes(text.as_bytes()), "{text}");
         }
     }
 

@@ -10,7 +10,8 @@
 //! | `ListResults` | responses | the results of a list so far, in steps of the free bytes | it becomes that of the response |
 //!
 //! Charged from the first byte: the decoded gRPC message, the copy of a JSON text of the Open Inference Protocol whose
-//! literals are quoted, and the response of an isolated pipeline while it is read from its process.
+//! literals are quoted, and the response of an isolated pipeline while it is read from its process: its bytes, and then
+//! what its values take in memory beyond them.
 
 use bytes::Bytes;
 

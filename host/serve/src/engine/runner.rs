@@ -1,7 +1,7 @@
 //! Runs the requests of a loaded pipeline.
 
 #[cfg(target_os = "linux")]
-use std::cell::Cell;
+use std::cell::RefCell;
 use std::sync::Arc;
 #[cfg(target_os = "linux")]
 use std::time::{Duration, Instant};
@@ -17,9 +17,9 @@ use super::scheduler::Rejection;
 use gpux::internal::Definition;
 use gpux::internal::PipelineInfo;
 use gpux::{GpuxError, Pipeline};
-use gpux_core::{Outputs, Request, RunOptions};
 #[cfg(target_os = "linux")]
-use gpux_core::{RunError, StepError, StepFailure, Value};
+use gpux_core::{MemoryPermit, RunError, StepError, StepFailure, Value};
+use gpux_core::{Outputs, Request, RunOptions};
 use gpux_inference::{BatchSizes, Batcher, SessionSet};
 #[cfg(target_os = "linux")]
 use gpux_worker::{CallOptions, IsolatedPipeline, OnWorkerEvent, Reply, WorkerCommand, WorkerError};
@@ -148,12 +148,15 @@ fn run_isolated(
     trace: Option<&mut Trace>,
 ) -> Result<Outputs, ServeError> {
     // While the answer is read; what is made of it is charged later.
-    let reserved = Cell::new(None);
+    let reserved = RefCell::new(None::<Result<MemoryPermit, ServeError>>);
     let admits = |bytes| {
-        let permit = budget().reserve(bytes);
-        let is_admitted = permit.is_ok();
-        reserved.set(Some(permit));
-        is_admitted
+        let mut reserved = reserved.borrow_mut();
+        let held = reserved.as_ref().and_then(|held| held.as_ref().ok()).map_or(0, MemoryPermit::bytes);
+        match (budget().holding(held).reserve(bytes), &mut *reserved) {
+            (Ok(more), Some(Ok(held))) => held.merge(more),
+            (result, reserved) => *reserved = Some(result),
+        }
+        matches!(*reserved, Some(Ok(_)))
     };
 
     let call = CallOptions {
@@ -162,6 +165,7 @@ fn run_isolated(
         waits: options.waits.as_deref(),
         cancelled: options.cancelled.as_deref(),
         is_traced: trace.is_some(),
+        max_outputs: info.signature.outputs().len(),
         admits: Some(&admits),
     };
 

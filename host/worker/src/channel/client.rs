@@ -1,14 +1,16 @@
 //! The server's side of the shared memory.
 
-use std::io::{self, Write as _};
+use std::io::{self, Read, Write as _};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::{ChannelMemory, Header, SLOTS, monotonic_nanos, state};
+use super::{Area, ChannelMemory, Header, SLOTS, monotonic_nanos, state};
 use crate::trace::Trace;
-use crate::transfer::{self, BoundedRead as _, read_bytes, read_u8, read_u32, read_u64, write_u32, write_u64};
-use gpux_core::{CallStatistics, CancelFlag, Outputs, Request, RunError, TextCounts, WaitObserver};
+use crate::transfer::{self, BoundedRead, read_bytes_within, read_u8, read_u32, read_u64, write_u32, write_u64};
+use gpux_core::{
+    CallStatistics, CancelFlag, Outputs, Request, RunError, TextCounts, WaitObserver, json_decoded_size,
+};
 use gpux_shared_memory::{OutOfBounds, wait, wake};
 
 /// How often a waiting call looks whether its client has gone.
@@ -21,7 +23,8 @@ const MAX_PAUSES: u32 = 1000;
 /// none either.
 const MOST_BETWEEN_LOOKS: Duration = Duration::from_millis(40);
 
-/// Answers up to this size are read without asking.
+/// Answers up to this size, and as much memory for what they become, are read without asking; more is asked for in
+/// steps of at least this size.
 const SMALL: usize = 64 << 10;
 
 /// The most bytes of an error: as JSON it takes many times its size in memory.
@@ -58,7 +61,10 @@ pub struct CallOptions<'a> {
     pub cancelled: Option<&'a dyn CancelFlag>,
     /// whether each step's values are described
     pub is_traced: bool,
-    /// asked whether a large answer of this many bytes may be read now; without it, any may
+    /// the most values of an answer: a worker that sends more lies
+    pub max_outputs: usize,
+    /// asked whether a large answer may take this many bytes of memory, again and again while it is read; without it,
+    /// any may
     pub admits: Option<&'a dyn Fn(usize) -> bool>,
 }
 
@@ -272,21 +278,59 @@ impl ChannelClient {
             return Err(ChannelError::Ended { step: 0, has_begun: true });
         }
 
-        let mut area = self.memory.response(slot).limited(header.len()?.load(Ordering::Acquire));
+        let area = self.memory.response(slot).limited(header.len()?.load(Ordering::Acquire));
         let is_admitted = area.len <= SMALL || options.admits.is_none_or(|admits| admits(area.len));
-        let reply = is_admitted.then(|| read_reply(&mut area, options.is_traced));
+        let mut answer = Answer { free: area.len.saturating_add(SMALL), is_admitted, area, admits: options.admits };
+        let reply = is_admitted.then(|| read_reply(&mut answer, options.is_traced, options.max_outputs));
+        let Answer { mut area, is_admitted, .. } = answer;
         area.done = area.len;
         area.release();
-        Ok(reply.ok_or(ChannelError::NotAdmitted)??)
+        if is_admitted { Ok(reply.ok_or(ChannelError::NotAdmitted)??) } else { Err(ChannelError::NotAdmitted) }
     }
 }
 
-fn read_reply(area: &mut super::Area<'_>, is_traced: bool) -> io::Result<Reply> {
+/// The bytes of an answer, and the memory that it may take.
+struct Answer<'a> {
+    area: Area<'a>,
+    /// bytes that may still be taken
+    free: usize,
+    admits: Option<&'a dyn Fn(usize) -> bool>,
+    /// whether all that was asked for was admitted
+    is_admitted: bool,
+}
+
+impl Read for Answer<'_> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        self.area.read(into)
+    }
+}
+
+impl BoundedRead for Answer<'_> {
+    fn left(&self) -> usize {
+        self.area.left()
+    }
+
+    fn charge(&mut self, bytes: usize) -> io::Result<()> {
+        if bytes > self.free {
+            let more = (bytes - self.free).max(SMALL);
+            self.is_admitted = self.admits.is_none_or(|admits| admits(more));
+            if !self.is_admitted {
+                return Err(io::ErrorKind::OutOfMemory.into());
+            }
+            self.free += more;
+        }
+        self.free -= bytes;
+        Ok(())
+    }
+}
+
+fn read_reply(area: &mut Answer<'_>, is_traced: bool, max_outputs: usize) -> io::Result<Reply> {
     let is_error = read_u8(area)? != 0;
     let count = read_u32(area)?;
     if count > MAX_STEPS || count as usize * 12 > area.left() {
         return Err(io::Error::new(io::ErrorKind::InvalidData, "too many steps"));
     }
+    area.charge(count as usize * size_of::<StepTime>())?;
     let mut steps = Vec::with_capacity(count as usize);
     for _ in 0..count {
         let nanos = read_u64(area)?;
@@ -295,31 +339,26 @@ fn read_reply(area: &mut super::Area<'_>, is_traced: bool) -> io::Result<Reply> 
         let texts = TextCounts { truncated: read_u32(area)?, tokens: read_u64(area)? };
         steps.push(StepTime { time, has_failed: nanos >> 63 == 1, texts, ..StepTime::default() });
     }
-    let calls = read_json(area, MAX_CALLS)?;
+    let calls = read_json(area, MAX_CALLS, "a list of calls")?;
     if !calls.is_empty() {
         let calls: Vec<CallStatistics> = serde_json::from_slice(&calls)?;
         for (step, calls) in steps.iter_mut().zip(calls) {
             step.calls = calls.bounded();
         }
     }
-    let trace = read_json(area, if is_traced { MAX_TRACE } else { 0 })?;
+    let trace = read_json(area, if is_traced { MAX_TRACE } else { 0 }, "a trace")?;
     let trace = if trace.is_empty() { None } else { Some(serde_json::from_slice(&trace)?) };
     let result = if is_error {
-        Err(serde_json::from_slice(&read_json(area, MAX_ERROR)?)?)
+        Err(serde_json::from_slice(&read_json(area, MAX_ERROR, "an error")?)?)
     } else {
-        Ok(transfer::read_values(area)?)
+        Ok(transfer::read_values(area, max_outputs)?)
     };
     Ok(Reply { result, steps, trace })
 }
 
-/// Bytes of JSON, at most so many.
-fn read_json(area: &mut super::Area<'_>, most: usize) -> io::Result<Vec<u8>> {
-    let bytes = read_bytes(area)?;
-    if bytes.len() > most {
-        return Err(io::Error::new(
-            io::ErrorKind::InvalidData,
-            "an error, a trace or a list of calls that is too long",
-        ));
-    }
+/// Bytes of JSON, at most so many, and charged as what is made of them.
+fn read_json(area: &mut Answer<'_>, most: usize, what: &str) -> io::Result<Vec<u8>> {
+    let bytes = read_bytes_within(area, most, what)?;
+    area.charge(json_decoded_size::parsed_bytes(&bytes))?;
     Ok(bytes)
 }

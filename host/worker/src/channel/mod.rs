@@ -207,6 +207,11 @@ impl BoundedRead for Area<'_> {
     fn left(&self) -> usize {
         self.len - self.done
     }
+
+    /// Nothing: the worker trusts the server, which has bounded its requests.
+    fn charge(&mut self, _: usize) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 #[cfg(test)]
@@ -214,6 +219,7 @@ impl BoundedRead for Area<'_> {
 mod tests {
     use std::cell::RefCell;
     use std::os::fd::AsFd as _;
+    use std::sync::atomic::Ordering;
     use std::time::{Duration, Instant};
 
     use super::*;
@@ -274,5 +280,53 @@ mod tests {
             calls.record(&format!("{name}{}", "x".repeat(10_000)), Duration::MAX, true);
         }
         assert!(reply(&calls).iter().all(|step| step.calls.is_empty()));
+    }
+    /// What a call comes to whose worker answers with these bytes; of memory, the server admits `memory` bytes.
+    fn answered(bytes: &[u8], max_outputs: usize, memory: usize) -> Result<Reply, ChannelError> {
+        let memory_file = ChannelMemory::create().unwrap();
+        let file = memory_file.memory().as_fd().try_clone_to_owned().unwrap();
+        let worker = ChannelMemory::open(file).unwrap();
+        let client = ChannelClient::new(memory_file);
+        let left = std::cell::Cell::new(memory);
+        let admits = |bytes: usize| {
+            let rest = left.get().checked_sub(bytes);
+            left.set(rest.unwrap_or_default());
+            rest.is_some()
+        };
+        // The answer is there before the call waits for it.
+        let answer = |_| {
+            let mut area = worker.response(0);
+            area.write_all(bytes).unwrap();
+            worker.header(0).len().unwrap().store(bytes.len() as u64, Ordering::Release);
+            worker.header(0).state().unwrap().store(state::ANSWERED, Ordering::Release);
+        };
+        let options = CallOptions {
+            deadline: Some(Instant::now()),
+            max_outputs,
+            admits: Some(&admits),
+            ..CallOptions::default()
+        };
+        client.call(&Request::default(), &options, answer)
+    }
+
+    #[test]
+    fn charges_answers_by_what_they_become() {
+        /// No error, no steps, no calls, no trace.
+        const BEGIN: [u8; 21] = [0; 21];
+        let value = |kind: u8, rest: &[u8]| [&[1, 0, 0, 0][..], &[0; 8], &[kind], rest].concat();
+        // 100,000 empty strings of 8 bytes.
+        let count = 100_000_u64.to_ne_bytes();
+        let strings = [&[13, 1][..], &count, &[0; 5], &vec![0; 800_000]].concat();
+        let strings = [&BEGIN[..], &value(0, &strings)].concat();
+        assert!(answered(&strings, 1, 4 << 20).unwrap().result.is_ok());
+        assert!(matches!(answered(&strings, 1, 1 << 20), Err(ChannelError::NotAdmitted)));
+        // A list of as many lists.
+        let text = format!("[{}[]]", "[],".repeat(100_000));
+        let json = [&BEGIN[..], &value(3, &[&(text.len() as u64).to_ne_bytes(), text.as_bytes()].concat())].concat();
+        assert!(answered(&json, 1, 32 << 20).unwrap().result.is_ok());
+        assert!(matches!(answered(&json, 1, 1 << 20), Err(ChannelError::NotAdmitted)));
+        // Empty texts, where one output is declared.
+        let many = [&BEGIN[..], &70_000_u32.to_ne_bytes(), &[0; 17 * 70_000]].concat();
+        assert!(matches!(answered(&many, 1, 1 << 30), Err(ChannelError::Invalid(_))));
     }
 }

@@ -87,7 +87,7 @@ impl IncomingRequest {
         let deadline = read_u64(&mut area)?;
         let priority = read_u32(&mut area)?.cast_signed();
         let (is_traced, has_waits) = (read_u8(&mut area)? != 0, read_u8(&mut area)? != 0);
-        let values = transfer::read_values(&mut area)?;
+        let values = transfer::read_values(&mut area, usize::MAX)?;
         area.release();
         let left = Duration::from_nanos(deadline.saturating_sub(monotonic_nanos()));
         let deadline = if deadline == u64::MAX { None } else { Instant::now().checked_add(left) };

@@ -18,7 +18,6 @@
 //! - An inherited `memfd`, which `/proc/self/fd` opens again for writing unless it is sealed.
 //! - Whether a path exists, and its size, owner and times: Landlock does not restrict `stat`.
 //! - The drivers behind device nodes, with [`Confinement::accelerators`].
-//! - The priority and the processors of other processes of this user, one by one.
 //! - Processor time. System calls that are not in the table of `system_calls.rs`.
 
 mod limits;
@@ -81,7 +80,7 @@ pub enum Protection {
 pub struct Enforcement {
     /// Only the permitted files can be opened, created, removed, renamed and started (Landlock).
     pub files: Protection,
-    /// No network: only pairs of Unix sockets that are connected from the beginning, and no `connect` (seccomp; without
+    /// No network: only sockets that are connected from the beginning, and no `connect` (seccomp; without
     /// it Landlock from Linux 6.7 on, for TCP alone).
     pub network: Protection,
     /// No signals to processes other than itself and its children (Landlock).
@@ -105,7 +104,7 @@ impl Confinement {
         let _ = rustix::thread::set_no_new_privs(true);
         let landlock = files::restrict(&self);
         let kept_capabilities = files::drop_capabilities().err();
-        let seccomp = system_calls::restrict(self.execute.is_empty());
+        let seccomp = system_calls::restrict(self.execute.is_empty(), self.accelerators);
         let network = match (&seccomp, &landlock.tcp) {
             (Ok(()), _) => Protection::Full,
             (Err(lack), Protection::Full) => Protection::Partial(format!("only TCP is denied: {lack}")),
@@ -154,8 +153,8 @@ impl fmt::Display for Protection {
     }
 }
 
-/// Forbids every thread of this process to start a process or a program, and to make files in memory: `fork`, `execve`
-/// and `memfd_create` fail with `EPERM`. Threads still work. To be called after native libraries are loaded, as some
+/// Forbids every thread of this process to start a process or a program, and to make memory that no process is seen to
+/// have: `fork`, `execve`, `memfd_create` and shared anonymous mappings fail with `EPERM`. Threads still work. To be called after native libraries are loaded, as some
 /// start a compiler then.
 ///
 /// # Errors

@@ -24,11 +24,10 @@ pub(crate) const ALWAYS: &[Row] = &[
     ("/usr/lib64", READ),
     ("/usr/local/lib", READ),
     ("/etc/ld.so.*", READ),
-    // The C library: time zones, /dev/null, random numbers.
+    // The C library: time zones, /dev/null, random numbers. Not /dev/zero: memory that is mapped from it can be shared.
     ("/etc/localtime", READ),
     ("/usr/share/zoneinfo", READ),
     ("/dev/null", OVERWRITE),
-    ("/dev/zero", OVERWRITE),
     ("/dev/random", READ),
     ("/dev/urandom", READ),
     // Own threads, maps, control groups. It is the folder of this process: its children cannot read their own.

@@ -86,14 +86,25 @@ const DENIED: &[c_long] = &[
     SYS_name_to_handle_at,
     SYS_fanotify_init,
     SYS_inotify_add_watch,
-    // Owners, modes and attributes of any file, which Landlock does not restrict. Of open files they can be changed.
+    // Owners, modes, times and attributes of any file, which Landlock does not restrict. Not of open files either: one
+    // that is open for reading may be a program, a library or a model of others.
+    SYS_fchmod,
     SYS_fchmodat,
     FCHMODAT2,
+    SYS_fchown,
     SYS_fchownat,
     SYS_setxattr,
     SYS_lsetxattr,
+    SYS_fsetxattr,
     SYS_removexattr,
     SYS_lremovexattr,
+    SYS_fremovexattr,
+    SYS_utimensat,
+    // Memory that no process is seen to have: buffers of sockets, and of descriptors on their way through them.
+    SYS_socketpair,
+    SYS_sendmsg,
+    SYS_sendmmsg,
+    SYS_memfd_secret,
     // Memory and queues of System V and POSIX, which any process of the same user can open.
     SYS_shmget,
     SYS_shmat,
@@ -138,9 +149,6 @@ const CONDITIONS: &[(c_long, u8, SeccompCmpArgLen, SeccompCmpOp, u64)] = &[
     (SYS_socket, 0, Dword, Ne, AF_UNIX as u64),
     (SYS_socket, 1, Dword, MaskedEq(SOCKET_TYPE), SOCK_DGRAM as u64),
     (SYS_socket, 1, Dword, MaskedEq(SOCKET_TYPE), SOCK_RAW as u64),
-    (SYS_socketpair, 0, Dword, Ne, AF_UNIX as u64),
-    (SYS_socketpair, 1, Dword, MaskedEq(SOCKET_TYPE), SOCK_DGRAM as u64),
-    (SYS_socketpair, 1, Dword, MaskedEq(SOCKET_TYPE), SOCK_RAW as u64),
     // Namespaces; for `clone3` see `restrict`.
     (SYS_clone, 0, Qword, MaskedEq(CLONE_NEWCGROUP as u64), CLONE_NEWCGROUP as u64),
     (SYS_clone, 0, Qword, MaskedEq(CLONE_NEWIPC as u64), CLONE_NEWIPC as u64),
@@ -152,22 +160,52 @@ const CONDITIONS: &[(c_long, u8, SeccompCmpArgLen, SeccompCmpOp, u64)] = &[
     // Input to the terminal that the operator started gpux from.
     (SYS_ioctl, 1, Dword, Eq, TIOCSTI),
     (SYS_ioctl, 1, Dword, Eq, TIOCLINUX),
-    // Limits and priority of other processes, and of groups of them.
+    // Marks of files that are open for reading, among them that nobody may write them again.
+    (SYS_ioctl, 1, Dword, Eq, FS_IOC_SETFLAGS),
+    (SYS_ioctl, 1, Dword, Eq, FS_IOC_FSSETXATTR),
+    (SYS_ioctl, 1, Dword, Eq, FS_IOC_ENABLE_VERITY),
+    (SYS_ioctl, 1, Dword, Eq, FS_IOC_SET_ENCRYPTION_POLICY),
+    // Those that delay others who open a file, tell what others do, and have the kernel send signals.
+    (SYS_fcntl, 1, Dword, Eq, F_SETLEASE as u64),
+    (SYS_fcntl, 1, Dword, Eq, F_NOTIFY as u64),
+    (SYS_fcntl, 1, Dword, Eq, F_SETOWN as u64),
+    (SYS_fcntl, 1, Dword, Eq, F_SETOWN_EX),
+    (SYS_ioctl, 1, Dword, Eq, FIOSETOWN),
+    (SYS_ioctl, 1, Dword, Eq, SIOCSPGRP),
+    // The death with its parent, which the process began with.
+    (SYS_prctl, 0, Dword, Eq, PR_SET_PDEATHSIG as u64),
+    // Limits, priority and processors of other processes, and of groups of them. A thread changes its own by 0: the
+    // numbers of the others cannot be told from those of strangers.
     (SYS_prlimit64, 0, Dword, Ne, 0),
     (SYS_setpriority, 0, Dword, Ne, 0),
+    (SYS_setpriority, 1, Dword, Ne, 0),
+    (SYS_ioprio_set, 0, Dword, Ne, IOPRIO_WHO_PROCESS),
     (SYS_ioprio_set, 1, Dword, Ne, 0),
+    (SYS_sched_setaffinity, 0, Dword, Ne, 0),
     (SYS_sched_setscheduler, 0, Dword, Ne, 0),
     (SYS_sched_setparam, 0, Dword, Ne, 0),
     (SYS_sched_setattr, 0, Dword, Ne, 0),
-    // Times of files that are not open.
-    (SYS_utimensat, 1, Qword, Ne, 0),
 ];
+
+/// Numbers that the `libc` crate does not name.
+const FS_IOC_SETFLAGS: u64 = 0x4008_6602;
+const FS_IOC_FSSETXATTR: u64 = 0x401c_5820;
+const FS_IOC_ENABLE_VERITY: u64 = 0x4080_6685;
+const FS_IOC_SET_ENCRYPTION_POLICY: u64 = 0x800c_6613;
+const FIOSETOWN: u64 = 0x8901;
+const SIOCSPGRP: u64 = 0x8902;
+const F_SETOWN_EX: u64 = 15;
+const IOPRIO_WHO_PROCESS: u64 = 1;
+
+/// Mappings of memory that stays when no process maps a page of it, also at the end of a fork.
+const SHARED_MEMORY: u64 = (MAP_SHARED | MAP_ANONYMOUS) as u64;
 
 /// The bits of a socket's type beside its flags (`SOCK_TYPE_MASK` of the kernel).
 const SOCKET_TYPE: u64 = 0xf;
 
-/// Restricts every thread of this process; a sentence on why, if it cannot.
-pub(crate) fn restrict(forbid_programs: bool) -> Result<(), String> {
+/// Restricts every thread of this process; a sentence on why, if it cannot. Drivers of accelerators may share memory,
+/// with `accelerators`, while they are loaded.
+pub(crate) fn restrict(forbid_programs: bool, accelerators: bool) -> Result<(), String> {
     let apply = || {
         let mut denied = rules(DENIED);
         if forbid_programs {
@@ -177,9 +215,17 @@ pub(crate) fn restrict(forbid_programs: bool) -> Result<(), String> {
             let condition = SeccompCondition::new(*index, length.clone(), operator.clone(), *value)?;
             denied.entry(*call).or_default().push(SeccompRule::new(vec![condition])?);
         }
+        if !accelerators {
+            denied.insert(SYS_mmap, shared_memory()?);
+        }
         apply_filter_all_threads(&filter(denied, EPERM)?)?;
-        // A filter cannot read its flags, which lie in memory; the C library then uses `clone`.
-        apply_filter_all_threads(&filter(rules(&[SYS_clone3]), ENOSYS)?)?;
+        // A filter cannot read the flags of `clone3`, which lie in memory; the C library then uses `clone`.
+        let mut absent = rules(&[SYS_clone3]);
+        if !accelerators {
+            // Of files in memory the same holds as of shared memory. Wasmtime goes on without after this error.
+            absent.extend(rules(&[SYS_memfd_create]));
+        }
+        apply_filter_all_threads(&filter(absent, ENOSYS)?)?;
         // Unix sockets are not bound to Landlock's paths before Linux 7.1. Libraries that look for a daemon (NVML)
         // go on without it after this error, and give up after others.
         apply_filter_all_threads(&filter(rules(&[SYS_connect]), ECONNREFUSED)?)?;
@@ -193,7 +239,8 @@ pub(crate) fn forbid_new_processes() -> io::Result<()> {
     let apply = || {
         let mut denied = rules(PROGRAMS);
         // Memory of such a file, unless it is mapped, belongs to no process that could be killed for it.
-        denied.extend(rules(&[SYS_memfd_create, SYS_memfd_secret]));
+        denied.extend(rules(&[SYS_memfd_create]));
+        denied.insert(SYS_mmap, shared_memory()?);
         // On x86-64 alone.
         #[cfg(target_arch = "x86_64")]
         denied.extend(rules(&[SYS_fork, SYS_vfork]));
@@ -209,6 +256,12 @@ pub(crate) fn forbid_new_processes() -> io::Result<()> {
         }
         error => io::Error::other(error),
     })
+}
+
+/// Rules that match `mmap` of [`SHARED_MEMORY`].
+fn shared_memory() -> seccompiler::Result<Vec<SeccompRule>> {
+    let condition = SeccompCondition::new(3, Dword, MaskedEq(SHARED_MEMORY), SHARED_MEMORY)?;
+    Ok(vec![SeccompRule::new(vec![condition])?])
 }
 
 /// Rules that match each call with any arguments.

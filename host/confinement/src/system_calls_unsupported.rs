@@ -5,7 +5,7 @@ use std::io;
 const LACK: &str = "gpux has no seccomp filter for this processor";
 
 /// Nothing, and says so.
-pub(crate) fn restrict(_forbid_programs: bool) -> Result<(), String> {
+pub(crate) fn restrict(_forbid_programs: bool, _accelerators: bool) -> Result<(), String> {
     Err(LACK.to_owned())
 }
 

@@ -23,6 +23,7 @@
 #include <sys/uio.h>
 #include <sys/un.h>
 #include <sys/wait.h>
+#include <sys/xattr.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -129,6 +130,52 @@ long take_in_file(long mebibytes) {
     return 0;
 }
 
+// Pages that stay when they are not mapped any more.
+static long share(int file, int flags, long mebibytes) {
+    for (long n = 0; n < mebibytes; n += 16) {
+        char *bytes = mmap(NULL, 16 * MEBIBYTE, PROT_READ | PROT_WRITE, MAP_SHARED | flags, file, 0);
+        long lack = touch(bytes, 16 * MEBIBYTE);
+        if (lack) return lack;
+        madvise(bytes, 16 * MEBIBYTE, MADV_DONTNEED);
+    }
+    pause_for(1000);
+    return 0;
+}
+
+long take_shared(long mebibytes) { return share(-1, MAP_ANONYMOUS, mebibytes); }
+
+long take_in_device(long mebibytes) {
+    int file = open("/dev/zero", O_RDWR);
+    return file < 0 ? errno : share(file, 0, mebibytes);
+}
+
+// Tables of pages that are given back at once.
+long take_in_page_tables(long mebibytes) {
+    for (long n = 0; n < mebibytes * 256; n += 1 << 19) {
+        char *bytes = mmap(NULL, 1L << 40, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        if (bytes == MAP_FAILED) return errno;
+        for (long at = 0; at < 1L << 40; at += 1L << 21) ((volatile char *)bytes)[at];
+    }
+    pause_for(1000);
+    return 0;
+}
+
+long take_in_sockets(long mebibytes) {
+    static char block[MEBIBYTE];
+    for (long taken = 0; taken < mebibytes * MEBIBYTE;) {
+        int pair[2];
+        if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, pair) < 0) return errno;
+        for (long sent; (sent = write(pair[0], block, 1 << 16)) > 0;) taken += sent;
+    }
+    pause_for(1000);
+    return 0;
+}
+
+long pass_descriptors(long amount) {
+    struct msghdr message = {0};
+    return refusal(sendmsg(0, &message, 0));
+}
+
 // In eight processes, of which none has much.
 long take_in_children(long mebibytes) {
     int status, killed = 0;
@@ -142,6 +189,15 @@ long take_in_children(long mebibytes) {
 }
 
 // ---- files
+
+// What changes files that can only be read, by their descriptors.
+long change_open_mode(long amount) { return refusal(fchmod(open(OWN_MODEL, O_RDONLY), 0)); }
+long change_open_owner(long amount) { return refusal(fchown(open(OWN_MODEL, O_RDONLY), 0, 0)); }
+long change_open_times(long amount) { return refusal(futimens(open(OWN_MODEL, O_RDONLY), NULL)); }
+
+long change_open_attributes(long amount) {
+    return refusal(fsetxattr(open(OWN_MODEL, O_RDONLY), "user.misdeed", "x", 1, 0));
+}
 
 static long opens(const char *path, int flags) {
     int file = open(path, flags, 0600);
@@ -269,6 +325,16 @@ long real_time_priority(long amount) {
     sched_setscheduler(0, SCHED_OTHER, &none);
     return result;
 }
+
+long pin_server(long amount) {
+    cpu_set_t first;
+    CPU_ZERO(&first);
+    CPU_SET(0, &first);
+    return refusal(sched_setaffinity(getppid(), sizeof first, &first));
+}
+
+long lower_server(long amount) { return refusal(setpriority(PRIO_PROCESS, getppid(), 19)); }
+long outlive_server(long amount) { return refusal(prctl(PR_SET_PDEATHSIG, 0)); }
 
 // In a child, since it would be this process's otherwise.
 long new_namespace(long amount) {

@@ -12,7 +12,10 @@
     M(kill_server) M(kill_neighbour) M(trace_server) M(read_server_memory) M(read_server_limits) M(raise_limits) \
     M(real_time_priority) M(new_namespace) M(fork_bomb) M(leave_daemon) M(many_threads) M(busy_threads) M(fill_channel) \
     M(scribble_on_channel) M(forge_answer) M(forge_values) M(forge_strings) M(forge_error) \
-    M(garbage_to_control) M(flood_control) M(flood_log) M(escape_sequences)
+    M(take_shared) M(take_in_device) M(take_in_page_tables) \
+    M(take_in_sockets) M(pass_descriptors) M(reserve_channel) M(write_channel) M(change_open_mode) \
+    M(change_open_owner) M(change_open_times) M(change_open_attributes) M(pin_server) M(lower_server) \
+    M(outlive_server) M(garbage_to_control) M(flood_control) M(flood_log) M(escape_sequences)
 
 #define DECLARE(name) long name(long amount);
 ALL_MISDEEDS(DECLARE)

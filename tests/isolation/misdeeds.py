@@ -55,8 +55,9 @@ class Misdeed:
     timeout: float = 8
     # seconds that leave time for effects after the answer
     after: float = 0
-    # what the next worker does while it loads: hang, crash
+    # what the next worker does while it loads: hang, crash, grow; and what the log then says
     next_worker: str = ""
+    log: str = ""
 
 
 def crash(name, reason, **more):
@@ -100,6 +101,7 @@ def all_misdeeds(mebibytes):
         Misdeed("close_descriptors", "contained"),
         crash("segfault", "signal 11", next_worker="crash", after=1),
         crash("segfault", "signal 11", next_worker="hang", after=1, needs="time limit of loading"),
+        crash("segfault", "signal 11", next_worker="grow", after=2, needs="memory bound", log="took more than"),
         # What the server reads from a worker.
         Misdeed("fill_channel", "contained", amount=0),
         Misdeed("fill_channel", "contained", amount=0xFF),
@@ -118,13 +120,24 @@ def all_misdeeds(mebibytes):
         memory("tokenizer", victim="tokenizer", inputs={"text": "ß" * 4}),
         memory("take_at_once", amount=mebibytes),
         memory("take_slowly", amount=mebibytes),
+        memory("take_in_page_tables", amount=mebibytes),
+        memory("reserve_channel", amount=mebibytes),
+        memory("write_channel", amount=mebibytes),
         refused("take_in_file", "system calls", amount=mebibytes, timeout=30),
+        refused("take_shared", "system calls", amount=mebibytes, timeout=30),
+        refused("take_in_device", "files", amount=mebibytes, timeout=30),
+        refused("take_in_sockets", "system calls", amount=mebibytes, timeout=30),
+        refused("pass_descriptors", "system calls"),
         refused("take_in_children", "system calls", amount=mebibytes, timeout=30),
         # Files.
         refused("write_outside", "files"),
         refused("read_secret", "files"),
         refused("delete_secret", "files"),
         refused("change_mode", "system calls"),
+        refused("change_open_mode", "system calls"),
+        refused("change_open_owner", "system calls"),
+        refused("change_open_times", "system calls"),
+        refused("change_open_attributes", "system calls"),
         refused("read_other_model", "files"),
         refused("overwrite_own_model", "files"),
         refused("read_cache_key", "files"),
@@ -146,11 +159,14 @@ def all_misdeeds(mebibytes):
         refused("read_server_limits", "system calls"),
         refused("raise_limits", "system calls"),
         refused("real_time_priority", "system calls"),
+        refused("pin_server", "system calls", is_fatal=True),
+        refused("lower_server", "system calls", is_fatal=True),
+        refused("outlive_server", "system calls"),
         refused("new_namespace", "system calls"),
         Misdeed("fork_bomb", "contained", amount=400, needs="processes"),
         Misdeed("leave_daemon", "contained", needs="processes"),
         Misdeed("busy_threads", "contained", amount=64, needs="processor share", timeout=20),
-        Misdeed("many_threads", "contained", amount=4000, needs="processes", timeout=20),
+        crash("many_threads", "threads", amount=20000, timeout=20),
         # The last, as nothing can follow where it is not refused.
         refused("kill_server", "signals", is_fatal=True),
     ]
@@ -242,6 +258,8 @@ class Suite:
             milliseconds, is_exact = self.fault_milliseconds(misdeed, answer, since)
         if not self.server.is_alive():
             wrong.append("the server has ended")
+        if expects and misdeed.log and not self.server.line(misdeed.log, since, 5):
+            wrong.append(f"the log does not say `{misdeed.log}`")
         samples = self.neighbours.between(begun, ended)
         self.windows += samples
         lost = [sample for sample in samples if sample[2] != 200]
@@ -329,7 +347,7 @@ def listeners(folder):
     return tcp, unix
 
 
-def prepare(folder):
+def prepare(folder, mebibytes):
     """Files, models and the library: victims, what neighbours are asked, the library, the number of each misdeed."""
     tcp, unix = listeners(folder)
     for name in ("secret", "deletable"):
@@ -338,7 +356,7 @@ def prepare(folder):
     definitions = {
         "FOLDER": folder, "SECRET": folder / "secret", "OTHER_MODEL": asked[-1][0], "CACHE": CACHE,
         "OWN_MODEL": victims[0].with_name("model.onnx"), "CACHE_KEY": CACHE.with_name("gpux.key"),
-        "PORT": tcp.getsockname()[1],
+        "PORT": tcp.getsockname()[1], "GROWTH": mebibytes,
     }
     library = build_library(folder, definitions)
     shim = ctypes.CDLL(str(library))
@@ -346,7 +364,7 @@ def prepare(folder):
 
 
 def run_misdeeds(options, folder):
-    victims, asked, library, number_of, _listeners = prepare(folder)
+    victims, asked, library, number_of, _listeners = prepare(folder, options.mebibytes)
     chosen = [one for one in all_misdeeds(options.mebibytes) if re.search(options.only, one.name)]
     unknown = [one.name for one in chosen if one.victim == "native" and number_of(one.name) < 1]
     assert not unknown, f"misdeeds.c has no {unknown}"
@@ -411,11 +429,12 @@ class ControlGroup:
 
 def run_in_container(options, folder):
     """Four pipelines in a group of 1 GiB, of which one takes all the memory: only its requests fail."""
-    victims, asked, library, number_of, _listeners = prepare(folder)
+    victims, asked, library, number_of, _listeners = prepare(folder, options.mebibytes)
     victims = {path.parent.name: path for path in victims if path.parent.name in ("expand", "native")}
     # Memory that belongs to no process (a file that is not mapped) and that of children: the kernel, which ends the
     # process with the most memory, would end a neighbour or the server.
-    native = ("take_at_once", "take_slowly", "take_in_children", "take_in_file")
+    native = ("take_at_once", "take_slowly", "take_in_children", "take_in_file", "take_shared", "take_in_sockets",
+              "reserve_channel", "write_channel")
     attacks = [("expand", "expand", {"n": [2048]}, {"n": [1]})]
     attacks += [(name, "native", {"misdeed": [number_of(name), 2048]}, {"misdeed": [0, 0]}) for name in native]
     attacks += [("forge_answer", "native", {"misdeed": [number_of("forge_answer"), 640]}, {"misdeed": [0, 0]})]

@@ -6,7 +6,7 @@
 //! 2. [`Confinement::apply`] bounds files, network, signals and system calls, and returns what is in force;
 //! 3. after it has loaded its libraries, [`forbid_new_processes`] takes `execve` and `fork` away.
 //!
-//! Its parent asks for its [`memory_bytes`] from time to time, and kills it.
+//! Its parent asks for the [`process_usage`] of its [`ProcessGroups`] from time to time, and kills it.
 //!
 //! Nothing can be undone, and children inherit everything. Linux alone has the means (Landlock, seccomp); on other
 //! systems the same functions exist and report what is missing.
@@ -38,7 +38,7 @@ use std::io;
 use std::path::PathBuf;
 
 pub use limits::limit_resources;
-pub use memory::memory_bytes;
+pub use memory::{ProcessGroups, ProcessUsage, process_usage};
 
 /// What a process and its children may reach, besides what every program needs (the tables in `paths.rs`).
 ///

@@ -29,5 +29,7 @@ pub use engine::request_options::{Priority, RequestOptions};
 pub use engine::scheduler::{Load, Rejection};
 pub use engine::server::Server;
 #[cfg(target_os = "linux")]
-pub use gpux_worker::{MemoryLimits, MemoryWatch, TemporaryFiles, WorkerCommand, WorkerEvent, WorkerOptions};
+pub use gpux_worker::{
+    MemoryLimits, MemoryWatch, TemporaryFiles, WorkerCommand, WorkerEvent, WorkerOptions, remove_control_groups,
+};
 pub use settings::{IsolationPolicy, Otlp, Settings, StartPolicy, TlsFiles};

@@ -93,6 +93,11 @@ impl SharedMemory {
         self.len == 0
     }
 
+    /// The bytes of its pages that are in use, by any process, mapped or not.
+    pub fn used_bytes(&self) -> io::Result<u64> {
+        Ok(rustix::fs::fstat(&self.file)?.st_blocks.cast_unsigned().saturating_mul(512))
+    }
+
     /// The address of `len` bytes at `offset`.
     fn place(&self, offset: usize, len: usize) -> Result<*mut u8, OutOfBounds> {
         let is_within = offset.checked_add(len).is_some_and(|end| end <= self.len);
@@ -190,6 +195,9 @@ mod tests {
         assert_eq!(&read, b"hello");
         second.word(8).unwrap().store(7, Ordering::Release);
         assert_eq!(first.word(8).unwrap().load(Ordering::Acquire), 7);
+        assert!((1..1 << 20).contains(&first.used_bytes().unwrap()));
+        rustix::fs::fallocate(&second, FallocateFlags::empty(), 0, 1 << 20).unwrap();
+        assert_eq!(first.used_bytes().unwrap(), 1 << 20, "also of what was never mapped");
         first.release(0, 1 << 20).unwrap();
         assert_eq!(second.word(8).unwrap().load(Ordering::Acquire), 0);
     }

@@ -1,14 +1,16 @@
 //! How workers are started, and what they find around them.
 
 use std::ffi::OsString;
-use std::fs::DirBuilder;
+use std::fs::{DirBuilder, File};
+use std::hash::{BuildHasher as _, RandomState};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt};
-use std::path::PathBuf;
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use rustix::process::{PidfdFlags, getpid, pidfd_open};
+use rustix::fs::{FlockOperation, OFlags};
+use rustix::process::{PidfdFlags, geteuid, getpid, pidfd_open};
 
 use crate::channel::ChannelMemory;
 use crate::environment_error;
@@ -41,7 +43,7 @@ pub struct WorkerCommand {
 /// The folder of temporary files of all workers, made for the first.
 #[derive(Debug, Default)]
 pub struct TemporaryFiles {
-    root: Mutex<Option<TemporaryFolder>>,
+    root: Mutex<Option<TemporaryRoot>>,
     /// where it is made; `None`: under a name of its own
     path: Option<PathBuf>,
 }
@@ -56,27 +58,59 @@ impl TemporaryFiles {
         let mut root = self.root.lock().unwrap_or_else(PoisonError::into_inner);
         // Something may clean up what is old there.
         let root = match &mut *root {
-            Some(root) if root.0.is_dir() => root,
-            root => root.insert(TemporaryFolder(self.make_root()?)),
+            Some(root) if root.folder.0.is_dir() => root,
+            root => root.insert(self.make_root()?),
         };
-        Ok(TemporaryFolder(tempfile::tempdir_in(&root.0)?.keep()))
+        Ok(TemporaryFolder(tempfile::tempdir_in(&root.folder.0)?.keep()))
     }
 
-    fn make_root(&self) -> io::Result<PathBuf> {
+    fn make_root(&self) -> io::Result<TemporaryRoot> {
         const ONLY_OWN: u32 = 0o700;
-        if let Some(path) = &self.path {
-            let failed = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
-            DirBuilder::new().mode(ONLY_OWN).create(path).map_err(failed)?;
-            return Ok(path.clone());
-        }
-        let mut builder = tempfile::Builder::new();
-        builder.permissions(PermissionsExt::from_mode(ONLY_OWN));
-        Ok(builder.prefix("gpux-workers-").tempdir()?.keep())
+        let path = self.path.clone().unwrap_or_else(|| {
+            let random = RandomState::new().hash_one(std::process::id());
+            std::env::temp_dir().join(format!("{FOLDER_PREFIX}{random:016x}"))
+        });
+        let failed = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
+        path.parent().into_iter().for_each(remove_abandoned);
+        DirBuilder::new().mode(ONLY_OWN).create(&path).map_err(failed)?;
+        let folder = TemporaryFolder(path.clone());
+        Ok(TemporaryRoot { _lock: lock_folder(&folder.0).map_err(failed)?, folder })
     }
 
     /// Removes all of them, which the end of the process does not.
     pub fn remove(&self) {
         self.root.lock().unwrap_or_else(PoisonError::into_inner).take();
+    }
+}
+
+/// How the names of such folders begin, also those that the supervisor names.
+const FOLDER_PREFIX: &str = "gpux-workers-";
+
+/// The folder of a server, locked as long as the server lives.
+#[derive(Debug)]
+struct TemporaryRoot {
+    folder: TemporaryFolder,
+    _lock: File,
+}
+
+/// Locks a folder of this user for this process; fails if another has it.
+fn lock_folder(path: &Path) -> io::Result<File> {
+    let flags = (OFlags::DIRECTORY | OFlags::NOFOLLOW).bits().cast_signed();
+    let folder = File::options().read(true).custom_flags(flags).open(path)?;
+    if folder.metadata()?.uid() != geteuid().as_raw() {
+        return Err(io::ErrorKind::PermissionDenied.into());
+    }
+    rustix::fs::flock(&folder, FlockOperation::NonBlockingLockExclusive)?;
+    Ok(folder)
+}
+
+/// Removes the folders of servers that were killed with their supervisors: nobody holds their locks.
+fn remove_abandoned(within: &Path) {
+    for entry in within.read_dir().into_iter().flatten().flatten() {
+        let is_one = entry.file_name().as_encoded_bytes().starts_with(FOLDER_PREFIX.as_bytes());
+        if is_one && let Ok(_lock) = lock_folder(&entry.path()) {
+            let _ = remove_tree(&entry.path());
+        }
     }
 }
 
@@ -137,4 +171,31 @@ impl WorkerCommand {
 /// The machine has no process, thread or memory for it.
 pub(crate) fn cannot_start(error: io::Error) -> GpuxError {
     environment_error(format!("the process of the pipeline cannot be started: {error}"))
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn removes_folders_of_servers_that_are_gone() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = |name: &str| folder.path().join(format!("{FOLDER_PREFIX}{name}"));
+        let living = TemporaryFiles::at(root("living"));
+        let own = living.make_folder().unwrap();
+        for name in ["killed", "other"] {
+            std::fs::create_dir_all(root(name).join("sub")).unwrap();
+        }
+        std::fs::rename(root("other"), folder.path().join("other")).unwrap();
+        std::os::unix::fs::symlink(folder.path().join("other"), root("link")).unwrap();
+        let next = TemporaryFiles::at(root("next"));
+        let _next = next.make_folder().unwrap();
+        assert!(own.0.is_dir() && root("next").is_dir());
+        assert!(!root("killed").exists());
+        assert!(folder.path().join("other/sub").is_dir() && root("link").is_symlink());
+        drop(own);
+        living.remove();
+        assert!(!root("living").exists());
+    }
 }

@@ -9,6 +9,8 @@ mod command;
 #[cfg(target_os = "linux")]
 mod confine;
 #[cfg(target_os = "linux")]
+mod control_group;
+#[cfg(target_os = "linux")]
 mod memory_watch;
 #[cfg(target_os = "linux")]
 mod messages;
@@ -30,6 +32,8 @@ pub use channel::{CallOptions, Reply, StepTime};
 pub use command::{PipelineEnvironment, TemporaryFiles, WorkerCommand};
 #[cfg(target_os = "linux")]
 pub use confine::confine;
+#[cfg(target_os = "linux")]
+pub use control_group::remove_control_groups;
 #[cfg(target_os = "linux")]
 pub use memory_watch::{MemoryLimits, MemoryWatch};
 pub use model_statistics::ModelStatistics;

@@ -1,5 +1,6 @@
 //! The process of a worker, from the server: it is started, killed and waited for.
 
+use std::collections::BTreeSet;
 use std::io::{self, BufReader, PipeReader, Read as _};
 use std::net::Shutdown;
 use std::os::fd::{AsFd as _, OwnedFd};
@@ -16,7 +17,8 @@ use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open, p
 
 use crate::channel::{ChannelClient, ChannelMemory};
 use crate::command::{PipelineEnvironment, TemporaryFolder, WorkerCommand, cannot_start};
-use crate::memory_watch::Watched;
+use crate::control_group::ControlGroup;
+use crate::memory_watch::{Watched, exceeds_memory};
 use crate::messages::{self, ReadyMessage, WorkerMessage};
 use crate::model_statistics::ModelStatistics;
 use crate::warm_up::WarmUpReport;
@@ -48,6 +50,8 @@ pub(crate) struct Worker {
     /// whether it was killed
     pub(crate) is_dying: AtomicBool,
     id: u32,
+    /// in which the kernel bounds its memory
+    _group: Option<Arc<ControlGroup>>,
     /// where it writes its temporary files
     _temporary: TemporaryFolder,
 }
@@ -79,6 +83,10 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl Watched for Worker {
     fn id(&self) -> u32 {
         self.id
+    }
+
+    fn shared_memory(&self) -> u64 {
+        self.channel.used_bytes()
     }
 
     fn kill(&self, reason: String) {
@@ -128,10 +136,18 @@ impl StartedWorker {
 impl WorkerProcess {
     pub(crate) fn spawn(definition: &Definition, command: &WorkerCommand) -> Result<Self, GpuxError> {
         let environment = command.environment_of(definition)?;
-        Self::spawn_in(environment, definition.source().path(), command).map_err(cannot_start)
+        // The kernel counts pages of mapped files as well.
+        let limit = command.memory.limits().each.saturating_add(model_bytes(definition));
+        let group = ControlGroup::create(limit).map(Arc::new);
+        Self::spawn_in(environment, definition.source().path(), command, group).map_err(cannot_start)
     }
 
-    fn spawn_in(environment: PipelineEnvironment, pipeline: &Path, command: &WorkerCommand) -> io::Result<Self> {
+    fn spawn_in(
+        environment: PipelineEnvironment,
+        pipeline: &Path,
+        command: &WorkerCommand,
+        group: Option<Arc<ControlGroup>>,
+    ) -> io::Result<Self> {
         let (ours, theirs) = UnixStream::pair()?;
         let (printed, prints) = io::pipe()?;
         let memory = ChannelMemory::create()?;
@@ -145,6 +161,7 @@ impl WorkerProcess {
 
         let ((started, start), (ended, end)) = (channel(), channel());
         let socket = ours.try_clone()?;
+        let (limit, own_group) = (watch.limits().each, group.clone());
         // The system kills a worker at the end of the thread that started it, so that thread waits for the worker.
         threads::spawn("gpux-worker-end", move || {
             let spawned = command.spawn();
@@ -162,12 +179,16 @@ impl WorkerProcess {
             let status = child.wait().map_or_else(|error| error.to_string(), describe_exit);
             // What it has started, in its group.
             let _ = kill_process_group(pid, Signal::KILL);
-            let _ = ended.send(status);
+            let has_too_much = own_group.is_some_and(|group| group.has_killed());
+            let _ = ended.send(if has_too_much { exceeds_memory(limit) } else { status });
             // What the worker has started may still hold the other end.
             let _ = socket.shutdown(Shutdown::Both);
         })?;
 
         let (pid, process) = start.recv().map_err(|_| io::ErrorKind::BrokenPipe)??;
+        let id = pid.as_raw_nonzero().get().cast_unsigned();
+        // While it waits for its options. Without a group, its memory is counted.
+        let group = group.filter(|group| group.add(id).is_ok());
         let sent = send_files(&ours, &[memory.memory().as_fd()]).and_then(|()| messages::send(&ours, &options));
         if let Err(error) = sent
             // One that has ended already says so when it is waited for.
@@ -190,7 +211,8 @@ impl WorkerProcess {
             process,
             reason: Mutex::default(),
             is_dying: AtomicBool::new(false),
-            id: pid.as_raw_nonzero().get().cast_unsigned(),
+            id,
+            _group: group,
             _temporary: temporary,
         };
         let worker = Arc::new(worker);
@@ -226,6 +248,15 @@ impl Drop for WorkerProcess {
     fn drop(&mut self) {
         let _ = pidfd_send_signal(&self.worker.process, Signal::KILL);
     }
+}
+
+/// Bytes of the files of models, with what lies beside them: their weights.
+fn model_bytes(definition: &Definition) -> u64 {
+    let folder = definition.source().path().parent().unwrap_or(Path::new("."));
+    let models = definition.spec().models.iter().map(|model| folder.join(&model.source.value));
+    let folders: BTreeSet<_> = models.filter_map(|model| Some(model.parent()?.to_owned())).collect();
+    let files = folders.iter().flat_map(|folder| folder.read_dir().into_iter().flatten().flatten());
+    files.filter_map(|file| file.path().metadata().ok()).map(|file| file.len()).fold(0, u64::saturating_add)
 }
 
 /// Keeps the end of what the worker prints.

@@ -124,7 +124,7 @@ fn is_ended_while_pausing(signals: &mut SignalForwarder, pause: Duration) -> boo
     }
 }
 
-/// The process of a server. Dropped, after its end, its temporary files are removed.
+/// The process of a server. Dropped, after its end, its temporary files and control groups are removed.
 struct ServerProcess {
     id: Pid,
     /// a byte arrives once the server is ready
@@ -166,6 +166,8 @@ impl ServerProcess {
 impl Drop for ServerProcess {
     fn drop(&mut self) {
         let _ = remove_tree(&self.temporary);
+        #[cfg(target_os = "linux")]
+        gpux_serve::remove_control_groups(self.id.as_raw_nonzero().get().cast_unsigned());
     }
 }
 

@@ -147,6 +147,11 @@ impl ChannelClient {
         Self { memory, free: Mutex::new((0..SLOTS).rev().collect()), ended: AtomicBool::new(false) }
     }
 
+    /// The memory that the channel takes, in bytes.
+    pub(crate) fn used_bytes(&self) -> u64 {
+        self.memory.memory().used_bytes().unwrap_or_default()
+    }
+
     /// Ends every call: the worker has ended.
     pub(crate) fn end(&self) {
         self.ended.store(true, Ordering::SeqCst);

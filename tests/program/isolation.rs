@@ -50,7 +50,17 @@ fn seven(server: &Server) -> u16 {
 
 /// The processes of pipelines that this server started.
 fn workers(server: &Server) -> Vec<u32> {
-    let threads = std::fs::read_dir(format!("/proc/{}/task", server.process())).unwrap();
+    children(server.process())
+}
+
+/// The processes that run pipelines: where the system gives namespaces, each is a child of one that the server started.
+fn running_workers(server: &Server) -> Vec<u32> {
+    let running = |worker: u32| children(worker).first().copied().unwrap_or(worker);
+    workers(server).into_iter().map(running).collect()
+}
+
+fn children(process: u32) -> Vec<u32> {
+    let threads = std::fs::read_dir(format!("/proc/{process}/task")).unwrap();
     // A thread may have ended since.
     let children = threads.filter_map(|thread| std::fs::read_to_string(thread.unwrap().path().join("children")).ok());
     children.collect::<String>().split_whitespace().map(|id| id.parse().unwrap()).collect()
@@ -114,8 +124,8 @@ fn a_pipeline_that_crashes_again_and_again_is_not_ready() {
 #[test]
 fn processes_end_with_the_server() {
     let mut server = start(&[]);
-    let workers = workers(&server);
-    assert!(workers.len() >= 2, "{workers:?}");
+    let workers = [workers(&server), running_workers(&server)].concat();
+    assert!(workers.len() >= 4, "{workers:?}");
     // One that is stopped sees nothing of it, and ends all the same.
     signal("-STOP", &workers);
     server.child.kill().unwrap();
@@ -134,9 +144,11 @@ fn processes_end_with_the_server() {
 #[test]
 fn a_killed_process_is_started_again() {
     let server = start(&[]);
-    signal("-KILL", &workers(&server));
-    server.line("answers again");
-    server.line("answers again");
+    for workers in [workers, running_workers] {
+        signal("-KILL", &workers(&server));
+        server.line("answers again");
+        server.line("answers again");
+    }
     assert_eq!(ask(&server, "divide", GOOD).0, 200);
     assert_eq!(seven(&server), 200);
 }
@@ -144,7 +156,7 @@ fn a_killed_process_is_started_again() {
 #[test]
 fn a_process_that_ignores_deadlines_is_killed() {
     let server = start(&["--kill-after", "200ms"]);
-    signal("-STOP", &workers(&server));
+    signal("-STOP", &running_workers(&server));
     let head = ["content-type: application/json"];
     let answer = server.ask("POST", "/pipelines/divide/predict?timeout=0.3", &head, GOOD.as_bytes());
     assert_eq!(answer.status, 504, "{}", String::from_utf8_lossy(&answer.body));
@@ -202,7 +214,7 @@ fn a_pipeline_that_cannot_be_loaded_costs_nobody_else_anything() {
 fn a_process_is_confined() {
     let server = start(&[]);
     let has_seccomp = Path::new("/proc/sys/kernel/seccomp").exists();
-    for id in workers(&server) {
+    for id in running_workers(&server) {
         let read = |file: &str| std::fs::read_to_string(format!("/proc/{id}/{file}")).unwrap();
         let status = read("status");
         assert!(status.contains("NoNewPrivs:\t1"), "{status}");

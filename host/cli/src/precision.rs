@@ -14,7 +14,7 @@ pub(super) fn answer(told: std::io::Result<PrecisionRequest>) -> String {
         if request.background {
             child_process::lower_priority();
         }
-        confine(&mut request);
+        confine(&mut request)?;
         let _ = child_process::exit_with_parent();
         let input = InputArguments::of_files(&request.samples);
         choose_precision(&request.pipeline, input, &request.load_options, &|_| ())
@@ -25,20 +25,23 @@ pub(super) fn answer(told: std::io::Result<PrecisionRequest>) -> String {
 
 /// Confines this process if the pipeline is isolated, which its cache says.
 #[cfg(target_os = "linux")]
-fn confine(request: &mut PrecisionRequest) {
+fn confine(request: &mut PrecisionRequest) -> std::io::Result<()> {
     if request.load_options.cache.as_ref().is_some_and(|cache| cache.shared().is_some()) {
         // Opening the pipeline reports errors; what the system lacks, its worker reports.
         let definition =
             gpux::internal::Source::find(&request.pipeline).and_then(|source| source.read(&request.load_options));
         if let Ok(definition) = definition {
-            gpux_worker::confine(&definition, &mut request.load_options);
+            gpux_worker::confine(&definition, &mut request.load_options, |_| Ok(()))?;
         }
     }
+    Ok(())
 }
 
 /// Pipelines are isolated on Linux alone.
 #[cfg(not(target_os = "linux"))]
-const fn confine(_: &mut PrecisionRequest) {}
+const fn confine(_: &mut PrecisionRequest) -> std::io::Result<()> {
+    Ok(())
+}
 
 /// Why the choice may not be right.
 pub(super) fn warning(report: &PrecisionReport) -> Option<&'static str> {

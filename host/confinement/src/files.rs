@@ -83,7 +83,7 @@ fn build(confinement: &Confinement) -> Result<landlock::RestrictionStatus, Rules
 }
 
 /// Every path that may be reached, and how.
-fn permitted(confinement: &Confinement) -> Vec<(PathBuf, BitFlags<AccessFs>)> {
+pub(crate) fn permitted(confinement: &Confinement) -> Vec<(PathBuf, BitFlags<AccessFs>)> {
     let tables = [
         Some(ALWAYS),
         confinement.accelerators.then_some(ACCELERATORS),

@@ -3,8 +3,10 @@
 //! The worker, at the start of its `main`:
 //!
 //! 1. [`limit_resources`] bounds open files and turns core dumps off;
-//! 2. [`Confinement::apply`] bounds files, network, signals and system calls, and returns what is in force;
-//! 3. after it has loaded its libraries, [`forbid_new_processes`] takes `execve` and `fork` away.
+//! 2. [`Confinement::enter_namespaces`] gives it a view of the system that holds only what it needs, where the kernel
+//!    gives namespaces;
+//! 3. [`Confinement::apply`] bounds files, network, signals and system calls, and returns what is in force;
+//! 4. after it has loaded its libraries, [`forbid_new_processes`] takes `execve` and `fork` away.
 //!
 //! Its parent asks for the [`process_usage`] of its [`ProcessGroups`] from time to time, and kills it.
 //!
@@ -26,7 +28,13 @@ mod memory;
 #[cfg(target_os = "linux")]
 mod files;
 #[cfg(target_os = "linux")]
+mod kernel;
+#[cfg(target_os = "linux")]
+mod namespaces;
+#[cfg(target_os = "linux")]
 mod paths;
+#[cfg(target_os = "linux")]
+mod root;
 #[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
 mod system_calls;
 #[cfg(all(target_os = "linux", not(any(target_arch = "x86_64", target_arch = "aarch64"))))]
@@ -91,6 +99,33 @@ pub struct Enforcement {
 }
 
 impl Confinement {
+    /// Goes on in a process of namespaces of its own, of which it is the first: it sees no other processes and no network,
+    /// and of the files only those that it may reach, at the same paths, read-only where it may not write. To be called
+    /// before [`Self::apply`], by a process with one thread, which returns in a copy of itself: the process becomes the
+    /// monitor, which waits for the copy and ends as that does. Before the copy goes on, the monitor calls `announce`
+    /// with the copy's process id.
+    ///
+    /// Returns what is in force; where it is [`Protection::Missing`], this is the same process as before, and `announce`
+    /// was not called.
+    ///
+    /// The first process of a namespace gets no signal that it sends itself, unless it handles it: [`std::process::abort`]
+    /// works, `kill` does not.
+    ///
+    /// # Errors
+    ///
+    /// The process is half in new namespaces, and must end.
+    #[cfg(target_os = "linux")]
+    pub fn enter_namespaces(&self, announce: impl FnOnce(u32) -> io::Result<()>) -> io::Result<Protection> {
+        let root = || root::Root::of(files::permitted(self).into_iter().map(|(path, access)| (path, paths::writes(access))));
+        namespaces::enter(root, |process| announce(process.as_raw_nonzero().get().cast_unsigned()))
+    }
+
+    /// Nothing on this system, and says so.
+    #[cfg(not(target_os = "linux"))]
+    pub fn enter_namespaces(&self, _announce: impl FnOnce(u32) -> io::Result<()>) -> io::Result<Protection> {
+        Ok(Protection::Missing("only Linux has namespaces".to_owned()))
+    }
+
     /// Confines this process for the rest of its life. To be called before other threads exist: on kernels before
     /// Linux 7.0, other threads keep their access to files, and [`Enforcement::files`] is then `Missing`; they keep
     /// root's capabilities on any kernel.

@@ -13,6 +13,11 @@ pub(crate) const EXECUTE: BitFlags<AccessFs> = make_bitflags!(AccessFs::{ReadFil
 const DEVICE: BitFlags<AccessFs> = make_bitflags!(AccessFs::{ReadFile | ReadDir | WriteFile | IoctlDev});
 const OVERWRITE: BitFlags<AccessFs> = make_bitflags!(AccessFs::{ReadFile | WriteFile});
 
+/// Whether this lets something be written.
+pub(crate) fn writes(access: BitFlags<AccessFs>) -> bool {
+    access.contains(AccessFs::WriteFile)
+}
+
 /// A path, and what may be done beneath it. A `*` at its end stands for any ending.
 pub(crate) type Row = (&'static str, BitFlags<AccessFs>);
 

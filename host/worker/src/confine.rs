@@ -1,8 +1,10 @@
 //! Confines a process to what one pipeline needs.
 
+use std::io;
+
 use gpux::LoadOptions;
 use gpux::internal::{Definition, PipelineAccess};
-use gpux_confinement::{Confinement, limit_resources};
+use gpux_confinement::{Confinement, Protection, limit_resources};
 
 /// Files open at a time: models have few, shared memory and folders of grants some.
 const OPEN_FILES: u64 = 4096;
@@ -10,9 +12,29 @@ const OPEN_FILES: u64 = 4096;
 /// A worker is what the kernel should end first for lack of memory.
 const OOM_SCORE: &str = "500";
 
-/// Confines this process, which must have no other threads, to what the pipeline needs; returns what the system lacks
-/// for it, in words. Its cache and its folder for temporary files must be its own.
-pub fn confine(definition: &Definition, load_options: &mut LoadOptions) -> Vec<String> {
+/// What the system lacks to confine a process, in words.
+#[derive(Debug)]
+pub struct ConfinementLacks {
+    /// for what `--isolation-strict` asks
+    pub required: Vec<String>,
+    /// for namespaces: the rest bounds the process as well
+    pub namespaces: Option<String>,
+}
+
+/// Confines this process, which must have no other threads, to what the pipeline needs. Its cache and its folder for
+/// temporary files must be its own.
+///
+/// Where the system gives namespaces, it returns in a copy of the process; see [`Confinement::enter_namespaces`].
+/// `announce` is called with the id of the process that goes on, before that runs anything of the pipeline.
+///
+/// # Errors
+///
+/// The process must end.
+pub fn confine(
+    definition: &Definition,
+    load_options: &mut LoadOptions,
+    announce: impl Fn(u32) -> io::Result<()>,
+) -> io::Result<ConfinementLacks> {
     let PipelineAccess { read, mut write, accelerators } = definition.access(load_options);
     let mut lacks = Vec::new();
     if let Err(error) = limit_resources(OPEN_FILES) {
@@ -22,11 +44,20 @@ pub fn confine(definition: &Definition, load_options: &mut LoadOptions) -> Vec<S
     let _ = std::fs::write("/proc/self/oom_score_adj", OOM_SCORE);
     write.push(std::env::temp_dir());
     let execute = load_options.program.iter().cloned().collect();
-    let enforcement = Confinement { read, write, execute, accelerators }.apply();
+    let confinement = Confinement { read, write, execute, accelerators };
+    let namespaces = match confinement.enter_namespaces(&announce)? {
+        Protection::Full => None,
+        lack @ Protection::Partial(_) => Some(lack.to_string()),
+        lack @ Protection::Missing(_) => {
+            announce(std::process::id())?;
+            Some(lack.to_string())
+        }
+    };
+    let enforcement = confinement.apply();
     let missing = enforcement.protections().into_iter().filter_map(|(name, protection)| match protection {
-        gpux_confinement::Protection::Full => None,
+        Protection::Full => None,
         lack => Some(format!("{name}: {lack}")),
     });
     lacks.extend(missing);
-    lacks
+    Ok(ConfinementLacks { required: lacks, namespaces })
 }

@@ -31,7 +31,7 @@ pub use channel::{CallOptions, Reply, StepTime};
 #[cfg(target_os = "linux")]
 pub use command::{PipelineEnvironment, TemporaryFiles, WorkerCommand};
 #[cfg(target_os = "linux")]
-pub use confine::confine;
+pub use confine::{ConfinementLacks, confine};
 #[cfg(target_os = "linux")]
 pub use control_group::remove_control_groups;
 #[cfg(target_os = "linux")]

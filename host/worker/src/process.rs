@@ -8,9 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use rustix::process::{
-    Signal, getpgid, getpid, getppid, kill_process, set_parent_process_death_signal, setpgid, setsid,
-};
+use rustix::process::{Signal, getpgid, getppid, set_parent_process_death_signal, setpgid, setsid};
 use serde::{Deserialize, Serialize};
 use signal_hook::consts::{SIGINT, SIGTERM};
 
@@ -61,12 +59,12 @@ pub fn run_worker(pipeline: &Path, golden_case: GoldenCase) -> io::Result<()> {
         signal_hook::flag::register(signal, Arc::default())?;
     }
     // While this is the only thread.
-    let confined = confine_for(pipeline, &mut options);
+    let confined = confine_for(pipeline, &mut options, &control)?;
     let watched = control.try_clone()?;
     threads::spawn("gpux-control", move || {
         // The server sends nothing more: this waits for its end. Nothing here needs to be finished.
         let _ = (&watched).read(&mut [0]);
-        let _ = kill_process(getpid(), Signal::KILL);
+        signal_hook::low_level::exit(1);
     })?;
     let loaded = confined.and_then(|(definition, lacks)| {
         let pipeline = Pipeline::load(definition, &options.load_options)?;
@@ -97,15 +95,28 @@ fn begin_session() {
 }
 
 /// Reads what describes the pipeline, and confines this process to it; returns what the system lacks for that, in words.
-fn confine_for(pipeline: &Path, options: &mut WorkerOptions) -> Result<(Definition, Vec<String>), GpuxError> {
-    let definition = Source::find(pipeline)?.read(&options.load_options)?;
-    let lacks = confine(&definition, &mut options.load_options);
-    if options.must_be_confined && !lacks.is_empty() {
-        let message = format!("`--isolation-strict`: the process cannot be confined: {}", lacks.join("; "));
-        return Err(environment_error(message));
+/// The server is told which process goes on. The outer error ends the process.
+fn confine_for(
+    pipeline: &Path,
+    options: &mut WorkerOptions,
+    control: &UnixStream,
+) -> io::Result<Result<(Definition, Vec<String>), GpuxError>> {
+    let announce = |process| messages::send(control, &WorkerMessage::Process(process));
+    let definition = match Source::find(pipeline).and_then(|source| source.read(&options.load_options)) {
+        Ok(definition) => definition,
+        Err(error) => {
+            announce(std::process::id())?;
+            return Ok(Err(error));
+        }
+    };
+    let lacks = confine(&definition, &mut options.load_options, announce)?;
+    if options.must_be_confined && !lacks.required.is_empty() {
+        let message = format!("`--isolation-strict`: the process cannot be confined: {}", lacks.required.join("; "));
+        return Ok(Err(environment_error(message)));
     }
-    let lacks = lacks.iter().map(|lack| format!("its process is not wholly confined: {lack}")).collect();
-    Ok((definition, lacks))
+    let required = lacks.required.iter().map(|lack| format!("its process is not wholly confined: {lack}"));
+    let namespaces = lacks.namespaces.iter().map(|lack| format!("its process has no namespaces of its own: {lack}"));
+    Ok(Ok((definition, required.chain(namespaces).collect())))
 }
 
 /// Sends the numbers of models when they change.

@@ -93,7 +93,7 @@ fn rejects_more_items_than_allowed_or_leaves_them_out() {
     struct Truncations(u32);
     impl Observer for Truncations {
         fn after(&mut self, _: &PlannedStep, _: Duration, _: &[Value], context: &Context) {
-            self.0 += context.truncated;
+            self.0 += context.texts.truncated;
         }
     }
     let xs = json!({ "xs": [[1, 2], [3, 4], [5, 6]] });

@@ -1,0 +1,123 @@
+//! Namespaces: a process that sees no others, no network, and only the files that it needs.
+//!
+//! A process cannot enter a namespace of processes itself, only what it starts: so it starts a copy that goes on in its
+//! place, and becomes a monitor that waits for the copy and ends as that did. The copy is the first process of its
+//! namespace, so the kernel ends everything in it with the copy; and it ends with the monitor.
+
+use std::fs::write;
+use std::io::{self, PipeReader, PipeWriter, Read as _, Write as _};
+use std::path::Path;
+
+use libc::{CLONE_NEWIPC, CLONE_NEWNET, CLONE_NEWNS, CLONE_NEWPID, CLONE_NEWUSER, CLONE_NEWUTS, c_int};
+use rustix::io::Errno;
+use rustix::process::{
+    Pid, Resource, Rlimit, Signal, WaitOptions, getegid, geteuid, getrlimit, set_parent_process_death_signal,
+    setrlimit, waitpid,
+};
+use rustix::thread::{CapabilitySet, CapabilitySets, capabilities, set_capabilities};
+
+use crate::Protection;
+use crate::kernel::{ABORTED, close_all, end_by_signal, exit_now, exit_on_abort, fork, make_mounts_private, unshare};
+use crate::root::Root;
+
+const NAMESPACES: c_int = CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWIPC | CLONE_NEWNET | CLONE_NEWUTS;
+
+/// Processes and threads at a time: engines start a thread for each processor and session.
+const MAX_TASKS: u64 = 4096;
+
+/// From this kernel on, each namespace of processes has a `pid_max` of its own.
+const OWN_PID_MAX: (u32, u32) = (6, 14);
+
+/// See [`crate::Confinement::enter_namespaces`].
+pub(crate) fn enter(
+    root: impl FnOnce() -> io::Result<Root>,
+    announce: impl FnOnce(Pid) -> io::Result<()>,
+) -> io::Result<Protection> {
+    let is_new_user = match unshare_all() {
+        Ok(is_new_user) => is_new_user,
+        Err(error) => return Ok(Protection::Missing(format!("this system gives no namespaces: {error}"))),
+    };
+    let (released, release) = io::pipe()?;
+    if let Some(child) = fork()? {
+        drop(released);
+        monitor(child, release, announce)
+    }
+    drop(release);
+    wait_for_release(released)?;
+    exit_on_abort();
+    if is_new_user {
+        // The limit counts what this user has started in this namespace.
+        let Rlimit { maximum, .. } = getrlimit(Resource::Nproc);
+        let limit = Some(maximum.map_or(MAX_TASKS, |maximum| maximum.min(MAX_TASKS)));
+        setrlimit(Resource::Nproc, Rlimit { current: limit, maximum: limit })?;
+    }
+    let entered = match make_mounts_private().and_then(|()| root()) {
+        Ok(root) => root.enter()?,
+        Err(error) => Err(error),
+    };
+    if is_new_user {
+        // Those of the new namespace: the process had none before.
+        let none = CapabilitySet::empty();
+        set_capabilities(None, CapabilitySets { effective: none, permitted: none, inheritable: none })?;
+    }
+    Ok(match entered {
+        Ok(true) => Protection::Full,
+        Ok(false) => Protection::Partial("`/proc` lists other processes, since this one may mount no other".to_owned()),
+        Err(error) => Protection::Partial(format!("files are those of the system: {error}")),
+    })
+}
+
+/// Leaves the namespaces of this process; returns whether that of users is new as well. Root needs no new one, and in it
+/// would lose the right to files of others.
+fn unshare_all() -> io::Result<bool> {
+    let is_admin = capabilities(None)?.effective.contains(CapabilitySet::SYS_ADMIN);
+    if is_admin && unshare(NAMESPACES).is_ok() {
+        return Ok(false);
+    }
+    let (user, group) = (geteuid().as_raw(), getegid().as_raw());
+    unshare(NAMESPACES | CLONE_NEWUSER)?;
+    // The kernel lets a group be mapped only by who cannot leave its groups.
+    write("/proc/self/setgroups", "deny")?;
+    write("/proc/self/uid_map", format!("{user} {user} 1"))?;
+    write("/proc/self/gid_map", format!("{group} {group} 1"))?;
+    Ok(true)
+}
+
+/// Waits for the copy, and ends as it does.
+fn monitor(child: Pid, mut release: PipeWriter, announce: impl FnOnce(Pid) -> io::Result<()>) -> ! {
+    if announce(child).and_then(|()| release.write_all(&[1])).is_err() {
+        // The copy sees that nobody releases it.
+        exit_now(1);
+    }
+    // What the copy closes is closed then.
+    close_all();
+    let status = loop {
+        match waitpid(Some(child), WaitOptions::empty()) {
+            Ok(Some((_, status))) => break status,
+            Ok(None) | Err(Errno::INTR) => {}
+            Err(_) => exit_now(1),
+        }
+    };
+    match (status.exit_status(), status.terminating_signal()) {
+        (Some(ABORTED), _) => end_by_signal(libc::SIGABRT),
+        (Some(code), _) => exit_now(code),
+        (None, signal) => end_by_signal(signal.unwrap_or(libc::SIGKILL)),
+    }
+}
+
+/// Waits until the monitor has announced this process, which ends with the monitor from now on.
+fn wait_for_release(mut released: PipeReader) -> io::Result<()> {
+    set_parent_process_death_signal(Some(Signal::KILL))?;
+    released.read_exact(&mut [0])
+}
+
+/// Bounds the processes and threads of this namespace, whose `/proc` this is, where the kernel can: this holds for root
+/// too.
+pub(crate) fn limit_processes(proc: &Path) {
+    let release = std::fs::read_to_string(proc.join("sys/kernel/osrelease")).unwrap_or_default();
+    let mut numbers = release.split(['.', '-']).map_while(|number| number.parse().ok());
+    // Before, it would be the limit of the whole system.
+    if numbers.next().zip(numbers.next()).is_some_and(|version| version >= OWN_PID_MAX) {
+        let _ = write(proc.join("sys/kernel/pid_max"), MAX_TASKS.to_string());
+    }
+}

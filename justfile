@@ -183,6 +183,7 @@ isolation:
 misdeeds PYTHON="python3" *ARGUMENTS:
     cargo build
     {{PYTHON}} tests/isolation/misdeeds.py {{ARGUMENTS}}
+    {{PYTHON}} tests/isolation/misdeeds.py --without-namespaces {{ARGUMENTS}}
     {{PYTHON}} tests/isolation/misdeeds.py --container {{ARGUMENTS}}
 
 # what is in deploy/, held against what checks such files

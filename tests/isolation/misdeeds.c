@@ -220,14 +220,24 @@ long write_cache(long amount) {
     return result;
 }
 
-static long of_server(const char *name, int flags) {
+// The mode of a file that may be read, without its path.
+long change_mode_of_engine(long amount) {
+    struct stat status;
+    int file = open(REAL_LIBRARY, O_RDONLY);
+    if (file < 0 || fstat(file, &status)) return errno;
+    long result = refusal(fchmod(file, status.st_mode));
+    close(file);
+    return result;
+}
+
+static long of_process(long process, const char *name, int flags) {
     char path[64];
-    snprintf(path, sizeof path, "/proc/%d/%s", getppid(), name);
+    snprintf(path, sizeof path, "/proc/%ld/%s", process, name);
     return opens(path, flags);
 }
 
-long read_server_environment(long amount) { return of_server("environ", O_RDONLY); }
-long open_server_memory(long amount) { return of_server("mem", O_RDWR); }
+long read_server_environment(long server) { return of_process(server, "environ", O_RDONLY); }
+long open_server_memory(long server) { return of_process(server, "mem", O_RDWR); }
 
 long fill_disk(long mebibytes) {
     static char block[MEBIBYTE];
@@ -293,21 +303,34 @@ long run_shell(long amount) {
     return error ? error : WEXITSTATUS(status) == 7 ? 0 : EPERM;
 }
 
-long kill_server(long amount) { return refusal(kill(getppid(), SIGKILL)); }
+long kill_server(long server) { return refusal(kill(server, SIGKILL)); }
 long kill_neighbour(long process) { return refusal(kill(process, SIGKILL)); }
-long trace_server(long amount) { return refusal(ptrace(PTRACE_SEIZE, getppid(), NULL, NULL)); }
+long trace_server(long server) { return refusal(ptrace(PTRACE_SEIZE, server, NULL, NULL)); }
 
-long read_server_memory(long amount) {
+// Its thread goes back to all processors that it may use.
+long pin_server(long server) {
+    cpu_set_t before, first;
+    CPU_ZERO(&first);
+    CPU_SET(0, &first);
+    if (sched_getaffinity(server, sizeof before, &before)) return errno;
+    long result = refusal(sched_setaffinity(server, sizeof first, &first));
+    if (!result) sched_setaffinity(server, sizeof before, &before);
+    return result;
+}
+
+long slow_server(long server) { return refusal(setpriority(PRIO_PROCESS, server, 1)); }
+
+long read_server_memory(long server) {
     char byte;
     struct iovec ours = {&byte, 1}, theirs = {(void *)8, 1};
-    process_vm_readv(getppid(), &ours, 1, &theirs, 1, 0);
+    process_vm_readv(server, &ours, 1, &theirs, 1, 0);
     // The address is bad: only a refusal comes before that is noticed.
     return errno == EFAULT ? 0 : errno;
 }
 
-long read_server_limits(long amount) {
+long read_server_limits(long server) {
     struct rlimit limit;
-    return refusal(prlimit(getppid(), RLIMIT_NOFILE, NULL, &limit));
+    return refusal(prlimit(server, RLIMIT_NOFILE, NULL, &limit));
 }
 
 long raise_limits(long amount) {

@@ -30,7 +30,11 @@ LEAST = {"int32": -(2**31), "int64": -(2**63)}
 MOST_GROWTH = 512
 # Why a worker was killed after a deadline: the second takes ten times KILL_AFTER.
 KILLED = r"ignored its deadline|left a request waiting"
-REFUSALS = (errno.EACCES, errno.EPERM, errno.ECONNREFUSED)
+# In namespaces, what belongs to others is not there, and what can be read is mounted read-only.
+REFUSALS = (errno.EACCES, errno.EPERM, errno.ECONNREFUSED, errno.ENOENT, errno.EROFS, errno.ESRCH)
+# As on a system that gives no namespaces.
+WITHOUT_NAMESPACES = ["unshare", "--user", "--map-root-user", "sh", "-c",
+                      'echo 0 > /proc/sys/user/max_mnt_namespaces && exec "$@"', "sh"]
 
 
 @dataclass
@@ -72,8 +76,11 @@ def memory(name, **more):
     return Misdeed(name, "bounded", r"memory|signal 9", needs="memory bound", timeout=30, **more)
 
 
-def all_misdeeds(mebibytes):
+def all_misdeeds(mebibytes, has_namespaces):
     """The table. `mebibytes`: what each misdeed with memory tries to take."""
+    # The first process of a namespace does not get such a signal from itself.
+    deaf = Misdeed("kill_itself", "answered", amount=signal.SIGKILL)
+    stopped = Misdeed("kill_itself", "answered" if has_namespaces else "killed", amount=signal.SIGSTOP, timeout=0.5)
     fatal = {name: {"a": [least], "b": [-1]} for name, least in LEAST.items()}
     operators = "constant-of-shape expand tile range resize einsum one-hot pad"
     return [
@@ -92,9 +99,9 @@ def all_misdeeds(mebibytes):
         crash("heap_overflow", "signal (6|11)"),
         crash("exit_with", "exit code 0"),
         crash("exit_with", "exit code 3", amount=3),
-        crash("kill_itself", "signal 9", amount=signal.SIGKILL),
+        deaf if has_namespaces else crash("kill_itself", "signal 9", amount=signal.SIGKILL),
         Misdeed("kill_itself", "answered", amount=signal.SIGTERM),
-        Misdeed("kill_itself", "killed", amount=signal.SIGSTOP, timeout=0.5),
+        stopped,
         Misdeed("endless_loop", "killed", timeout=0.5),
         Misdeed("deaf_endless_loop", "killed", timeout=0.5),
         Misdeed("crash_after_answer", "answered", after=0.4),
@@ -138,6 +145,7 @@ def all_misdeeds(mebibytes):
         refused("change_open_owner", "system calls"),
         refused("change_open_times", "system calls"),
         refused("change_open_attributes", "system calls"),
+        refused("change_mode_of_engine", "namespaces"),
         refused("read_other_model", "files"),
         refused("overwrite_own_model", "files"),
         refused("read_cache_key", "files"),
@@ -155,6 +163,8 @@ def all_misdeeds(mebibytes):
         refused("run_shell", "programs"),
         refused("kill_neighbour", "signals", is_fatal=True),
         refused("trace_server", "system calls", is_fatal=True),
+        refused("pin_server", "namespaces"),
+        refused("slow_server", "system calls"),
         refused("read_server_memory", "system calls"),
         refused("read_server_limits", "system calls"),
         refused("raise_limits", "system calls"),
@@ -191,6 +201,8 @@ class Suite:
         amount = misdeed.amount
         if misdeed.name == "kill_neighbour":
             amount = self.server.worker(self.asked[-1][0])
+        elif "server" in misdeed.name:
+            amount = self.server.pid
         return {"misdeed": [self.number_of(misdeed.name), amount]}
 
     @staticmethod
@@ -365,11 +377,12 @@ def prepare(folder, mebibytes):
 
 def run_misdeeds(options, folder):
     victims, asked, library, number_of, _listeners = prepare(folder, options.mebibytes)
-    chosen = [one for one in all_misdeeds(options.mebibytes) if re.search(options.only, one.name)]
+    misdeeds = all_misdeeds(options.mebibytes, "namespaces" not in options.lacking)
+    chosen = [one for one in misdeeds if re.search(options.only, one.name)]
     unknown = [one.name for one in chosen if one.victim == "native" and number_of(one.name) < 1]
     assert not unknown, f"misdeeds.c has no {unknown}"
     arguments = ["--engine-library", library, *options.server_arguments.split()]
-    server = Server(options.gpux, [*victims, *(one[0] for one in asked)], arguments)
+    server = Server(options.gpux, [*victims, *(one[0] for one in asked)], arguments, options.wrapper)
     try:
         loaded = Neighbours(server.port, asked)
         time.sleep(1)
@@ -444,7 +457,8 @@ def run_in_container(options, folder):
         if not re.search(options.only, name):
             continue
         arguments = ["--engine-library", library, *options.server_arguments.split()]
-        server = Server(options.gpux, [victims[victim], *(one[0] for one in asked)], arguments, wrapper)
+        server = Server(options.gpux, [victims[victim], *(one[0] for one in asked)], arguments,
+                        [*wrapper, *options.wrapper])
         try:
             loaded, client, since = Neighbours(server.port, asked), Client(server.port), len(server.log)
             time.sleep(0.5)
@@ -476,6 +490,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     add = parser.add_argument
     add("--gpux", default=os.environ.get("GPUX", ROOT / "target/debug/gpux"), help="the program")
+    add("--without-namespaces", action="store_true", help="as on a system that gives none")
     add("--container", action="store_true", help="four pipelines in a control group of 1 GiB instead")
     add("--only", default="", help="a regular expression: only misdeeds with such names")
     add("--expect-confinement", action=argparse.BooleanOptionalAction, default=True,
@@ -488,6 +503,8 @@ def main():
     add("--log", help="where to write the server's log")
     options = parser.parse_args()
     options.lacking = options.lacking.split(",")
+    options.wrapper = WITHOUT_NAMESPACES if options.without_namespaces else []
+    options.lacking += ["namespaces"] if options.without_namespaces else []
     with tempfile.TemporaryDirectory(prefix="gpux-misdeeds-") as folder:
         run = run_in_container if options.container else run_misdeeds
         sys.exit(run(options, Path(folder).resolve()))

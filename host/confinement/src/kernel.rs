@@ -70,8 +70,7 @@ pub(crate) fn close_all() {
 pub(crate) fn mount_new(kind: &CStr, target: &Path, flags: libc::c_ulong, options: &CStr) -> io::Result<()> {
     let target = c_string(target)?;
     // SAFETY: all texts end with a zero and outlive the call.
-    let result =
-        unsafe { libc::mount(kind.as_ptr(), target.as_ptr(), kind.as_ptr(), flags, options.as_ptr().cast()) };
+    let result = unsafe { libc::mount(kind.as_ptr(), target.as_ptr(), kind.as_ptr(), flags, options.as_ptr().cast()) };
     check(result.into()).map(drop)
 }
 
@@ -124,8 +123,7 @@ pub(crate) fn restrict_mount(mount: &impl AsFd, attributes: u64, flags: c_int) -
     let (mount, flags) = (mount.as_fd().as_raw_fd(), flags | libc::AT_EMPTY_PATH);
     let size = size_of::<libc::mount_attr>();
     // SAFETY: the structure is of the size that is passed, and outlives the call.
-    let result = unsafe {
-        libc::syscall(libc::SYS_mount_setattr, mount, c"".as_ptr(), flags, &raw const attributes, size)
-    };
+    let result =
+        unsafe { libc::syscall(libc::SYS_mount_setattr, mount, c"".as_ptr(), flags, &raw const attributes, size) };
     check(result).map(drop)
 }

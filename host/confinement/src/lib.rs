@@ -116,7 +116,8 @@ impl Confinement {
     /// The process is half in new namespaces, and must end.
     #[cfg(target_os = "linux")]
     pub fn enter_namespaces(&self, announce: impl FnOnce(u32) -> io::Result<()>) -> io::Result<Protection> {
-        let root = || root::Root::of(files::permitted(self).into_iter().map(|(path, access)| (path, paths::writes(access))));
+        let root =
+            || root::Root::of(files::permitted(self).into_iter().map(|(path, access)| (path, paths::writes(access))));
         namespaces::enter(root, |process| announce(process.as_raw_nonzero().get().cast_unsigned()))
     }
 

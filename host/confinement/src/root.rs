@@ -10,8 +10,8 @@ use std::path::{Component, Path, PathBuf};
 use libc::{AT_RECURSIVE, MOUNT_ATTR_NODEV, MOUNT_ATTR_NOSUID, MOUNT_ATTR_RDONLY, MS_NODEV, MS_NOEXEC, MS_NOSUID};
 use rustix::fs::{CWD, Mode, OFlags};
 
-use crate::namespaces::limit_processes;
 use crate::kernel::{attach_tree, clone_tree, mount_new, restrict_mount, unmount};
+use crate::namespaces::limit_processes;
 
 /// Links that are followed on the way to one path, as the kernel does.
 const MAX_LINKS: usize = 40;

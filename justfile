@@ -125,7 +125,7 @@ snippets: _serve-tools
 guide: _serve-tools
     target/serve-tools/bin/python tests/serve/guide.py
 
-# clients of OpenAI, Cohere, LangChain and LlamaIndex, against a live server
+# clients of OpenAI, Cohere, Hugging Face, LangChain and LlamaIndex, against a live server
 clients:
     test -d target/client-tools || python3 -m venv target/client-tools
     target/client-tools/bin/pip install --quiet -r tests/serve/requirements-clients.txt

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Clients of other servers against a live one: OpenAI's (sync, async, both encodings, the classes of its errors), Cohere's,
-LangChain's and LlamaIndex's adapters. What they get is what `/predict` gives.
+Hugging Face's, LangChain's and LlamaIndex's adapters. What they get is what `/predict` gives.
 
 Needs a build of gpux and the packages of requirements-clients.txt.
 """
@@ -13,6 +13,7 @@ import urllib.request
 from pathlib import Path
 
 import cohere
+import huggingface_hub
 import numpy as np
 import openai
 from langchain_openai import OpenAIEmbeddings
@@ -104,6 +105,16 @@ def cohere_client(address):
     raises(cohere.errors.NotFoundError, lambda: client.rerank(model="none", query="a", documents=["a"]))
 
 
+def hugging_face(address, expected):
+    client = huggingface_hub.InferenceClient(address)
+    for text, right in zip(TEXTS, expected, strict=True):
+        equal(client.feature_extraction(text)[0], right)
+    cosines = client.sentence_similarity(TEXTS[0], TEXTS)
+    np.testing.assert_allclose(cosines, [vector @ expected[0] for vector in expected], atol=1e-6)
+    error = raises(huggingface_hub.errors.HfHubHTTPError, lambda: client.feature_extraction(""))
+    assert error.response.status_code == 400, error
+
+
 def langchain(address, expected):
     # Its default sends tokens of OpenAI's tokenizer, which the server refuses.
     options = {"base_url": f"{address}/v1", "api_key": "none", "model": "sentence-embedding"}
@@ -128,6 +139,7 @@ def main():
             expected = [predicted(address, text) for text in TEXTS]
             openai_client(address, expected)
             cohere_client(address)
+            hugging_face(address, expected)
             langchain(address, expected)
             llama_index(address, expected)
         key = "0123456789abcdefghijklmnopqrstuvwxyz"
@@ -136,7 +148,7 @@ def main():
         keys.chmod(0o600)
         with serving(str(EMBEDS), "--keys", str(keys)) as address:
             openai_client_with_keys(address, key)
-    print("the clients of OpenAI, Cohere, LangChain and LlamaIndex get what /predict gives")
+    print("the clients of OpenAI, Cohere, Hugging Face, LangChain and LlamaIndex get what /predict gives")
 
 
 if __name__ == "__main__":

@@ -106,7 +106,7 @@ fn names_what_is_wrong_in_the_form_of_each_client() {
         (json!({ "model": "embeds", "input": ["a", ""] }), 400, "an empty text"),
         (json!({ "model": "embeds", "input": [1, 2] }), 400, "numbers of tokens"),
         (json!({ "model": "embeds", "input": [[1], [2, 3]] }), 400, "numbers of tokens"),
-        (json!({ "model": "embeds", "input": { "a": 1 } }), 400, "`input` is a text or a list of texts"),
+        (json!({ "model": "embeds", "input": { "a": 1 } }), 400, "is a text or a list of texts"),
         (json!({ "model": "embeds", "input": vec!["a"; 2049] }), 400, "2048 are allowed"),
         (json!({ "model": "embeds", "input": "a", "dimensions": 100_000 }), 400, "`dimensions` is 1 to "),
         (json!({ "model": "embeds", "input": "a", "encoding_format": "int8" }), 400, "unknown variant `int8`"),
@@ -123,13 +123,42 @@ fn names_what_is_wrong_in_the_form_of_each_client() {
     assert_eq!(server.get("/v1/models/org/model").with_status(200)["id"], "org/model");
     assert_eq!(server.get("/v1/models/none").with_status(404)["error"]["code"], "model_not_found");
 
-    let rerank =
-        |path: &str, body: Json| server.json(path, &body).with_status(400)["message"].as_str().unwrap().to_owned();
+    let refused = |path: &str, field: &str, body: Json| {
+        server.json(path, &body).with_status(400)[field].as_str().unwrap().to_owned()
+    };
     let none: [&str; 0] = [];
-    assert!(rerank("/v1/rerank", json!({ "query": "a", "documents": none })).contains("must not be empty"));
-    assert!(rerank("/v2/rerank", json!({ "model": "embeds", "query": "a", "documents": ["b"] })).contains("no rerank"));
-    assert!(rerank("/rerank", json!({ "query": "a", "texts": [5] })).contains("invalid type: integer"));
-    assert_eq!(server.get("/v2/rerank").with_status(405)["error_type"], "Validation");
+    let empty = refused("/v1/rerank", "detail", json!({ "query": "a", "documents": none }));
+    assert!(empty.contains("must not be empty"), "{empty}");
+    let other = refused("/v2/rerank", "message", json!({ "model": "embeds", "query": "a", "documents": ["b"] }));
+    assert!(other.contains("no rerank"), "{other}");
+    let number = refused("/rerank", "error", json!({ "query": "a", "texts": [5] }));
+    assert!(number.contains("invalid type: integer"), "{number}");
+    let prompt = refused("/embed", "error", json!({ "inputs": "a", "prompt_name": "query" }));
+    assert!(prompt.contains("there is no prompt `query`"), "{prompt}");
+    let long = json!({ "inputs": "word ".repeat(100), "truncate": false });
+    assert!(refused("/embed", "error", long).contains("more tokens than the pipeline takes"));
+    assert!(refused("/", "error", json!({ "inputs": 5 })).contains("`inputs` is a text"));
+    assert_eq!(server.get("/embed").with_status(405)["error_type"], "Validation");
+    assert!(server.get("/v2/rerank").with_status(405)["message"].is_string());
+}
+
+#[test]
+fn answers_the_paths_of_text_embeddings_inference() {
+    let folder = pipelines();
+    let server = start(folder.path(), &[]);
+    let answer = server.json("/pipelines/embeds/predict", &json!({ "text": "a web server" })).with_status(200);
+    let vector = answer.as_object().unwrap().values().next().unwrap()[0].clone();
+    for path in ["/embed", "/"] {
+        assert_eq!(server.json(path, &json!({ "inputs": "a web server" })).with_status(200), json!([vector]), "{path}");
+    }
+    let both = server.json("/embed", &json!({ "inputs": ["plays music", "a web server"], "truncate": true }));
+    assert_eq!(both.with_status(200)[1], vector);
+    let sentences = json!({ "source_sentence": "a web server", "sentences": ["a web server", "plays music"] });
+    for path in ["/similarity", "/"] {
+        let cosines = server.json(path, &json!({ "inputs": sentences })).with_status(200);
+        let cosine = |index: usize| cosines[index].as_f64().unwrap();
+        assert!((cosine(0) - 1.0).abs() < 1e-6 && cosine(1) < 0.9, "{cosines}");
+    }
 }
 
 #[test]

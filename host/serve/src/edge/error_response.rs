@@ -10,7 +10,7 @@ use crate::engine::error::ServeError;
 use crate::engine::metrics::ProtocolLabel;
 use crate::protocol::http::response;
 use crate::protocol::http::status::grpc_code;
-use crate::protocol::{openai, rerank};
+use crate::protocol::{openai, rerank, tei};
 
 pub(crate) fn answer(error: &ServeError, protocol: ProtocolLabel) -> Response {
     let mut response = match protocol {
@@ -18,6 +18,7 @@ pub(crate) fn answer(error: &ServeError, protocol: ProtocolLabel) -> Response {
         ProtocolLabel::OipHttp => response::json_with(error.status(), &json!({ "error": error.public_message() })),
         ProtocolLabel::OpenAi => openai::error(error),
         ProtocolLabel::Rerank => rerank::error(error),
+        ProtocolLabel::Tei => tei::error(error),
         ProtocolLabel::Grpc => return grpc(error),
     };
     let headers = response.headers_mut();

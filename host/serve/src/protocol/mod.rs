@@ -25,4 +25,5 @@ pub(crate) mod predict;
 pub(crate) mod rerank;
 pub(crate) mod route;
 pub(crate) mod router;
+pub(crate) mod tei;
 pub(crate) mod texts;

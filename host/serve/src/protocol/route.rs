@@ -5,7 +5,7 @@ use http::header::CONTENT_TYPE;
 
 use Purpose::{Change, Other, Probe};
 
-use super::{oip, openai, rerank};
+use super::{oip, openai, rerank, tei};
 use crate::engine::metrics::ProtocolLabel;
 
 /// A route of the server.
@@ -29,7 +29,7 @@ pub(crate) enum Purpose {
 }
 
 /// HTTP paths. Fixed segments precede variable ones that would match them.
-const PATHS: [(&str, Purpose); 58] = [
+const PATHS: [(&str, Purpose); 60] = [
     ("/", Other),
     ("/docs", Other),
     ("/health", Probe),
@@ -51,7 +51,9 @@ const PATHS: [(&str, Purpose); 58] = [
     ("/openai/v1/embeddings", Other),
     ("/v1/rerank", Other),
     ("/v2/rerank", Other),
+    ("/embed", Other),
     ("/rerank", Other),
+    ("/similarity", Other),
     ("/v2", Other),
     ("/v2/", Other),
     ("/v2/health/live", Probe),
@@ -143,6 +145,8 @@ impl ProtocolLabel {
             Self::Rerank
         } else if openai::is_path(path) {
             Self::OpenAi
+        } else if tei::is_path(path) {
+            Self::Tei
         } else if oip::is_path(path) {
             Self::OipHttp
         } else {

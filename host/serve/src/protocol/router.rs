@@ -13,7 +13,7 @@ use super::http::compression::{self, AcceptedEncodings};
 use super::http::response;
 use super::route::is_grpc;
 use super::{health, metrics, openapi, page, predict};
-use super::{oip, openai, rerank};
+use super::{oip, openai, rerank, tei};
 use crate::engine::error::ServeError;
 use crate::engine::metrics::ProtocolLabel;
 use crate::engine::server::Server;
@@ -56,7 +56,10 @@ pub(crate) fn router(server: &Arc<Server>) -> Router {
         .route("/pipelines/{name}/info", get(predict::info::by_name))
         .route("/pipelines/{name}/predict", post(predict::by_name))
         .with_state(server.clone());
-    let router = router.merge(openai::router(server.clone())).merge(rerank::router(server.clone()));
+    let router = router
+        .merge(openai::router(server.clone()))
+        .merge(rerank::router(server.clone()))
+        .merge(tei::router(server.clone()));
     router.merge(oip::router(server)).fallback(unknown).method_not_allowed_fallback(wrong_method)
 }
 
@@ -79,6 +82,7 @@ async fn wrong_method(method: http::Method, uri: http::Uri) -> Response {
     let error = ServeError::Method(format!("`{}` does not take {method}", uri.path()));
     match ProtocolLabel::of_path(uri.path()) {
         ProtocolLabel::Rerank => rerank::error(&error),
+        ProtocolLabel::Tei => tei::error(&error),
         ProtocolLabel::OpenAi => openai::error(&error),
         _ => oip::no_such_method(uri.path(), &method).unwrap_or_else(|| response::error(&error)),
     }

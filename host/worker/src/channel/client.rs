@@ -8,9 +8,7 @@ use std::time::{Duration, Instant};
 use super::{Area, ChannelMemory, Header, SLOTS, monotonic_nanos, state};
 use crate::trace::Trace;
 use crate::transfer::{self, BoundedRead, read_bytes_within, read_u8, read_u32, read_u64, write_u32, write_u64};
-use gpux_core::{
-    CallStatistics, CancelFlag, Outputs, Request, RunError, TextCounts, WaitObserver, json_decoded_size,
-};
+use gpux_core::{CallStatistics, CancelFlag, Outputs, Request, RunError, TextCounts, WaitObserver, json_decoded_size};
 use gpux_shared_memory::{OutOfBounds, wait, wake};
 
 /// How often a waiting call looks whether its client has gone.

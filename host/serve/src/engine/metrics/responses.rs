@@ -15,12 +15,14 @@ pub(crate) enum ProtocolLabel {
     Grpc,
     /// OpenAI's API, `/v1`
     OpenAi,
-    /// documents ranked, in the forms of several services
+    /// documents ranked as by Jina and Cohere
     Rerank,
+    /// the paths of Text Embeddings Inference
+    Tei,
 }
 
 impl ProtocolLabel {
-    pub(crate) const ALL: [Self; 5] = [Self::Http, Self::OipHttp, Self::Grpc, Self::OpenAi, Self::Rerank];
+    pub(crate) const ALL: [Self; 6] = [Self::Http, Self::OipHttp, Self::Grpc, Self::OpenAi, Self::Rerank, Self::Tei];
 
     /// Its name in metrics and logs.
     pub(crate) const fn name(self) -> &'static str {
@@ -30,6 +32,7 @@ impl ProtocolLabel {
             Self::Grpc => "grpc",
             Self::OpenAi => "openai",
             Self::Rerank => "rerank",
+            Self::Tei => "tei",
         }
     }
 }

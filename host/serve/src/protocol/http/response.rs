@@ -40,7 +40,12 @@ pub(crate) fn error(error: &ServeError) -> Response {
     if let Some(context) = RequestContext::current() {
         document["details"]["request_id"] = context.id().into();
     }
-    let mut response = json_with(error.status(), &document);
+    error_with(error, &document)
+}
+
+/// This document with the status of the error, and when the client may retry.
+pub(crate) fn error_with(error: &ServeError, document: &Json) -> Response {
+    let mut response = json_with(error.status(), document);
     if let Some(after) = error.retry_after() {
         response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(after.as_secs()));
     }

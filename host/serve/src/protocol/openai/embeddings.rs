@@ -12,57 +12,20 @@ use serde_json::json;
 
 use super::error;
 use crate::protocol::http::json_list::JsonList;
-use crate::protocol::texts::{self, Encoding, Parsed, Vectors};
+use crate::protocol::texts::{self, Encoding, Parsed, Texts, Vectors};
 use crate::{ServeError, Server};
-
-/// The most texts of a request, as at OpenAI.
-const MOST: usize = 2048;
 
 /// What a client sends. Other fields are ignored.
 #[derive(Deserialize, JsonSchema)]
 pub(crate) struct EmbeddingsRequest {
     /// the name of the pipeline, or an alias
     model: String,
-    input: Input,
+    input: Texts,
     #[serde(default)]
     encoding_format: Option<Encoding>,
     /// the first so many numbers of each vector, scaled to length 1 again
     #[schemars(range(min = 1))]
     dimensions: Option<usize>,
-}
-
-/// Texts, or tokens.
-#[derive(Deserialize, JsonSchema)]
-#[serde(untagged, expecting = "`input` is a text or a list of texts")]
-enum Input {
-    Text(String),
-    Texts(Vec<String>),
-    /// refused: they are of the client's tokenizer
-    #[schemars(skip)]
-    Tokens(#[expect(dead_code, reason = "told apart, and refused")] Vec<u32>),
-    #[schemars(skip)]
-    Lists(#[expect(dead_code, reason = "told apart, and refused")] Vec<Vec<u32>>),
-}
-
-impl Input {
-    fn texts(self) -> Result<Vec<String>, ServeError> {
-        let texts = match self {
-            Self::Text(text) => vec![text],
-            Self::Texts(texts) => texts,
-            Self::Tokens(_) | Self::Lists(_) => {
-                return Err(ServeError::invalid(
-                    "`input` has numbers of tokens, which are those of another tokenizer: send texts (in LangChain \
-                     `check_embedding_ctx_length=False`)",
-                ));
-            }
-        };
-        match texts.len() {
-            0 => Err(ServeError::invalid("`input` has no text")),
-            1..=MOST if texts.iter().all(|text| !text.is_empty()) => Ok(texts),
-            1..=MOST => Err(ServeError::invalid("`input` has an empty text")),
-            count => Err(ServeError::invalid(format!("`input` has {count} texts; {MOST} are allowed"))),
-        }
-    }
 }
 
 /// The vectors. The document of the API alone is made of this: the texts are written one by one.
@@ -107,14 +70,15 @@ async fn answer(server: &Server, request: HttpRequest<Body>) -> Result<Response,
     let Parsed { body, options, .. } = Parsed::<EmbeddingsRequest>::read(server, request).await?;
     let find = texts::find(server, Some(&body.model), "embeddings", |endpoints| endpoints.embeddings.clone());
     let (loaded, endpoint) = find?;
-    let vectors = Vectors { encoding: body.encoding_format.unwrap_or_default(), dimensions: body.dimensions };
+    let vectors =
+        Vectors { encoding: body.encoding_format.unwrap_or_default(), dimensions: body.dimensions, normalize: false };
 
     let mut list = JsonList::new(server, r#"{"object":"list","data":["#)?;
     let write = |index: usize, vector: &[u8]| {
         let opening = format!(r#"{{"object":"embedding","index":{index},"embedding":"#);
         [opening.as_bytes(), vector, b"}"].concat()
     };
-    vectors.collect(server, &loaded, endpoint, (options, body.input.texts()?), &mut list, write).await?;
+    vectors.collect(server, &loaded, endpoint, (options, body.input.read("input")?), &mut list, write).await?;
 
     let tokens = texts::tokens();
     let usage = json!(Usage { prompt_tokens: tokens, total_tokens: tokens });

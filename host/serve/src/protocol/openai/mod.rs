@@ -10,9 +10,7 @@ use std::sync::Arc;
 use axum::Router;
 use axum::response::Response;
 use axum::routing::{get, post};
-use http::HeaderValue;
 use http::StatusCode;
-use http::header::RETRY_AFTER;
 use serde_json::json;
 
 pub(crate) use embeddings::{Embeddings, EmbeddingsRequest};
@@ -51,9 +49,5 @@ pub(crate) fn error(error: &ServeError) -> Response {
         _ => ("server_error", None),
     };
     let body = json!({ "message": error.public_message(), "type": kind, "param": null, "code": code });
-    let mut response = response::json_with(status, &json!({ "error": body }));
-    if let Some(after) = error.retry_after() {
-        response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(after.as_secs()));
-    }
-    response
+    response::error_with(error, &json!({ "error": body }))
 }

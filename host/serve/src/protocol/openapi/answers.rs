@@ -11,8 +11,10 @@ pub(super) enum ErrorShape {
     Protocol,
     /// OpenAI's form
     OpenAi,
-    /// that of the paths that rank
+    /// that of Jina and Cohere
     Rerank,
+    /// that of Text Embeddings Inference
+    Tei,
 }
 
 /// Every error status and its meaning.
@@ -32,7 +34,7 @@ const MEANINGS: [(&str, &str); 12] = [
 ];
 
 impl ErrorShape {
-    const ALL: [Self; 4] = [Self::Own, Self::Protocol, Self::OpenAi, Self::Rerank];
+    const ALL: [Self; 5] = [Self::Own, Self::Protocol, Self::OpenAi, Self::Rerank, Self::Tei];
 
     const fn schema(self) -> &'static str {
         match self {
@@ -40,6 +42,7 @@ impl ErrorShape {
             Self::Protocol => "ProtocolError",
             Self::OpenAi => "OpenAiError",
             Self::Rerank => "RerankError",
+            Self::Tei => "TeiError",
         }
     }
 
@@ -128,15 +131,22 @@ pub(super) fn schemas() -> Map<String, Json> {
     let text = json!({ "type": "string" });
     let rerank = json!({
         "type": "object",
-        "description": "Why there is no result: `message` for Cohere's clients, `detail` for Jina's, `error` and `error_type` for those of Text Embeddings Inference",
-        "properties": { "message": text, "detail": text, "error": text, "error_type": text },
-        "required": ["message", "detail", "error", "error_type"],
+        "description": "Why there is no result, in `message` for Cohere's clients and in `detail` for Jina's",
+        "properties": { "message": text, "detail": text },
+        "required": ["message", "detail"],
+    });
+    let tei = json!({
+        "type": "object",
+        "description": "Why there is no result, as Text Embeddings Inference says it",
+        "properties": { "error": text, "error_type": { "enum": ["Overloaded", "Validation", "Backend"] } },
+        "required": ["error", "error_type"],
     });
     [
         (ErrorShape::Own, own),
         (ErrorShape::Protocol, protocol),
         (ErrorShape::OpenAi, openai),
         (ErrorShape::Rerank, rerank),
+        (ErrorShape::Tei, tei),
     ]
     .map(|(form, schema)| (form.schema().to_owned(), schema))
     .into_iter()

@@ -9,7 +9,8 @@ use super::answers::{ErrorShape, guarded, response, with_errors};
 use super::{Document, get};
 use crate::LoadedPipeline;
 use crate::protocol::openai::{Embeddings, EmbeddingsRequest, Model, Models};
-use crate::protocol::rerank::{CohereRequest, CohereResults, JinaRequest, JinaResults, PATHS, TeiRequest, TeiResult};
+use crate::protocol::rerank::{self, CohereRequest, CohereResults, JinaRequest, JinaResults};
+use crate::protocol::tei::{self, EmbedRequest, RerankRequest, RerankResult, SimilarityRequest};
 
 /// Error responses of a run.
 const ERRORS: [&str; 8] = ["400", "404", "408", "413", "415", "500", "503", "504"];
@@ -19,6 +20,7 @@ pub(super) fn paths(document: &mut Document<'_>, loaded: &[Arc<LoadedPipeline>])
     let any = |has: fn(&LoadedPipeline) -> bool| loaded.iter().any(|loaded| has(loaded));
     let embeds = any(|loaded| loaded.info().endpoints.embeddings.is_some());
     let ranks = any(|loaded| loaded.info().endpoints.rerank.is_some());
+    let [embed, ranking, similarity] = tei::PATHS;
     if embeds || ranks {
         let schema = document.subschema::<Models>();
         let models = get("openai_models", "The pipelines that have such an endpoint", "all of them", schema);
@@ -34,16 +36,21 @@ pub(super) fn paths(document: &mut Document<'_>, loaded: &[Arc<LoadedPipeline>])
         let operation =
             run::<EmbeddingsRequest, Embeddings>(document, "embeddings", "Vectors of texts", ErrorShape::OpenAi);
         document.post("/v1/embeddings", operation);
+        let operation = run::<EmbedRequest, Vec<Vec<f32>>>(document, "tei_embed", "Vectors of texts", ErrorShape::Tei);
+        document.post(embed, operation);
+        let summary = "Cosines between a text and others";
+        let operation = run::<SimilarityRequest, Vec<f32>>(document, "tei_similarity", summary, ErrorShape::Tei);
+        document.post(similarity, operation);
     }
     if ranks {
         let (form, summary) = (ErrorShape::Rerank, "Documents by their scores for a query");
-        let [jina, cohere, tei] = PATHS;
+        let [jina, cohere] = rerank::PATHS;
         let operation = run::<JinaRequest, JinaResults>(document, "rerank_jina", summary, form);
         document.post(jina, operation);
         let operation = run::<CohereRequest, CohereResults>(document, "rerank_cohere", summary, form);
         document.post(cohere, operation);
-        let operation = run::<TeiRequest, Vec<TeiResult>>(document, "rerank_tei", summary, form);
-        document.post(tei, operation);
+        let operation = run::<RerankRequest, Vec<RerankResult>>(document, "tei_rerank", summary, ErrorShape::Tei);
+        document.post(ranking, operation);
     }
 }
 

@@ -9,6 +9,8 @@ use axum::body::Body;
 use bytes::Bytes;
 use futures_util::{Stream, StreamExt as _, stream};
 use http::Request as HttpRequest;
+use schemars::JsonSchema;
+use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value as Json;
 
@@ -20,7 +22,45 @@ use gpux::internal::Endpoints;
 use gpux_core::{MemoryPermit, Outputs, StepError, StepFailure, Tensor, Value};
 
 pub(crate) use scores::{Ranked, rank};
-pub(crate) use vectors::{Encoding, Vectors};
+pub(crate) use vectors::{Encoding, Vectors, vectors};
+
+/// The most texts of a request, as at OpenAI.
+pub(crate) const MOST_TEXTS: usize = 2048;
+
+/// One text or several.
+#[derive(Deserialize, JsonSchema)]
+#[serde(untagged, expecting = "`input` (`inputs`) is a text or a list of texts")]
+pub(crate) enum Texts {
+    One(String),
+    Several(Vec<String>),
+    /// refused: they are of the client's tokenizer
+    #[schemars(skip)]
+    Tokens(#[expect(dead_code, reason = "told apart, and refused")] Vec<u32>),
+    #[schemars(skip)]
+    Lists(#[expect(dead_code, reason = "told apart, and refused")] Vec<Vec<u32>>),
+}
+
+impl Texts {
+    /// The texts of this field.
+    pub(crate) fn read(self, field: &str) -> Result<Vec<String>, ServeError> {
+        let texts = match self {
+            Self::One(text) => vec![text],
+            Self::Several(texts) => texts,
+            Self::Tokens(_) | Self::Lists(_) => {
+                return Err(ServeError::invalid(format!(
+                    "`{field}` has numbers of tokens, which are those of another tokenizer: send texts (in LangChain \
+                     `check_embedding_ctx_length=False`)",
+                )));
+            }
+        };
+        match texts.len() {
+            0 => Err(ServeError::invalid(format!("`{field}` has no text"))),
+            1..=MOST_TEXTS if texts.iter().all(|text| !text.is_empty()) => Ok(texts),
+            1..=MOST_TEXTS => Err(ServeError::invalid(format!("`{field}` has an empty text"))),
+            count => Err(ServeError::invalid(format!("`{field}` has {count} texts; {MOST_TEXTS} are allowed"))),
+        }
+    }
+}
 
 /// A body of JSON, of which unknown fields are ignored, as these clients expect.
 pub(crate) struct Parsed<T> {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
-use futures_util::StreamExt as _;
+use futures_util::{Stream, StreamExt as _};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -31,6 +31,8 @@ pub(crate) struct Vectors {
     pub(crate) encoding: Encoding,
     /// the first so many numbers alone, scaled to length 1 again
     pub(crate) dimensions: Option<usize>,
+    /// whether it is scaled to length 1
+    pub(crate) normalize: bool,
 }
 
 impl Vectors {
@@ -45,13 +47,11 @@ impl Vectors {
         write: impl Fn(usize, &[u8]) -> Vec<u8>,
     ) -> Result<(), ServeError> {
         let run = move |execution: &Execution, text: String| {
-            let mut request = Request::new();
-            request.push((endpoint.text.clone(), Value::from(text)));
-            let outputs = execution.infer(request, None)?;
+            let outputs = infer(execution, &endpoint, text)?;
             execution.reserve_response(outputs.iter().map(|(_, value)| value), || {
                 outputs.iter().map(|(_, value)| encoded_size::json(value)).sum()
             })?;
-            self.encode(outputs, &endpoint.vector)
+            self.encode(&vector(outputs, &endpoint.vector)?)
         };
         let mut results = std::pin::pin!(run_each(server, loaded, options, texts, run));
         let mut index = 0;
@@ -62,20 +62,11 @@ impl Vectors {
         Ok(())
     }
 
-    fn encode(self, outputs: Outputs, output: &str) -> Result<Vec<u8>, ServeError> {
-        let tensor = floats(outputs, output)?;
-        let size = tensor.shape().last().copied().unwrap_or(1);
-        if tensor.len() != size {
-            return Err(unfit(format!("`{output}` has the shape {:?}, which is not one vector", tensor.shape())));
-        }
-        let numbers = tensor.as_slice::<f32>().unwrap_or_default();
-        if !numbers.iter().all(|number| number.is_finite()) {
-            return Err(unfit(format!("`{output}` has numbers that are not finite")));
-        }
-        let numbers = match self.dimensions {
-            None => numbers.to_vec(),
-            Some(wanted) => shortened(numbers, wanted)?,
-        };
+    fn encode(self, numbers: &[f32]) -> Result<Vec<u8>, ServeError> {
+        let wanted = self.dimensions.unwrap_or(numbers.len());
+        let cut = numbers.get(..wanted).filter(|cut| !cut.is_empty());
+        let cut = cut.ok_or_else(|| ServeError::invalid(format!("`dimensions` is 1 to {}", numbers.len())))?;
+        let numbers = if self.normalize || self.dimensions.is_some() { normalized(cut) } else { cut.to_vec() };
         Ok(match self.encoding {
             Encoding::Float => {
                 let mut text = Vec::with_capacity(numbers.len() * 14);
@@ -91,13 +82,47 @@ impl Vectors {
     }
 }
 
-/// The first `wanted` numbers, scaled to length 1.
-fn shortened(numbers: &[f32], wanted: usize) -> Result<Vec<f32>, ServeError> {
-    let cut = numbers.get(..wanted).filter(|cut| !cut.is_empty());
-    let cut = cut.ok_or_else(|| ServeError::invalid(format!("`dimensions` is 1 to {}", numbers.len())))?;
-    let length = cut.iter().map(|number| f64::from(*number).powi(2)).sum::<f64>().sqrt();
-    let scale = if length > 0.0 { length.recip() } else { 0.0 };
-    Ok(cut.iter().map(|number| (f64::from(*number) * scale) as f32).collect())
+/// Runs each text, and gives their vectors in order.
+pub(crate) fn vectors<'a>(
+    server: &'a Server,
+    loaded: &'a Arc<LoadedPipeline>,
+    endpoint: &EmbeddingEndpoint,
+    options: RequestOptions,
+    texts: Vec<String>,
+) -> impl Stream<Item = Result<Vec<f32>, ServeError>> + use<'a> {
+    let endpoint = endpoint.clone();
+    run_each(server, loaded, options, texts, move |execution, text| {
+        vector(infer(execution, &endpoint, text)?, &endpoint.vector)
+    })
+}
+
+fn infer(execution: &Execution, endpoint: &EmbeddingEndpoint, text: String) -> Result<Outputs, ServeError> {
+    let mut request = Request::new();
+    request.push((endpoint.text.clone(), Value::from(text)));
+    execution.infer(request, None)
+}
+
+/// The numbers of the output, which must be one vector of finite numbers.
+fn vector(outputs: Outputs, output: &str) -> Result<Vec<f32>, ServeError> {
+    let tensor = floats(outputs, output)?;
+    let size = tensor.shape().last().copied().unwrap_or(1);
+    if tensor.len() != size {
+        return Err(unfit(format!("`{output}` has the shape {:?}, which is not one vector", tensor.shape())));
+    }
+    let numbers = tensor.as_slice::<f32>().unwrap_or_default();
+    if !numbers.iter().all(|number| number.is_finite()) {
+        return Err(unfit(format!("`{output}` has numbers that are not finite")));
+    }
+    Ok(numbers.to_vec())
+}
+
+/// The numbers, scaled to length 1, unless they have it already but for rounding.
+fn normalized(numbers: &[f32]) -> Vec<f32> {
+    let length = numbers.iter().map(|number| f64::from(*number).powi(2)).sum::<f64>().sqrt();
+    if length == 0.0 || (length - 1.0).abs() < 1e-6 {
+        return numbers.to_vec();
+    }
+    numbers.iter().map(|number| (f64::from(*number) / length) as f32).collect()
 }
 
 #[cfg(test)]
@@ -108,19 +133,22 @@ mod tests {
     fn encode(shape: &[usize], numbers: &[f32], wanted: Vectors) -> Result<String, String> {
         let tensor = Tensor::new(shape, numbers.to_vec()).unwrap();
         let outputs: Outputs = [("vector".to_owned(), Value::from(tensor))].into_iter().collect();
-        let text = wanted.encode(outputs, "vector").map_err(|error| error.to_string())?;
-        Ok(String::from_utf8(text).unwrap())
+        let text = vector(outputs, "vector").and_then(|numbers| wanted.encode(&numbers));
+        Ok(String::from_utf8(text.map_err(|error| error.to_string())?).unwrap())
     }
 
     #[test]
     fn encodes_one_vector() {
-        let float = Vectors { encoding: Encoding::Float, dimensions: None };
+        let float = Vectors { encoding: Encoding::Float, dimensions: None, normalize: false };
         assert_eq!(encode(&[1, 2], &[0.5, -1.0], float).unwrap(), "[0.5,-1.0]");
         assert_eq!(encode(&[2], &[0.5, -1.0], float).unwrap(), "[0.5,-1.0]");
-        let base64 = Vectors { encoding: Encoding::Base64, dimensions: None };
+        let base64 = Vectors { encoding: Encoding::Base64, ..float };
         assert_eq!(encode(&[2], &[0.5, -1.0], base64).unwrap(), "\"AAAAPwAAgL8=\"");
         let short = |dimensions| encode(&[3], &[3.0, 4.0, 12.0], Vectors { dimensions: Some(dimensions), ..float });
         assert_eq!(short(2).unwrap(), "[0.6,0.8]");
+        let normalized = Vectors { normalize: true, ..float };
+        assert_eq!(encode(&[2], &[3.0, 4.0], normalized).unwrap(), "[0.6,0.8]");
+        assert_eq!(encode(&[2], &[0.0, 0.0], normalized).unwrap(), "[0.0,0.0]");
         for wrong in [0, 4] {
             assert!(short(wrong).unwrap_err().contains("`dimensions` is 1 to 3"));
         }

@@ -1,4 +1,4 @@
-//! `POST /rerank`, as Text Embeddings Inference has it.
+//! `POST /rerank`.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use crate::{ServeError, Server};
 
 /// What a client sends. Other fields are ignored.
 #[derive(Deserialize, JsonSchema)]
-pub(crate) struct TeiRequest {
+pub(crate) struct RerankRequest {
     query: String,
     texts: Vec<String>,
     /// whether the results have the texts, too
@@ -30,7 +30,7 @@ pub(crate) struct TeiRequest {
 
 /// A text with its score; the best stand first.
 #[derive(Serialize, JsonSchema)]
-pub(crate) struct TeiResult {
+pub(crate) struct RerankResult {
     /// its place in `texts`
     index: usize,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -44,7 +44,7 @@ pub(super) async fn rerank(State(server): State<Arc<Server>>, request: HttpReque
 }
 
 async fn answer(server: &Server, request: HttpRequest<Body>) -> Result<Response, ServeError> {
-    let Parsed { body, options, .. } = Parsed::<TeiRequest>::read(server, request).await?;
+    let Parsed { body, options, .. } = Parsed::<RerankRequest>::read(server, request).await?;
     if body.raw_scores {
         return Err(ServeError::invalid(
             "`raw_scores` is not given: scores are from 0 to 1; `/predict` has the model's",
@@ -52,7 +52,7 @@ async fn answer(server: &Server, request: HttpRequest<Body>) -> Result<Response,
     }
     let (loaded, endpoint) = texts::find(server, None, "rerank", |endpoints| endpoints.rerank.clone())?;
     let ranked = texts::rank(server, &loaded, endpoint, options, body.query, &body.texts).await?;
-    let result = |ranked: texts::Ranked| TeiResult {
+    let result = |ranked: texts::Ranked| RerankResult {
         index: ranked.index,
         text: body.return_text.then(|| body.texts[ranked.index].clone()),
         score: ranked.score,

@@ -9,9 +9,11 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent.parent
 GPUX = Path(os.environ.get("GPUX", ROOT / "target/debug/gpux"))
 
-# One of each: an image and a component, numbers, a text, several inputs, a sound, bare models of other types.
+# One of each: an image and a component, vectors of texts, numbers, a text, several inputs, a sound, bare models of other
+# types.
 PIPELINES = [
     "gpux.yml",
+    "examples/sentence-embedding",
     *(f"tests/cases/pipelines/{name}.yml" for name in ["scores", "text", "draw-boxes", "sound"]),
 ]
 

@@ -186,6 +186,10 @@ misdeeds PYTHON="python3" *ARGUMENTS:
     {{PYTHON}} tests/isolation/misdeeds.py --without-namespaces {{ARGUMENTS}}
     {{PYTHON}} tests/isolation/misdeeds.py --container {{ARGUMENTS}}
 
+# SIGKILL and SIGSTOP of supervisor, server and workers in several orders, under load
+kills PYTHON="python3" *ARGUMENTS:
+    {{PYTHON}} tests/isolation/kills.py {{ARGUMENTS}}
+
 # what is in deploy/, held against what checks such files
 deploy-check:
     deploy/check.sh

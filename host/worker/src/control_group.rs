@@ -116,12 +116,18 @@ pub fn remove_control_groups(server: u32) {
     }
 }
 
+/// Whether the process runs: it may have ended, and nobody has waited for it.
+fn is_running(process: &str) -> bool {
+    let status = fs::read_to_string(Path::new("/proc").join(process).join("stat")).unwrap_or_default();
+    status.rsplit_once(") ").is_some_and(|(_, state)| !state.starts_with(['Z', 'X']))
+}
+
 /// Removes groups of servers that were killed, with their supervisors.
 fn remove_abandoned(parent: &Path) {
     for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
         let name = entry.file_name();
         let server = name.to_str().and_then(|name| name.strip_prefix(PREFIX)?.split_once('-'));
-        if server.is_some_and(|(server, _)| !Path::new("/proc").join(server).exists()) {
+        if server.is_some_and(|(server, _)| !is_running(server)) {
             // Not while a process is in it.
             let _ = fs::remove_dir(entry.path());
         }

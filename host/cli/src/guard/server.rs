@@ -10,6 +10,8 @@ use std::path::PathBuf;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
+#[cfg(target_os = "linux")]
+use rustix::process::set_parent_process_death_signal;
 use rustix::process::{Pid, Signal, getpid, kill_process};
 
 use super::child::{ChildEnd, SignalForwarder, is_child, same_command};
@@ -194,6 +196,9 @@ impl SupervisorLink {
         let main = sockets.next().ok_or(ErrorKind::UnexpectedEof)?;
         let listeners = Listeners::inherited(main, sockets.next());
         let temporary = std::env::var_os(TEMPORARY_VARIABLE).map(PathBuf::from);
+        // A server that is stopped goes on then, and ends.
+        #[cfg(target_os = "linux")]
+        let _ = set_parent_process_death_signal(Some(Signal::CONT));
         let (watched, removed) = (control.try_clone()?, temporary.clone());
         threads::spawn("gpux-supervised", move || {
             // The supervisor sends nothing more: this waits for its end.

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use gpux_core::files::{ReadAccess, digest, write_whole};
+use gpux_core::files::{ReadAccess, digest, read_file, write_whole};
 use gpux_core::{CacheDir, CacheFolder};
 
 /// What a component was built from.
@@ -23,7 +23,7 @@ pub(super) struct BuildRecord {
 impl BuildRecord {
     /// Whether the component at `path` is still the one that was built.
     pub(super) fn describes(&self, path: &Path) -> bool {
-        std::fs::read(path).is_ok_and(|component| digest(component) == self.component)
+        read_file(path).is_ok_and(|component| digest(component) == self.component)
     }
 }
 
@@ -46,7 +46,7 @@ impl<'a> BuildRecords<'a> {
     }
 
     pub(super) fn read(&self) -> Option<BuildRecord> {
-        serde_json::from_slice(&std::fs::read(&self.file).ok()?).ok()
+        serde_json::from_slice(&read_file(&self.file).ok()?).ok()
     }
 
     /// Keeps the record; without it the next build is a whole one.

@@ -284,8 +284,15 @@ impl CacheDir {
     /// Marks `entry` of a folder as used now.
     pub fn touch(&self, folder: CacheFolder, entry: &str) {
         let path = self.path(folder).join(entry);
+        let mut options = File::options();
+        // What lies in the place of a file may be a pipe, which would wait for another process.
+        #[cfg(unix)]
+        std::os::unix::fs::OpenOptionsExt::custom_flags(
+            &mut options,
+            rustix::fs::OFlags::NONBLOCK.bits().cast_signed(),
+        );
         // Windows wants the right to write; a folder cannot be opened for it.
-        let opened = File::options().append(true).open(&path).or_else(|_| File::open(&path));
+        let opened = options.clone().append(true).open(&path).or_else(|_| options.read(true).open(&path));
         let _ = opened.and_then(|entry| entry.set_modified(SystemTime::now()));
     }
 
@@ -300,11 +307,14 @@ impl CacheDir {
         if !self.is_tagged() {
             return;
         }
-        let mut left = limit;
+        // One that takes more than half goes alone, and counts as half where it is kept: others stay.
+        let (mut left, half) = (limit, limit / 2);
         for entry in self.entries(folder) {
-            let stays = entry.path.file_name() == Some(kept.as_ref()) || entry.bytes <= left;
-            left = if stays { left.saturating_sub(entry.bytes) } else { 0 };
-            if !stays {
+            let stays = entry.path.file_name() == Some(kept.as_ref()) || entry.bytes <= left.min(half);
+            if stays {
+                left = left.saturating_sub(entry.bytes.min(half));
+            } else {
+                left = if entry.bytes > half { left } else { 0 };
                 let _ = entry.remove();
             }
         }
@@ -352,8 +362,9 @@ pub struct CacheEntry {
 
 impl CacheEntry {
     fn read(path: PathBuf) -> Option<Self> {
-        let used = path.symlink_metadata().ok()?.modified().ok()?;
-        Some(Self { bytes: size(&path), path, used })
+        // A time of the future would keep it for ever.
+        let used = path.symlink_metadata().ok()?.modified().ok()?.min(SystemTime::now());
+        Some(Self { bytes: size(&path, &mut { MAX_FILES }), path, used })
     }
 
     /// Removes it; a link is removed, not what it leads to.
@@ -366,13 +377,39 @@ impl CacheEntry {
     }
 }
 
-/// Bytes of a file, or of all files in a folder, in whole blocks; links are not followed.
-fn size(path: &Path) -> u64 {
-    const BLOCK: u64 = 4096;
+/// The most files of an entry that are counted.
+const MAX_FILES: usize = 10_000;
+
+/// Bytes of a file, or of all files in a folder, in whole blocks, but of at most `files` files; links are not followed.
+fn size(path: &Path, files: &mut usize) -> u64 {
+    let Some(left) = files.checked_sub(1) else { return 0 };
+    *files = left;
     let Ok(metadata) = path.symlink_metadata() else { return 0 };
-    let inside =
-        || std::fs::read_dir(path).ok().map(|entries| entries.flatten().map(|entry| size(&entry.path())).sum());
-    if metadata.is_dir() { inside().unwrap_or(0) } else { metadata.len().next_multiple_of(BLOCK) }
+    if !metadata.is_dir() {
+        return blocks(&metadata);
+    }
+    let entries = std::fs::read_dir(path).into_iter().flatten().flatten();
+    let mut bytes = 0_u64;
+    for entry in entries {
+        bytes = bytes.saturating_add(size(&entry.path(), files));
+        if *files == 0 {
+            break;
+        }
+    }
+    bytes
+}
+
+/// Bytes of a file on the disk: none for the holes in it.
+#[cfg(unix)]
+fn blocks(metadata: &std::fs::Metadata) -> u64 {
+    std::os::unix::fs::MetadataExt::blocks(metadata).saturating_mul(512)
+}
+
+/// Bytes of a file, in whole blocks.
+#[cfg(not(unix))]
+fn blocks(metadata: &std::fs::Metadata) -> u64 {
+    const BLOCK: u64 = 4096;
+    metadata.len().next_multiple_of(BLOCK)
 }
 
 #[cfg(test)]
@@ -381,6 +418,54 @@ mod tests {
     use std::os::unix::fs::PermissionsExt as _;
 
     use super::*;
+
+    #[test]
+    fn one_entry_does_not_evict_others() {
+        let parent = tempfile::tempdir().unwrap();
+        let cache = CacheDir::at(parent.path());
+        let folder = cache.folder(CacheFolder::Steps).unwrap();
+        let now = SystemTime::now();
+        let put = |name: &str, bytes: usize, sparse: u64, age: i64| {
+            std::fs::create_dir(folder.join(name)).unwrap();
+            let file = File::create(folder.join(name).join("file")).unwrap();
+            std::os::unix::fs::FileExt::write_all_at(&file, &vec![1; bytes], 0).unwrap();
+            file.set_len(sparse.max(bytes as u64)).unwrap();
+            let age = std::time::Duration::from_secs(age.unsigned_abs());
+            let used = if name == "future" { now + age } else { now - age };
+            File::open(folder.join(name)).unwrap().set_modified(used).unwrap();
+        };
+        let names = || {
+            let entries = cache.entries(CacheFolder::Steps);
+            entries.iter().map(|entry| entry.path.file_name().unwrap().to_str().unwrap().to_owned()).collect::<Vec<_>>()
+        };
+        put("future", 100, 0, 1000);
+        put("large", 200_000, 0, 2);
+        put("sparse", 100, 1 << 34, 3);
+        put("old", 100, 0, 5);
+        cache.evict(CacheFolder::Steps, "none", 100_000);
+        assert_eq!(names(), ["future", "sparse", "old"]);
+        assert!(cache.entries(CacheFolder::Steps)[0].used <= SystemTime::now());
+        put("kept", 200_000, 0, 1);
+        cache.evict(CacheFolder::Steps, "kept", 100_000);
+        assert_eq!(names(), ["future", "kept", "sparse", "old"]);
+        for number in 0..2 * MAX_FILES {
+            File::create(folder.join("old").join(number.to_string())).unwrap();
+        }
+        let mut files = MAX_FILES;
+        size(&folder.join("old"), &mut files);
+        assert_eq!(files, 0, "the rest is not counted");
+    }
+
+    #[test]
+    fn a_pipe_in_the_place_of_a_file_is_not_waited_for() {
+        let parent = tempfile::tempdir().unwrap();
+        let cache = CacheDir::at(parent.path());
+        let pipe = cache.folder(CacheFolder::Builds).unwrap().join("pipe");
+        rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
+        cache.touch(CacheFolder::Builds, "pipe");
+        assert!(crate::platform::files::read_file(&pipe).is_err());
+        assert_eq!(crate::platform::files::read_head(&pipe, 1), None);
+    }
 
     #[test]
     fn evicts_least_recently_used_first() {

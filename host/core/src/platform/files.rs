@@ -56,6 +56,15 @@ pub fn read_head(path: &Path, limit: usize) -> Option<Vec<u8>> {
     Some(head)
 }
 
+/// The bytes of a regular file.
+pub fn read_file(path: &Path) -> std::io::Result<Vec<u8>> {
+    use std::io::Read as _;
+
+    let mut bytes = Vec::new();
+    open_file(path, "it")?.read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
 /// Opens `what` if it is a regular file: opening a pipe would block until another process writes to it.
 pub fn open_file(path: &Path, what: &str) -> std::io::Result<File> {
     // Merely opening a device may do something; and the path may lead elsewhere by the time it is opened.

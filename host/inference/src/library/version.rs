@@ -1,8 +1,9 @@
 //! The version of a library, without loading it.
 
-use std::fs::File;
 use std::io::Read as _;
 use std::path::Path;
+
+use gpux_core::files::open_file;
 
 /// The version that the file's name tells, or the name behind its links, or the Python package
 /// around it, or a mark inside it; `None` when nothing does.
@@ -56,7 +57,7 @@ fn in_package(library: &Path) -> Option<String> {
 fn in_file(path: &Path) -> Option<String> {
     const MARK: &[u8] = b"VERS_1.";
     const PIECE: u64 = 1 << 20;
-    let mut file = File::open(path).ok()?;
+    let mut file = open_file(path, "it").ok()?;
     let mut kept: Vec<u8> = Vec::new();
     loop {
         let read = file.by_ref().take(PIECE).read_to_end(&mut kept).ok()?;

@@ -182,7 +182,9 @@ pub fn convert(conversion: &Conversion<'_>) -> Result<String, ConvertError> {
 
     let candidates = python::candidates(conversion.python);
     for python in &candidates {
-        match child_process::run_json(python, &["-c".as_ref(), SCRIPT.as_ref(), request.as_ref()], TIMEOUT) {
+        // Without the modules of the current folder, of `PYTHONPATH` and of the user: of those of its installation alone.
+        let arguments = ["-I".as_ref(), "-c".as_ref(), SCRIPT.as_ref(), request.as_ref()];
+        match child_process::run_json(python, &arguments, TIMEOUT) {
             Err(ChildError::Start(error)) if python::is_not_there(&error) => {}
             Err(fault) if fault.is_environment() => return Err(ConvertError::NoProcess(fault.to_string())),
             Err(fault) => return Err(no_room().unwrap_or_else(|| failed(format!("{}: {fault}", python.display())))),

@@ -6,7 +6,7 @@ use serde_json::{Value as Json, json};
 
 use super::scheduler::Rejection;
 use gpux::{ErrorCategory, GpuxError};
-use gpux_core::sanitize::redact_paths;
+use gpux_core::sanitize::{redact_paths, sanitize_for_terminal};
 use gpux_core::{RunError, StepFailure, ValidationError};
 
 /// An error of a request; each protocol encodes it in its own form.
@@ -183,12 +183,15 @@ impl ServeError {
         }
     }
 
-    /// The message for clients: shortened, as it may quote the request, and without the server's paths.
+    /// The message for clients: shortened, as it may quote the request, and without the server's paths and control
+    /// characters.
     pub fn public_message(&self) -> String {
         match self {
-            Self::Gpux(error) if error.category() != ErrorCategory::Request => short(redact_paths(&self.to_string())),
+            Self::Gpux(error) if error.category() != ErrorCategory::Request => {
+                short(redact_paths(&sanitize_for_terminal(&self.to_string())))
+            }
             Self::Traced(error, _) => error.public_message(),
-            _ => short(self.to_string()),
+            _ => short(sanitize_for_terminal(&self.to_string())),
         }
     }
 

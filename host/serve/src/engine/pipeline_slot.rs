@@ -8,7 +8,7 @@ use tokio::sync::{Mutex, OwnedMutexGuard};
 
 use super::loaded_pipeline::LoadedPipeline;
 use super::pipeline_source::PipelineSource;
-use gpux_core::sanitize::redact_paths;
+use gpux_core::sanitize::{redact_paths, sanitize_for_terminal};
 
 /// State of a pipeline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -135,7 +135,9 @@ impl PipelineSlot {
     pub fn public_failure(&self) -> Option<String> {
         let status = self.status.load();
         let crash = status.loaded.as_ref().and_then(|loaded| loaded.crash());
-        crash.map(|reason| redact_paths(&reason)).or_else(|| Some(status.failure.as_ref()?.public.clone()))
+        crash
+            .map(|reason| redact_paths(&sanitize_for_terminal(&reason)))
+            .or_else(|| Some(status.failure.as_ref()?.public.clone()))
     }
 
     /// Records when the next attempt to load it begins; `None` if none is planned.

@@ -1,5 +1,6 @@
 //! Events of the server, printed or logged.
 
+use std::borrow::Cow;
 use std::net::SocketAddr;
 use std::sync::mpsc::Receiver;
 use std::sync::{Mutex, PoisonError};
@@ -123,10 +124,11 @@ impl EventLogger {
         }
     }
 
+    /// A line; what it quotes (the reason of a pipeline's process) may have more.
     pub(super) fn note(&self, text: &str) {
         match self.format {
             LogFormat::Text if self.printer.json || self.printer.level < LogLevel::Info => {}
-            LogFormat::Text => self.log.line(&sanitize_for_terminal(text)),
+            LogFormat::Text => self.log.line(&indent_lines(&sanitize_for_terminal(text))),
             LogFormat::Json => tracing::info!(target: "gpux", "{text}"),
         }
     }
@@ -142,10 +144,15 @@ impl EventLogger {
     pub(super) fn warning(&self, text: &str) {
         match self.format {
             LogFormat::Text if self.printer.level < LogLevel::Warn => {}
-            LogFormat::Text => self.log.line(&self.printer.warning_line(text)),
+            LogFormat::Text => self.log.line(&indent_lines(&self.printer.warning_line(text))),
             LogFormat::Json => tracing::warn!(target: "gpux", "{text}"),
         }
     }
+}
+
+/// The text with its further lines indented: what a pipeline's process says must not look like a line of the log.
+fn indent_lines(text: &str) -> Cow<'_, str> {
+    if text.contains('\n') { text.replace('\n', "\n    ").into() } else { text.into() }
 }
 
 /// The log's lines about what `auto` chose for each model.

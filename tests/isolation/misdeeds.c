@@ -220,6 +220,10 @@ long write_cache(long amount) {
     return result;
 }
 
+long read_other_entry(long amount) { return opens(OTHER_ENTRY, O_RDONLY); }
+
+long list_cache(long amount) { return opens(CACHE "/verified", O_RDONLY | O_DIRECTORY); }
+
 // The mode of a file that may be read, without its path.
 long change_mode_of_engine(long amount) {
     struct stat status;
@@ -349,14 +353,6 @@ long real_time_priority(long amount) {
     return result;
 }
 
-long pin_server(long amount) {
-    cpu_set_t first;
-    CPU_ZERO(&first);
-    CPU_SET(0, &first);
-    return refusal(sched_setaffinity(getppid(), sizeof first, &first));
-}
-
-long lower_server(long amount) { return refusal(setpriority(PRIO_PROCESS, getppid(), 19)); }
 long outlive_server(long amount) { return refusal(prctl(PR_SET_PDEATHSIG, 0)); }
 
 // In a child, since it would be this process's otherwise.

@@ -317,6 +317,23 @@ fn links_are_followed() {
 }
 
 #[test]
+fn the_operators_cache_gives_a_pipeline_what_building_it_made() {
+    let cache = tempfile::tempdir().unwrap();
+    let mut build = program();
+    build.args(["build", "gpux.yml", "--engine", "embedded"]).current_dir(root()).env("GPUX_CACHE_DIR", cache.path());
+    let built = build.run();
+    assert!(built.status.success(), "{built:?}");
+    let mut command = serve(&["gpux.yml", "--engine", "embedded"]);
+    command.env("GPUX_CACHE_DIR", cache.path());
+    let server = Server::of(command);
+    assert_eq!(seven(&server), 200);
+    let entries = |path: &Path| std::fs::read_dir(path).map_or(0, Iterator::count);
+    let own = std::fs::read_dir(cache.path().join("pipelines")).unwrap().next().unwrap().unwrap().path();
+    assert!(entries(&cache.path().join("steps")) > 0);
+    assert_eq!(entries(&own.join("steps")), 0, "the component was compiled again");
+}
+
+#[test]
 fn tokenizers_of_the_hugging_face_cache_are_found() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name);

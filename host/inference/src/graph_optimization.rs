@@ -103,6 +103,7 @@ pub fn cached_graph(trial: &Trial<'_>) -> Option<PathBuf> {
     let graph = cache.folder(CacheFolder::Optimized).ok()?.join(&key).join(GRAPH);
     graph.is_file().then(|| {
         cache.touch_and_evict(CacheFolder::Optimized, &key);
+        cache.note_use(CacheFolder::Optimized, &key);
         graph
     })
 }

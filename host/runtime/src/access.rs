@@ -8,7 +8,7 @@ use super::load_options::LoadOptions;
 use super::models::provider_choice;
 use super::source::Definition;
 use gpux_config::{Action, Node};
-use gpux_core::{CacheDir, SharedCache, hub_blobs};
+use gpux_core::{CacheDir, CacheFolder, hub_blobs};
 use gpux_inference::ModelFile;
 
 /// What a process that runs one pipeline must be able to reach, beside the system's libraries.
@@ -44,7 +44,11 @@ impl Definition {
             access.read.extend([folder.to_owned(), path.to_owned()]);
             access.read.extend(folder.canonicalize().ok().and_then(|folder| hub_blobs(&folder)));
         }
-        access.read.extend(load_options.cache.iter().filter_map(CacheDir::shared).flat_map(SharedCache::folders));
+        if let Some(shared) = load_options.cache.as_ref().and_then(CacheDir::shared) {
+            // Others' entries may hold their weights and options.
+            access.read.push(shared.path(CacheFolder::Engines));
+            access.read.extend(shared.entries_of(path));
+        }
         let files = self.files(load_options);
         for step in self.spec().all_steps() {
             match &step.action {

@@ -113,6 +113,9 @@ impl Pipeline {
         }
         let mut load_options = load_options.clone();
         let mut warnings: Vec<_> = load_options.drop_unusable_cache().into_iter().collect();
+        // Its isolated process, later, is given what this one uses.
+        load_options.cache =
+            load_options.cache.map(|cache| if cache.shared().is_none() { cache.noting_use() } else { cache });
         let load_options = &load_options;
         let (document, spec, files) = (definition.document(), definition.spec(), definition.files(load_options));
         let report_all =
@@ -163,6 +166,9 @@ impl Pipeline {
         let mut files = files.named();
         files.extend(loaded.models.iter().flat_map(|model| model.step.file().external_data().to_owned()));
         files.insert(definition.source().path().to_owned(), definition.version());
+        if let Some(cache) = &load_options.cache {
+            cache.record_entries(definition.source().path());
+        }
         let (engine, models) = (loaded.engine, loaded.models);
         let (source, spec) = definition.into_parts();
         Ok(Self { source, spec, plan, models, engine, warnings, files, labels, probabilities, warm_up, endpoints })

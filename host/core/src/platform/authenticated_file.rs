@@ -14,7 +14,7 @@ use ring::digest::{SHA256, digest};
 use ring::rand::{SecureRandom as _, SystemRandom};
 use ring::signature::{ED25519, Ed25519KeyPair, KeyPair as _, UnparsedPublicKey};
 
-use crate::platform::cache::PublicKey;
+use crate::platform::cache::{PublicKey, SharedCache};
 use crate::platform::files::{ReadAccess, write_parts};
 use crate::{CacheDir, CacheFolder};
 
@@ -30,10 +30,15 @@ pub fn read(cache: &CacheDir, folder: CacheFolder, name: &str) -> Option<Vec<u8>
     let own = public_key(cache).ok().and_then(|key| read_sealed(&cache.folder(folder).ok()?, &key, folder, name));
     if own.is_some() {
         cache.touch(folder, name);
+        cache.note_use(folder, name);
         return own;
     }
-    let shared = cache.shared()?;
-    read_sealed(&shared.path(folder), &shared.public_key?, folder, name)
+    read_shared(cache.shared()?, folder, name)
+}
+
+/// The same of the operator's cache alone.
+pub(crate) fn read_shared(cache: &SharedCache, folder: CacheFolder, name: &str) -> Option<Vec<u8>> {
+    read_sealed(&cache.path(folder), &cache.public_key?, folder, name)
 }
 
 fn read_sealed(path: &Path, key: &PublicKey, folder: CacheFolder, name: &str) -> Option<Vec<u8>> {
@@ -52,6 +57,7 @@ pub fn write(cache: &CacheDir, folder: CacheFolder, name: &str, bytes: &[u8]) ->
     let seal = key_pair(cache)?.sign(&sealed_text(folder, name, bytes));
     write_parts(&path, &[seal.as_ref(), bytes], ReadAccess::Owner)?;
     cache.touch_and_evict(folder, name);
+    cache.note_use(folder, name);
     Ok(())
 }
 

@@ -9,6 +9,7 @@ use etcetera::BaseStrategy as _;
 use serde::{Deserialize, Serialize};
 
 use crate::lossless_path;
+use crate::platform::used_entries::UsedEntries;
 
 /// A folder of the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -118,6 +119,9 @@ pub struct CacheDir {
     root: PathBuf,
     /// the operator's cache, if this is that of one pipeline
     shared: Option<SharedCache>,
+    /// which entries are used, if somebody wants to know
+    #[serde(skip)]
+    pub(crate) used: Option<UsedEntries>,
 }
 
 /// The operator's cache, as the process of one pipeline sees it: it can be read.
@@ -144,12 +148,6 @@ impl SharedCache {
     pub fn path(&self, folder: CacheFolder) -> PathBuf {
         self.root.join(folder.name())
     }
-
-    /// The folders that can be read.
-    pub fn folders(&self) -> impl Iterator<Item = PathBuf> {
-        use CacheFolder::{Engines, Optimized, Precisions, Rankings, Steps, Verified};
-        [Engines, Optimized, Precisions, Rankings, Steps, Verified].into_iter().map(|folder| self.path(folder))
-    }
 }
 
 /// The first line is the standard's.
@@ -170,7 +168,7 @@ impl CacheDir {
 
     /// A cache at this path, which need not exist.
     pub fn at(root: impl Into<PathBuf>) -> Self {
-        Self { root: root.into(), shared: None }
+        Self { root: root.into(), shared: None, used: None }
     }
 
     /// The folder itself.
@@ -201,7 +199,7 @@ impl CacheDir {
 
     /// A cache at `root` that reads in `shared` what it lacks, if it knows that cache's key; and has its engines.
     pub fn within(shared: &Self, root: PathBuf, public_key: Option<PublicKey>) -> Self {
-        Self { root, shared: Some(SharedCache { root: shared.root.clone(), public_key }) }
+        Self { root, shared: Some(SharedCache { root: shared.root.clone(), public_key }), used: None }
     }
 
     /// The operator's cache, if this is that of one pipeline.
@@ -211,11 +209,29 @@ impl CacheDir {
 
     /// The folder for the own cache of the pipeline at `path`. Evicts those that were not used for longest.
     pub fn of_pipeline(&self, path: &Path) -> PathBuf {
-        let digest = ring::digest::digest(&ring::digest::SHA256, path.as_os_str().as_encoded_bytes());
-        let start = digest.as_ref().first_chunk().copied().unwrap_or_default();
-        let name = format!("{:032x}", u128::from_be_bytes(start));
+        let name = Self::pipeline_name(path);
         self.touch_and_evict(CacheFolder::Pipelines, &name);
         self.path(CacheFolder::Pipelines).join(name)
+    }
+
+    /// A name for the pipeline at `path` in the cache.
+    pub(crate) fn pipeline_name(path: &Path) -> String {
+        let digest = ring::digest::digest(&ring::digest::SHA256, path.as_os_str().as_encoded_bytes());
+        let start = digest.as_ref().first_chunk().copied().unwrap_or_default();
+        format!("{:032x}", u128::from_be_bytes(start))
+    }
+
+    /// This cache, whose copies note from now on which entries they use; see [`Self::record_entries`].
+    #[must_use]
+    pub fn noting_use(self) -> Self {
+        Self { used: Some(UsedEntries::default()), ..self }
+    }
+
+    /// Notes that an entry is used.
+    pub fn note_use(&self, folder: CacheFolder, entry: &str) {
+        if let Some(used) = &self.used {
+            used.add(folder, entry);
+        }
     }
 
     /// The path of a folder, which may not be there.

@@ -14,3 +14,4 @@ pub mod lossless_path;
 pub mod process_exit;
 pub(crate) mod project_files;
 pub mod threads;
+pub(crate) mod used_entries;

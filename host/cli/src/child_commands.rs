@@ -36,6 +36,14 @@ pub(super) enum Command {
     #[cfg(target_os = "linux")]
     #[command(name = "__worker", hide = true)]
     Worker { pipeline: PathBuf },
+    /// Copy this process for each worker of a server
+    #[cfg(target_os = "linux")]
+    #[command(name = "__template", hide = true)]
+    Template {
+        /// the engine library, if any, before space for command lines
+        #[arg(num_args = 1..=2)]
+        words: Vec<PathBuf>,
+    },
     /// Measure what `precision: auto` comes to
     #[command(name = "__choose-precision", hide = true)]
     ChoosePrecision,
@@ -45,6 +53,8 @@ pub(super) fn main(command: Command) -> Exit {
     let answer = match command {
         #[cfg(target_os = "linux")]
         Command::Worker { pipeline } => return worker(&pipeline),
+        #[cfg(target_os = "linux")]
+        Command::Template { words } => return template(&words),
         Command::PrepareComponent { folder } => gpux_sandbox::prepare_answer(&folder, input(), gpux::builtins()),
         Command::Measure => measure::answer(input()),
         Command::ChoosePrecision => precision::answer(child_process::read_parent_input()),
@@ -76,7 +86,18 @@ fn end_with_parent<T>(work: impl FnOnce() -> T) -> T {
 /// Ends without its destructors: the server is gone, or kills the process anyway.
 #[cfg(target_os = "linux")]
 fn worker(pipeline: &Path) -> Exit {
-    match gpux_worker::run_worker(pipeline, gpux_author::first_case_request) {
+    ended(gpux_worker::run_worker(pipeline, gpux_author::first_case_request))
+}
+
+#[cfg(target_os = "linux")]
+fn template(words: &[PathBuf]) -> Exit {
+    let library = words.split_last().and_then(|(_, library)| library.first());
+    ended(gpux_worker::run_template(library.map(PathBuf::as_path), gpux_author::first_case_request))
+}
+
+#[cfg(target_os = "linux")]
+fn ended(result: std::io::Result<()>) -> Exit {
+    match result {
         Ok(()) => Exit::Done,
         Err(error) => crate::printer(false, false).environment(&error),
     }

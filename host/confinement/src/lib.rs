@@ -28,6 +28,8 @@ mod memory;
 #[cfg(target_os = "linux")]
 mod files;
 #[cfg(target_os = "linux")]
+mod fork;
+#[cfg(target_os = "linux")]
 mod kernel;
 #[cfg(target_os = "linux")]
 mod namespaces;
@@ -45,6 +47,8 @@ use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
+#[cfg(target_os = "linux")]
+pub use fork::{fork, replace_environment, require_single_thread};
 pub use limits::limit_resources;
 pub use memory::{ProcessGroups, ProcessUsage, process_usage};
 

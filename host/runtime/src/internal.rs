@@ -4,6 +4,7 @@ pub use super::access::PipelineAccess;
 pub use super::endpoints::{EmbeddingEndpoint, Endpoints, RerankEndpoint};
 pub use super::engine::{SelectedEngine, engine_search, select_engine};
 pub use super::file_content::FileContent;
+pub use super::fork::{engine_library, prepare_for_fork, start_engine_threads};
 pub use super::load_options::MAX_THREADS;
 pub use super::pipeline_info::{ModelSummary, PipelineInfo};
 pub use super::precision::{

@@ -90,6 +90,7 @@ mod endpoints;
 mod engine;
 pub mod error;
 mod file_content;
+mod fork;
 mod grants;
 #[doc(hidden)]
 pub mod internal;

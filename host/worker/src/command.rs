@@ -16,6 +16,7 @@ use crate::channel::ChannelMemory;
 use crate::environment_error;
 use crate::memory_watch::MemoryWatch;
 use crate::process::WorkerOptions;
+use crate::templates::Templates;
 use gpux::GpuxError;
 use gpux::internal::Definition;
 use gpux_core::files::remove_tree;
@@ -38,6 +39,9 @@ pub struct WorkerCommand {
     pub memory: Arc<MemoryWatch>,
     /// where they write their temporary files, each in a folder of its own
     pub temporary: Arc<TemporaryFiles>,
+    /// the processes that they are copied from, which costs less time and memory; `None`: each is started anew, with an
+    /// address layout of its own
+    pub templates: Option<Arc<Templates>>,
 }
 
 /// The folder of temporary files of all workers, made for the first.

@@ -19,6 +19,10 @@ mod model_statistics;
 mod process;
 #[cfg(target_os = "linux")]
 mod supervisor;
+#[cfg(target_os = "linux")]
+mod template;
+#[cfg(target_os = "linux")]
+mod templates;
 mod trace;
 #[cfg(target_os = "linux")]
 mod transfer;
@@ -41,6 +45,10 @@ pub use model_statistics::ModelStatistics;
 pub use process::{WorkerOptions, run_worker};
 #[cfg(target_os = "linux")]
 pub use supervisor::{IsolatedPipeline, OnWorkerEvent, WorkerError, WorkerEvent};
+#[cfg(target_os = "linux")]
+pub use template::run_template;
+#[cfg(target_os = "linux")]
+pub use templates::Templates;
 pub use trace::{Trace, run_observed};
 pub use warm_up::{GoldenCase, WarmUpReport, warm_up};
 

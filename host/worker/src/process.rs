@@ -19,7 +19,7 @@ use crate::model_statistics::ModelStatistics;
 use crate::trace::{Trace, run_observed};
 use crate::warm_up::{GoldenCase, warm_up};
 use crate::{environment_error, step_failure};
-use gpux::internal::{Definition, Source};
+use gpux::internal::{Definition, Source, start_engine_threads};
 use gpux::{GpuxError, LoadOptions, Pipeline};
 use gpux_confinement::forbid_new_processes;
 use gpux_core::catch_panic::catch_panic;
@@ -67,6 +67,8 @@ pub fn run_worker(pipeline: &Path, golden_case: GoldenCase) -> io::Result<()> {
         signal_hook::low_level::exit(1);
     })?;
     let loaded = confined.and_then(|(definition, lacks)| {
+        // Those that a template left.
+        start_engine_threads()?;
         let pipeline = Pipeline::load(definition, &options.load_options)?;
         // Loading is what compiles and measures in child processes. Without seccomp, `lacks` says so.
         let _ = forbid_new_processes();

@@ -36,6 +36,11 @@ pub enum WorkerEvent {
         /// from the end of the worker before
         time: Duration,
     },
+    /// workers are started without a template, which takes longer and more memory
+    NoTemplate {
+        /// why
+        reason: String,
+    },
     /// no new worker can be started
     NotRestarted {
         /// the pipeline
@@ -128,6 +133,7 @@ impl IsolatedPipeline {
     ) -> Result<(Self, PipelineInfo, WarmUpReport), GpuxError> {
         let begun = Instant::now();
         let process = WorkerProcess::spawn(&definition, command)?;
+        tell_template_failure(command, &on_event);
         let limit =
             process.worker.clone().limit_loading(command.load_timeout, " (`--load-timeout`)").map_err(cannot_start)?;
         let started = StartedWorker::load(process, &definition)?;
@@ -214,6 +220,12 @@ impl IsolatedPipeline {
             State::Failed(reason) => Some(reason.clone()),
             State::Running(_) | State::Restarting(_) | State::Closed => None,
         }
+    }
+}
+
+fn tell_template_failure(command: &WorkerCommand, on_event: &OnWorkerEvent) {
+    if let Some(reason) = command.templates.as_ref().and_then(|templates| templates.take_failure()) {
+        on_event(WorkerEvent::NoTemplate { reason });
     }
 }
 
@@ -390,6 +402,7 @@ impl Shared {
                 return None;
             }
             let started = WorkerProcess::spawn(&self.definition, &self.command);
+            tell_template_failure(&self.command, on_event);
             // Requests wait while the first attempt goes on, and are rejected during later ones.
             if let Ok(process) = &started
                 && !self.note_start(&process.worker)

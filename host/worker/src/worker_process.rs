@@ -1,13 +1,14 @@
 //! The process of a worker, from the server: it is started, killed and waited for.
 
 use std::collections::BTreeSet;
+use std::ffi::OsString;
 use std::io::{self, BufReader, PipeReader, Read as _};
 use std::net::Shutdown;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt as _;
-use std::path::Path;
-use std::process::Command;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -21,10 +22,12 @@ use crate::control_group::ControlGroup;
 use crate::memory_watch::{Watched, exceeds_memory};
 use crate::messages::{self, ReadyMessage, WorkerMessage};
 use crate::model_statistics::ModelStatistics;
+use crate::template::CopyRequest;
+use crate::templates::Copied;
 use crate::warm_up::WarmUpReport;
 use gpux::GpuxError;
 use gpux::error::ModelCrash;
-use gpux::internal::{Definition, PipelineInfo};
+use gpux::internal::{Definition, PipelineInfo, engine_library};
 use gpux_core::child_process::describe_exit;
 use gpux_core::file_passing::send_files;
 use gpux_core::threads;
@@ -145,12 +148,12 @@ impl WorkerProcess {
         // The kernel counts pages of mapped files as well.
         let limit = command.memory.limits().each.saturating_add(model_bytes(definition));
         let group = ControlGroup::create(limit).map(Arc::new);
-        Self::spawn_in(environment, definition.source().path(), command, group).map_err(cannot_start)
+        Self::spawn_in(environment, definition, command, group).map_err(cannot_start)
     }
 
     fn spawn_in(
         environment: PipelineEnvironment,
-        pipeline: &Path,
+        definition: &Definition,
         command: &WorkerCommand,
         group: Option<Arc<ControlGroup>>,
     ) -> io::Result<Self> {
@@ -160,31 +163,28 @@ impl WorkerProcess {
 
         let PipelineEnvironment { variables, options, temporary } = environment;
         let watch = &command.memory;
-        let mut command = Command::new(&command.program);
-        command.arg("__worker").arg(pipeline).env_clear().envs(variables);
-        // Of a process group of its own: ctrl-C on a terminal is for the server, which drains first.
-        command.process_group(0).stdin(OwnedFd::from(theirs)).stdout(prints.try_clone()?).stderr(prints);
+        let library = engine_library(definition, &options.load_options);
+        let launch = Launch {
+            command: command.clone(),
+            library,
+            pipeline: definition.source().path().to_owned(),
+            variables,
+            control: theirs.into(),
+            output: prints.into(),
+        };
 
         let ((started, start), (ended, end)) = (channel(), channel());
         let socket = ours.try_clone()?;
         let (limit, own_group) = (watch.limits().each, group.clone());
         // The system kills a worker at the end of the thread that started it, so that thread waits for the worker.
         threads::spawn("gpux-worker-end", move || {
-            let spawned = command.spawn();
-            // With it, the worker's ends of socket and pipe are closed here.
-            drop(command);
-            let mut child = match spawned {
-                Ok(child) => child,
+            let mut launched = match launch.run() {
+                Ok(launched) => launched,
                 Err(error) => return drop(started.send(Err(error))),
             };
-            let pid = Pid::from_child(&child);
-            let process = pidfd_open(pid, PidfdFlags::empty()).inspect_err(|_| {
-                let _ = child.kill();
-            });
-            let _ = started.send(process.map(|process| (pid, process)).map_err(io::Error::from));
-            let status = child.wait().map_or_else(|error| error.to_string(), describe_exit);
-            // What it has started, in its group.
-            let _ = kill_process_group(pid, Signal::KILL);
+            let process = launched.reference().inspect_err(|_| launched.kill());
+            let _ = started.send(process.map(|process| (launched.id(), process)));
+            let status = launched.wait();
             let has_too_much = own_group.is_some_and(|group| group.has_killed());
             let _ = ended.send(if has_too_much { exceeds_memory(limit) } else { status });
             // What the worker has started may still hold the other end.
@@ -263,6 +263,78 @@ fn model_bytes(definition: &Definition) -> u64 {
     let folders: BTreeSet<_> = models.filter_map(|model| Some(model.parent()?.to_owned())).collect();
     let files = folders.iter().flat_map(|folder| folder.read_dir().into_iter().flatten().flatten());
     files.filter_map(|file| file.path().metadata().ok()).map(|file| file.len()).fold(0, u64::saturating_add)
+}
+
+/// What a worker is started with.
+struct Launch {
+    command: WorkerCommand,
+    library: Option<PathBuf>,
+    pipeline: PathBuf,
+    variables: Vec<(OsString, OsString)>,
+    control: OwnedFd,
+    output: OwnedFd,
+}
+
+/// A process that was started for a worker.
+enum Launched {
+    /// of a template
+    Copied(Copied),
+    Spawned(Child),
+}
+
+impl Launch {
+    /// Starts the process. The worker's ends of socket and pipe are closed here.
+    fn run(self) -> io::Result<Launched> {
+        let Self { command, library, pipeline, variables, control, output } = self;
+        if let Some(templates) = &command.templates {
+            let command_line = vec![command.program.clone().into(), "__worker".into(), pipeline.clone().into()];
+            let request = CopyRequest { pipeline: pipeline.clone().into(), variables: variables.clone(), command_line };
+            let files = [control.as_fd(), output.as_fd()];
+            if let Some(copied) = templates.copy(library.as_deref(), &command, &request, files) {
+                return Ok(Launched::Copied(copied));
+            }
+        }
+        let mut program = Command::new(&command.program);
+        program.arg("__worker").arg(pipeline).env_clear().envs(variables);
+        // Of a process group of its own: ctrl-C on a terminal is for the server, which drains first.
+        program.process_group(0).stdin(control).stdout(output.try_clone()?).stderr(output);
+        program.spawn().map(Launched::Spawned)
+    }
+}
+
+impl Launched {
+    fn id(&self) -> Pid {
+        match self {
+            Self::Copied(copied) => copied.id,
+            Self::Spawned(child) => Pid::from_child(child),
+        }
+    }
+
+    fn reference(&self) -> io::Result<OwnedFd> {
+        match self {
+            Self::Copied(copied) => copied.process.try_clone(),
+            Self::Spawned(child) => Ok(pidfd_open(Pid::from_child(child), PidfdFlags::empty())?),
+        }
+    }
+
+    fn kill(&mut self) {
+        let _ = match self {
+            Self::Copied(copied) => pidfd_send_signal(&copied.process, Signal::KILL).map_err(io::Error::from),
+            Self::Spawned(child) => child.kill(),
+        };
+    }
+
+    /// Waits for its end, ends what it has started, and says how it ended.
+    fn wait(self) -> String {
+        match self {
+            Self::Copied(copied) => copied.wait(),
+            Self::Spawned(mut child) => {
+                let status = child.wait().map_or_else(|error| error.to_string(), describe_exit);
+                let _ = kill_process_group(Pid::from_child(&child), Signal::KILL);
+                status
+            }
+        }
+    }
 }
 
 /// Keeps the end of what the worker prints.

@@ -1,9 +1,10 @@
 //! The one ONNX Runtime library and environment of this process.
 
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use ort::environment::{Environment, GlobalThreadPoolOptions};
+use ort::environment::{Environment, GlobalThreadPoolOptions, ThreadManager};
 
 use crate::hardware::Cpu;
 use crate::library::LibraryError;
@@ -20,6 +21,48 @@ struct Loaded {
 /// Never dropped: sessions of any thread may outlive every other owner.
 static LOADED: OnceLock<Loaded> = OnceLock::new();
 static LOADING: Mutex<()> = Mutex::new(());
+
+/// The threads of the pool that were not started, in a process that copies of itself go on from: a copy has none of its
+/// threads.
+static DELAYED: Mutex<Option<Vec<ThreadMain>>> = Mutex::new(None);
+
+type ThreadMain = Box<dyn FnOnce() + Send>;
+
+/// The size of the main thread's stack, which ONNX Runtime's own threads have as well.
+const STACK: usize = 8 << 20;
+
+struct DelayedThreads;
+
+impl ThreadManager for DelayedThreads {
+    type Thread = ();
+
+    fn create(&self, work: impl FnOnce() + Send + 'static) -> ort::Result<()> {
+        delayed().get_or_insert_default().push(Box::new(work));
+        Ok(())
+    }
+
+    /// The environment lasts as long as the process.
+    fn join((): ()) -> ort::Result<()> {
+        Ok(())
+    }
+}
+
+fn delayed() -> std::sync::MutexGuard<'static, Option<Vec<ThreadMain>>> {
+    DELAYED.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Has an environment that is made from now on start no threads before [`start_threads`].
+pub(super) fn delay_threads() {
+    delayed().get_or_insert_default();
+}
+
+/// Starts the threads that were delayed.
+pub(super) fn start_threads() -> io::Result<()> {
+    let threads = delayed().take().unwrap_or_default();
+    threads.into_iter().try_for_each(|thread| {
+        std::thread::Builder::new().name("gpux-engine".to_owned()).stack_size(STACK).spawn(thread).map(drop)
+    })
+}
 
 /// The environment of the library at `path`, loading it if none is loaded yet.
 pub(super) fn environment(path: &Path) -> Result<&'static Environment, LibraryError> {
@@ -62,8 +105,11 @@ fn load(path: &Path, pool: usize) -> Result<Environment, LibraryError> {
     // look for work on the cores where another's work is.
     let threads = GlobalThreadPoolOptions::default().with_intra_threads(pool);
     // These would run several operators of a graph in parallel; no session here does.
+    let threads = threads.and_then(|threads| threads.with_inter_threads(1));
+    let is_delayed = delayed().is_some();
     let threads =
-        threads.and_then(|threads| threads.with_inter_threads(1)).map_err(|error| broken(error.to_string()))?;
+        if is_delayed { threads.and_then(|threads| threads.with_thread_manager(DelayedThreads)) } else { threads };
+    let threads = threads.map_err(|error| broken(error.to_string()))?;
     // Errors are returned as values; the library's log would repeat them.
     let environment = builder
         .with_name("gpux")

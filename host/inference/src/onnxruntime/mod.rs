@@ -89,6 +89,30 @@ impl OnnxRuntime {
         Ok(Self { environment, name, identity, version, library: loaded, availability, providers })
     }
 
+    /// Loads the library, and makes what every session uses, in a process that copies of itself go on from. No thread
+    /// runs until [`Self::start_threads`].
+    ///
+    /// # Errors
+    ///
+    /// The library cannot be loaded.
+    pub fn load_for_fork(library: &LibraryFile) -> Result<(), LibraryError> {
+        environment::delay_threads();
+        let environment = environment::environment(&library.path)?;
+        // The first session registers every kernel. One that is refused would have the copies do so.
+        let _ = builder(environment, &SessionOptions::cpu())
+            .map(|mut builder| builder.commit_from_memory(include_bytes!("identity.onnx")));
+        Ok(())
+    }
+
+    /// Starts the threads that [`Self::load_for_fork`] left.
+    ///
+    /// # Errors
+    ///
+    /// The system lets this process start no more: runs would wait for them forever.
+    pub fn start_threads() -> std::io::Result<()> {
+        environment::start_threads()
+    }
+
     /// The library's version, for example `1.32.0`.
     pub fn version(&self) -> &str {
         &self.version

@@ -117,6 +117,11 @@ impl EventLogger {
             WorkerEvent::Restarted { pipeline, time } => {
                 self.note(&format!("{pipeline} answers again after {} ms, in a new process", time.as_millis()));
             }
+            WorkerEvent::NoTemplate { reason } => {
+                self.warning(&format!(
+                    "processes of pipelines are started one by one, which takes longer and more memory: {reason}"
+                ));
+            }
             WorkerEvent::NotRestarted { pipeline, reason, pause } => {
                 let seconds = pause.as_secs_f32();
                 self.warning(&format!("{pipeline} does not answer: {reason}; it is tried again in {seconds} s"));

@@ -274,6 +274,7 @@ impl ServerArguments {
             kill_after: self.kill_after,
             memory: Arc::new(MemoryWatch::new(limits)),
             temporary: Arc::default(),
+            templates: (!self.isolation_strict).then(Arc::default),
         })
     }
 }

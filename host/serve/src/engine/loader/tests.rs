@@ -58,6 +58,7 @@ impl Fixture {
             kill_after: Duration::from_secs(1),
             memory: Arc::new(MemoryWatch::new(MemoryLimits { each: 1 << 40, all: 1 << 40 })),
             temporary: Arc::default(),
+            templates: None,
         };
         let isolation = IsolationPolicy::Pipeline;
         let settings = Settings { worker: Some(worker), isolation, start, ..Settings::default() };

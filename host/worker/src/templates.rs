@@ -1,0 +1,208 @@
+//! The templates of a server: processes that are copied for workers, one for each engine library.
+
+use std::collections::HashMap;
+use std::ffi::OsString;
+use std::io::{self, BufReader};
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus, Stdio};
+use std::sync::mpsc::channel;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+
+use crate::command::WorkerCommand;
+use crate::messages;
+use crate::template::{CopyMessage, CopyRequest};
+use crate::worker_process::lock;
+use gpux_core::child_process::describe_exit;
+use gpux_core::file_passing::{receive_files, send_files};
+use gpux_core::threads;
+
+/// How long a template may take to load its library.
+const LOADING: Duration = Duration::from_mins(1);
+
+/// How long it may take for a copy.
+const COPYING: Duration = Duration::from_secs(10);
+
+/// Space for the command lines of copies, in bytes: that of the longest path, and more.
+const COMMAND_LINE: usize = 5 << 10;
+
+/// The templates of a server.
+#[derive(Debug, Default)]
+pub struct Templates {
+    by_library: Mutex<HashMap<Option<PathBuf>, Arc<Mutex<State>>>>,
+    /// why there is none, until somebody is told
+    failure: Mutex<Option<String>>,
+}
+
+#[derive(Debug, Default)]
+enum State {
+    #[default]
+    New,
+    Running(Arc<Template>),
+    /// it could not be started, and is not tried again
+    Failed,
+}
+
+#[derive(Debug)]
+struct Template {
+    requests: UnixStream,
+    process: OwnedFd,
+}
+
+/// A copy of a template, which runs a worker.
+pub(crate) struct Copied {
+    pub(crate) id: Pid,
+    pub(crate) process: OwnedFd,
+    messages: BufReader<UnixStream>,
+}
+
+impl Templates {
+    /// Why workers are started without a template, told once.
+    pub(crate) fn take_failure(&self) -> Option<String> {
+        lock(&self.failure).take()
+    }
+
+    /// Copies the template of this library for a worker; `None` if there is none.
+    pub(crate) fn copy(
+        &self,
+        library: Option<&Path>,
+        command: &WorkerCommand,
+        request: &CopyRequest,
+        files: [BorrowedFd<'_>; 2],
+    ) -> Option<Copied> {
+        let state = lock(&self.by_library).entry(library.map(Path::to_owned)).or_default().clone();
+        // One that has ended is started again.
+        for _ in 0..2 {
+            let template = self.template(&state, library, command)?;
+            match template.copy(request, files) {
+                Ok(copied) => return Some(copied),
+                Err(error) => {
+                    self.note(format!("a template gave no process: {error}"));
+                    template.kill();
+                    let mut state = lock(&state);
+                    if matches!(&*state, State::Running(other) if Arc::ptr_eq(other, &template)) {
+                        *state = State::New;
+                    }
+                }
+            }
+        }
+        None
+    }
+
+    /// The running template, which is started if there is none yet.
+    fn template(&self, state: &Mutex<State>, library: Option<&Path>, command: &WorkerCommand) -> Option<Arc<Template>> {
+        let mut state = lock(state);
+        if matches!(*state, State::New) {
+            *state = match Template::start(library, command) {
+                Ok(template) => State::Running(Arc::new(template)),
+                Err(error) => {
+                    self.note(format!("the template cannot be started: {error}"));
+                    State::Failed
+                }
+            };
+        }
+        match &*state {
+            State::Running(template) => Some(template.clone()),
+            State::New | State::Failed => None,
+        }
+    }
+
+    fn note(&self, failure: String) {
+        lock(&self.failure).get_or_insert(failure);
+    }
+}
+
+impl Template {
+    fn start(library: Option<&Path>, command: &WorkerCommand) -> io::Result<Self> {
+        let (requests, theirs) = UnixStream::pair()?;
+        let mut program = Command::new(&command.program);
+        program.arg("__template").args(library).arg(" ".repeat(COMMAND_LINE));
+        program.env_clear().envs(command.shared_environment()).process_group(0);
+        program.stdin(OwnedFd::from(theirs)).stdout(Stdio::null()).stderr(Stdio::null());
+
+        let (started, start) = channel();
+        // The system kills a template at the end of the thread that started it, so that thread waits for it.
+        threads::spawn("gpux-template", move || {
+            let spawned = program.spawn();
+            drop(program);
+            let mut child = match spawned {
+                Ok(child) => child,
+                Err(error) => return drop(started.send(Err(error))),
+            };
+            let process = pidfd_open(Pid::from_child(&child), PidfdFlags::empty()).inspect_err(|_| {
+                let _ = child.kill();
+            });
+            let _ = started.send(process.map_err(io::Error::from));
+            let _ = child.wait();
+        })?;
+        let process = start.recv().map_err(|_| io::ErrorKind::BrokenPipe)??;
+        let template = Self { requests, process };
+        template.requests.set_read_timeout(Some(LOADING))?;
+        match messages::receive::<Result<(), String>>(&mut BufReader::new(&template.requests))? {
+            Some(Ok(())) => Ok(template),
+            Some(Err(reason)) => Err(io::Error::other(reason)),
+            None => Err(io::Error::new(io::ErrorKind::UnexpectedEof, "it ended")),
+        }
+    }
+
+    fn copy(&self, request: &CopyRequest, files: [BorrowedFd<'_>; 2]) -> io::Result<Copied> {
+        let (ours, theirs) = UnixStream::pair()?;
+        send_files(&self.requests, &[theirs.as_fd()])?;
+        drop(theirs);
+        send_files(&ours, &files)?;
+        messages::send(&ours, request)?;
+        ours.set_read_timeout(Some(COPYING))?;
+        let process = receive_files(&ours)?.pop().ok_or(io::ErrorKind::UnexpectedEof)?;
+        let mut messages = BufReader::new(ours);
+        let started = messages::receive(&mut messages)?;
+        messages.get_ref().set_read_timeout(None)?;
+        match started {
+            Some(CopyMessage::Started(id)) => {
+                let id = Pid::from_raw(id).ok_or(io::ErrorKind::InvalidData)?;
+                Ok(Copied { id, process, messages })
+            }
+            Some(CopyMessage::Ended(_)) | None => Err(io::ErrorKind::UnexpectedEof.into()),
+        }
+    }
+
+    fn kill(&self) {
+        let _ = pidfd_send_signal(&self.process, Signal::KILL);
+    }
+}
+
+impl Drop for Template {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+impl Copied {
+    /// Waits for its end, and says how it ended.
+    pub(crate) fn wait(mut self) -> String {
+        if let Ok(Some(CopyMessage::Ended(status))) = messages::receive(&mut self.messages) {
+            return describe_exit(ExitStatus::from_raw(status));
+        }
+        // The system ends it with its template, unless it had not asked for that yet.
+        let _ = pidfd_send_signal(&self.process, Signal::KILL);
+        "it was ended, since the template that it was copied from ended".to_owned()
+    }
+}
+
+impl WorkerCommand {
+    /// The variables that every worker gets, whatever its pipeline may read: none that the operator names for some.
+    fn shared_environment(&self) -> impl Iterator<Item = (OsString, OsString)> {
+        let policy = &self.options.load_options.policy;
+        let named = policy.env.iter().chain(&policy.grants.env);
+        let named: Vec<_> = named.cloned().collect();
+        let is_shared = move |(name, _): &(OsString, OsString)| {
+            let name = name.to_string_lossy();
+            !name.starts_with("GPUX_") && !named.iter().any(|named| *named == name)
+        };
+        self.environment.clone().into_iter().filter(is_shared)
+    }
+}

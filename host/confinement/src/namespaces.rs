@@ -35,7 +35,7 @@ pub(crate) fn enter(
 ) -> io::Result<Protection> {
     let is_new_user = match unshare_all() {
         Ok(is_new_user) => is_new_user,
-        Err(error) => return Ok(Protection::Missing(format!("this system gives no namespaces: {error}"))),
+        Err(error) => return Ok(Protection::Missing(format!("{error}"))),
     };
     let (released, release) = io::pipe()?;
     if let Some(child) = fork()? {
@@ -63,7 +63,7 @@ pub(crate) fn enter(
     Ok(match entered {
         Ok(true) => Protection::Full,
         Ok(false) => Protection::Partial("`/proc` lists other processes, since this one may mount no other".to_owned()),
-        Err(error) => Protection::Partial(format!("files are those of the system: {error}")),
+        Err(error) => Protection::Partial(format!("files are those of the system, since no root can be made: {error}")),
     })
 }
 
@@ -91,6 +91,8 @@ fn monitor(child: Pid, mut release: PipeWriter, announce: impl FnOnce(Pid) -> io
     }
     // What the copy closes is closed then.
     close_all();
+    let none = CapabilitySet::empty();
+    let _ = set_capabilities(None, CapabilitySets { effective: none, permitted: none, inheritable: none });
     let status = loop {
         match waitpid(Some(child), WaitOptions::empty()) {
             Ok(Some((_, status))) => break status,

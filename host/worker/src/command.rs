@@ -6,6 +6,7 @@ use std::hash::{BuildHasher as _, RandomState};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -42,6 +43,8 @@ pub struct WorkerCommand {
     /// the processes that they are copied from, which costs less time and memory; `None`: each is started anew, with an
     /// address layout of its own
     pub templates: Option<Arc<Templates>>,
+    /// whether it was said that the system lacks namespaces for them
+    pub has_reported_namespaces: Arc<AtomicBool>,
 }
 
 /// The folder of temporary files of all workers, made for the first.

@@ -47,10 +47,12 @@ pub fn confine(
     let confinement = Confinement { read, write, execute, accelerators };
     let namespaces = match confinement.enter_namespaces(&announce)? {
         Protection::Full => None,
-        lack @ Protection::Partial(_) => Some(lack.to_string()),
-        lack @ Protection::Missing(_) => {
+        Protection::Partial(lack) => {
+            Some(format!("namespaces of their own with a gap, where Landlock and seccomp hold alone: {lack}"))
+        }
+        Protection::Missing(lack) => {
             announce(std::process::id())?;
-            Some(lack.to_string())
+            Some(format!("no namespaces of their own, so that Landlock and seccomp hold alone: {lack}"))
         }
     };
     let enforcement = confinement.apply();

@@ -35,6 +35,8 @@ pub(crate) struct ReadyMessage {
     pub(crate) warm_up_report: WarmUpReport,
     /// after the warm-up
     pub(crate) statistics: Vec<ModelStatistics>,
+    /// what the system lacks to give the process namespaces of its own
+    pub(crate) namespaces: Option<String>,
 }
 
 /// Writes a line.

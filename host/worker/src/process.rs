@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use signal_hook::consts::{SIGINT, SIGTERM};
 
 use crate::channel::{ChannelMemory, IncomingRequest, RequestService, SLOTS, StepTime};
-use crate::confine::confine;
+use crate::confine::{ConfinementLacks, confine};
 use crate::messages::{self, ReadyMessage, WorkerMessage};
 use crate::model_statistics::ModelStatistics;
 use crate::trace::{Trace, run_observed};
@@ -83,8 +83,9 @@ pub fn run_worker(pipeline: &Path, golden_case: GoldenCase) -> io::Result<()> {
     worker.clone().start_thread()?;
     let statistics = ModelStatistics::of(&worker.pipeline);
     let mut info = worker.pipeline.info();
-    info.warnings.extend(lacks);
-    let ready = ReadyMessage { info, warm_up_report: report, statistics };
+    let required = lacks.required.iter().map(|lack| format!("its process is not wholly confined: {lack}"));
+    info.warnings.extend(required);
+    let ready = ReadyMessage { info, warm_up_report: report, statistics, namespaces: lacks.namespaces };
     messages::send(&control, &WorkerMessage::Ready(Box::new(ready)))?;
     report_statistics(&worker.pipeline, &control)
 }
@@ -96,13 +97,13 @@ fn begin_session() {
     let _ = group.and_then(|group| setpgid(None, Some(group))).and_then(|()| setsid());
 }
 
-/// Reads what describes the pipeline, and confines this process to it; returns what the system lacks for that, in words.
-/// The server is told which process goes on. The outer error ends the process.
+/// Reads what describes the pipeline, and confines this process to it; returns what the system lacks for that. The
+/// server is told which process goes on. The outer error ends the process.
 fn confine_for(
     pipeline: &Path,
     options: &mut WorkerOptions,
     control: &UnixStream,
-) -> io::Result<Result<(Definition, Vec<String>), GpuxError>> {
+) -> io::Result<Result<(Definition, ConfinementLacks), GpuxError>> {
     let announce = |process| messages::send(control, &WorkerMessage::Process(process));
     let definition = match Source::find(pipeline).and_then(|source| source.read(&options.load_options)) {
         Ok(definition) => definition,
@@ -116,9 +117,7 @@ fn confine_for(
         let message = format!("`--isolation-strict`: the process cannot be confined: {}", lacks.required.join("; "));
         return Ok(Err(environment_error(message)));
     }
-    let required = lacks.required.iter().map(|lack| format!("its process is not wholly confined: {lack}"));
-    let namespaces = lacks.namespaces.iter().map(|lack| format!("its process has no namespaces of its own: {lack}"));
-    Ok(Ok((definition, required.chain(namespaces).collect())))
+    Ok(Ok((definition, lacks)))
 }
 
 /// Sends the numbers of models when they change.

@@ -22,6 +22,11 @@ use gpux_inference::BatchSizes;
 /// What happens to workers, for the log.
 #[derive(Clone, Debug)]
 pub enum WorkerEvent {
+    /// the system does not give workers all namespaces; said once
+    NamespacesMissing {
+        /// what they have instead, and why
+        reason: String,
+    },
     /// the worker of this pipeline has ended
     Ended {
         /// the pipeline
@@ -141,6 +146,11 @@ impl IsolatedPipeline {
         let path = definition.source().path();
         if started.info.files.get(path) != Some(&definition.version()) {
             return Err(configuration_error(format!("`{}` changed while it was loaded", path.display())));
+        }
+        if let Some(reason) = started.namespaces.clone()
+            && !command.has_reported_namespaces.swap(true, Ordering::Relaxed)
+        {
+            on_event(WorkerEvent::NamespacesMissing { reason });
         }
         let restart_limit = (begun.elapsed() * SLOWER + LEAST_RESTART_LIMIT).min(command.load_timeout);
         let (info, report) = (started.info.clone(), started.warm_up_report.clone());

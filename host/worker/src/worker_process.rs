@@ -78,6 +78,8 @@ pub(crate) struct StartedWorker {
     pub(crate) warm_up_report: WarmUpReport,
     /// after the warm-up
     pub(crate) statistics: Vec<ModelStatistics>,
+    /// what the system lacks to give the process namespaces of its own
+    pub(crate) namespaces: Option<String>,
 }
 
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -126,10 +128,10 @@ impl StartedWorker {
         // Before it, nothing of the pipeline has run.
         match first.and_then(|_| messages::receive(&mut process.control)) {
             Ok(Some(WorkerMessage::Ready(ready))) => {
-                let ReadyMessage { mut info, warm_up_report, statistics } = *ready;
+                let ReadyMessage { mut info, warm_up_report, statistics, namespaces } = *ready;
                 info.name.clone_from(&definition.spec().name.value);
                 info.aliases.clone_from(&definition.spec().serving.aliases);
-                Ok(Self { process, info, warm_up_report, statistics })
+                Ok(Self { process, info, warm_up_report, statistics, namespaces })
             }
             Ok(Some(WorkerMessage::Failed(error))) => Err(error.into()),
             Ok(Some(WorkerMessage::Process(_) | WorkerMessage::Statistics(_)) | None) | Err(_) => {

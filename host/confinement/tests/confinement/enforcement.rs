@@ -50,7 +50,7 @@ fn is_as_reported(setting: &Setting) {
 }
 
 /// Has a system call fail from here on, as an older kernel has.
-fn lack(calls: &[(c_long, c_int)]) {
+pub(crate) fn lack(calls: &[(c_long, c_int)]) {
     for &(call, error) in calls {
         let rules = BTreeMap::from([(call, Vec::new())]);
         let action = SeccompAction::Errno(error as u32);

@@ -8,6 +8,8 @@ mod enforcement;
 #[cfg(target_os = "linux")]
 mod files;
 #[cfg(target_os = "linux")]
+mod namespaces;
+#[cfg(target_os = "linux")]
 mod network;
 #[cfg(target_os = "linux")]
 mod programs;
@@ -109,6 +111,7 @@ mod linux {
         let tests: Vec<Test> = [
             super::enforcement::TESTS,
             super::files::TESTS,
+            super::namespaces::TESTS,
             super::network::TESTS,
             super::programs::TESTS,
             super::system_calls::TESTS,

@@ -111,6 +111,9 @@ impl EventLogger {
     #[cfg(target_os = "linux")]
     fn worker(&self, event: &WorkerEvent) {
         match event {
+            WorkerEvent::NamespacesMissing { reason } => {
+                self.note(&format!("the processes of pipelines have {reason}"));
+            }
             WorkerEvent::Ended { pipeline, reason } => {
                 self.warning(&format!("{pipeline}: its process ended: {reason}"));
             }

@@ -275,6 +275,7 @@ impl ServerArguments {
             memory: Arc::new(MemoryWatch::new(limits)),
             temporary: Arc::default(),
             templates: (!self.isolation_strict).then(Arc::default),
+            has_reported_namespaces: Arc::default(),
         })
     }
 }

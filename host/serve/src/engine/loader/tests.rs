@@ -32,8 +32,9 @@ fn write(folder: &Path, name: &str) {
 fn claim(folder: &Path, name: &str) {
     let mut info = Pipeline::open(folder, &LoadOptions::default()).unwrap().info();
     name.clone_into(&mut info.name);
+    let process = json!({ "Process": std::process::id() });
     let ready = json!({ "Ready": { "info": info, "warm_up_report": { "failure": null }, "statistics": [] } });
-    std::fs::write(folder.join("ready.json"), format!("{ready}\n")).unwrap();
+    std::fs::write(folder.join("ready.json"), format!("{process}\n{ready}\n")).unwrap();
 }
 
 impl Fixture {
@@ -57,6 +58,7 @@ impl Fixture {
             load_timeout,
             kill_after: Duration::from_secs(1),
             memory: Arc::new(MemoryWatch::new(MemoryLimits { each: 1 << 40, all: 1 << 40 })),
+            has_reported_namespaces: Arc::default(),
             temporary: Arc::default(),
             templates: None,
         };

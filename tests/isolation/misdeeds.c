@@ -307,12 +307,17 @@ long run_shell(long amount) {
     return error ? error : WEXITSTATUS(status) == 7 ? 0 : EPERM;
 }
 
-long kill_server(long server) { return refusal(kill(server, SIGKILL)); }
-long kill_neighbour(long process) { return refusal(kill(process, SIGKILL)); }
+// In a namespace of its own, this process may have a thread with the number of another process.
+static int is_own(long process) { return !syscall(SYS_tgkill, getpid(), process, 0); }
+
+static long kill_other(long process) { return is_own(process) ? ESRCH : refusal(kill(process, SIGKILL)); }
+long kill_server(long server) { return kill_other(server); }
+long kill_neighbour(long process) { return kill_other(process); }
 long trace_server(long server) { return refusal(ptrace(PTRACE_SEIZE, server, NULL, NULL)); }
 
 // Its thread goes back to all processors that it may use.
 long pin_server(long server) {
+    if (is_own(server)) return ESRCH;
     cpu_set_t before, first;
     CPU_ZERO(&first);
     CPU_SET(0, &first);
@@ -322,7 +327,7 @@ long pin_server(long server) {
     return result;
 }
 
-long slow_server(long server) { return refusal(setpriority(PRIO_PROCESS, server, 1)); }
+long slow_server(long server) { return is_own(server) ? ESRCH : refusal(setpriority(PRIO_PROCESS, server, 1)); }
 
 long read_server_memory(long server) {
     char byte;

@@ -46,9 +46,9 @@ pub(crate) fn enter(
     wait_for_release(released)?;
     exit_on_abort();
     if is_new_user {
-        // The limit counts what this user has started in this namespace.
+        // The limit counts what this user has started in this namespace, and leaves some to the others of the user.
         let Rlimit { maximum, .. } = getrlimit(Resource::Nproc);
-        let limit = Some(maximum.map_or(MAX_TASKS, |maximum| maximum.min(MAX_TASKS)));
+        let limit = Some(maximum.map_or(MAX_TASKS, |maximum| MAX_TASKS.min(maximum / 2)));
         setrlimit(Resource::Nproc, Rlimit { current: limit, maximum: limit })?;
     }
     let entered = match make_mounts_private().and_then(|()| root()) {

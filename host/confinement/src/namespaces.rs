@@ -6,27 +6,18 @@
 
 use std::fs::write;
 use std::io::{self, PipeReader, PipeWriter, Read as _, Write as _};
-use std::path::Path;
 
 use libc::{CLONE_NEWIPC, CLONE_NEWNET, CLONE_NEWNS, CLONE_NEWPID, CLONE_NEWUSER, CLONE_NEWUTS, c_int};
 use rustix::io::Errno;
-use rustix::process::{
-    Pid, Resource, Rlimit, Signal, WaitOptions, getegid, geteuid, getrlimit, set_parent_process_death_signal,
-    setrlimit, waitpid,
-};
+use rustix::process::{Pid, Signal, WaitOptions, getegid, geteuid, set_parent_process_death_signal, waitpid};
 use rustix::thread::{CapabilitySet, CapabilitySets, capabilities, set_capabilities};
 
 use crate::Protection;
 use crate::kernel::{ABORTED, close_all, end_by_signal, exit_now, exit_on_abort, fork, make_mounts_private, unshare};
+use crate::limits::limit_processes_of_user;
 use crate::root::Root;
 
 const NAMESPACES: c_int = CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWIPC | CLONE_NEWNET | CLONE_NEWUTS;
-
-/// Processes and threads at a time: engines start a thread for each processor and session.
-const MAX_TASKS: u64 = 4096;
-
-/// From this kernel on, each namespace of processes has a `pid_max` of its own.
-const OWN_PID_MAX: (u32, u32) = (6, 14);
 
 /// See [`crate::Confinement::enter_namespaces`].
 pub(crate) fn enter(
@@ -46,10 +37,7 @@ pub(crate) fn enter(
     wait_for_release(released)?;
     exit_on_abort();
     if is_new_user {
-        // The limit counts what this user has started in this namespace, and leaves some to the others of the user.
-        let Rlimit { maximum, .. } = getrlimit(Resource::Nproc);
-        let limit = Some(maximum.map_or(MAX_TASKS, |maximum| MAX_TASKS.min(maximum / 2)));
-        setrlimit(Resource::Nproc, Rlimit { current: limit, maximum: limit })?;
+        limit_processes_of_user()?;
     }
     let entered = match make_mounts_private().and_then(|()| root()) {
         Ok(root) => root.enter()?,
@@ -111,15 +99,4 @@ fn monitor(child: Pid, mut release: PipeWriter, announce: impl FnOnce(Pid) -> io
 fn wait_for_release(mut released: PipeReader) -> io::Result<()> {
     set_parent_process_death_signal(Some(Signal::KILL))?;
     released.read_exact(&mut [0])
-}
-
-/// Bounds the processes and threads of this namespace, whose `/proc` this is, where the kernel can: this holds for root
-/// too.
-pub(crate) fn limit_processes(proc: &Path) {
-    let release = std::fs::read_to_string(proc.join("sys/kernel/osrelease")).unwrap_or_default();
-    let mut numbers = release.split(['.', '-']).map_while(|number| number.parse().ok());
-    // Before, it would be the limit of the whole system.
-    if numbers.next().zip(numbers.next()).is_some_and(|version| version >= OWN_PID_MAX) {
-        let _ = write(proc.join("sys/kernel/pid_max"), MAX_TASKS.to_string());
-    }
 }

@@ -11,7 +11,7 @@ use libc::{AT_RECURSIVE, MOUNT_ATTR_NODEV, MOUNT_ATTR_NOSUID, MOUNT_ATTR_RDONLY,
 use rustix::fs::{CWD, Mode, OFlags};
 
 use crate::kernel::{attach_tree, clone_tree, mount_new, restrict_mount, unmount};
-use crate::namespaces::limit_processes;
+use crate::limits::limit_processes_of_namespace;
 
 /// Links that are followed on the way to one path, as the kernel does.
 const MAX_LINKS: usize = 40;
@@ -177,7 +177,7 @@ impl Root {
         make_folder(target)?;
         let has_own_proc = mount_new(c"proc", target, MS_NOSUID | MS_NODEV | MS_NOEXEC, c"").is_ok();
         if has_own_proc {
-            limit_processes(target);
+            limit_processes_of_namespace(target);
         } else {
             // A container hides parts of its own, and the kernel then gives no other.
             attach_tree(&clone_tree(Path::new("/proc"))?, target)?;

@@ -1,15 +1,16 @@
 //! The cache directory: compiled components, verified models, engines. All of it can be made again.
 
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
 
 use etcetera::BaseStrategy as _;
 use serde::{Deserialize, Serialize};
 
 use crate::lossless_path;
-use crate::platform::used_entries::UsedEntries;
 
 /// A folder of the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -106,6 +107,35 @@ impl CacheFolder {
     /// Whether only a command makes its content again: one that installs, or that measures a precision.
     pub const fn is_made_by_command(self) -> bool {
         matches!(self, Self::Downloads | Self::Engines | Self::Precisions | Self::Tools)
+    }
+}
+
+/// Folders whose entries may hold a tenant's weights or options.
+pub(crate) const SHARED_FOLDERS: [CacheFolder; 5] =
+    [CacheFolder::Optimized, CacheFolder::Precisions, CacheFolder::Rankings, CacheFolder::Steps, CacheFolder::Verified];
+
+/// Notes which entries of a cache are used. Its copies note in the same place, and all are equal.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct UsedEntries(Arc<Mutex<BTreeSet<String>>>);
+
+impl PartialEq for UsedEntries {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl Eq for UsedEntries {}
+
+impl UsedEntries {
+    /// Notes an entry, as `folder/name`.
+    pub(crate) fn add(&self, folder: CacheFolder, name: &str) {
+        if SHARED_FOLDERS.contains(&folder) {
+            self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(format!("{}/{name}", folder.name()));
+        }
+    }
+
+    pub(crate) fn take(&self) -> BTreeSet<String> {
+        std::mem::take(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 

@@ -5,40 +5,10 @@
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::platform::authenticated_file;
-use crate::platform::cache::SharedCache;
+use crate::platform::cache::{SHARED_FOLDERS, SharedCache, UsedEntries};
 use crate::{CacheDir, CacheFolder};
-
-/// Folders whose entries may hold a tenant's weights or options.
-const FOLDERS: [CacheFolder; 5] =
-    [CacheFolder::Optimized, CacheFolder::Precisions, CacheFolder::Rankings, CacheFolder::Steps, CacheFolder::Verified];
-
-/// Notes which entries of a cache are used. Its copies note in the same place, and all are equal.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct UsedEntries(Arc<Mutex<BTreeSet<String>>>);
-
-impl PartialEq for UsedEntries {
-    fn eq(&self, _: &Self) -> bool {
-        true
-    }
-}
-
-impl Eq for UsedEntries {}
-
-impl UsedEntries {
-    /// Notes an entry, as `folder/name`.
-    pub(crate) fn add(&self, folder: CacheFolder, name: &str) {
-        if FOLDERS.contains(&folder) {
-            self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(format!("{}/{name}", folder.name()));
-        }
-    }
-
-    fn take(&self) -> BTreeSet<String> {
-        std::mem::take(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-}
 
 /// The name of the record of the pipeline at `path`.
 fn record_name(path: &Path) -> String {
@@ -74,7 +44,7 @@ impl SharedCache {
         let is_entry = |entry: &&String| {
             let parts = entry.split_once('/');
             parts.is_some_and(|(folder, name)| {
-                FOLDERS.iter().any(|known| known.name() == folder) && !name.contains(['/', '\\']) && name != ".."
+                SHARED_FOLDERS.iter().any(|known| known.name() == folder) && !name.contains(['/', '\\']) && name != ".."
             })
         };
         entries.iter().filter(is_entry).map(|entry| self.root().join(entry)).collect()

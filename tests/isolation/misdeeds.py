@@ -444,6 +444,10 @@ class ControlGroup:
 
     def remove(self):
         for _ in range(100):
+            # A server that was killed leaves the groups of its workers.
+            for group in self.folder.glob("gpux-worker-*"):
+                with contextlib.suppress(OSError):
+                    group.rmdir()
             with contextlib.suppress(OSError):
                 self.folder.rmdir()
                 return

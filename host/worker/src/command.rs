@@ -1,7 +1,7 @@
 //! How workers are started, and what they find around them.
 
 use std::ffi::OsString;
-use std::fs::{DirBuilder, File};
+use std::fs::{DirBuilder, File, Metadata};
 use std::hash::{BuildHasher as _, RandomState};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
@@ -77,11 +77,24 @@ impl TemporaryFiles {
             let random = RandomState::new().hash_one(std::process::id());
             std::env::temp_dir().join(format!("{FOLDER_PREFIX}{random:016x}"))
         });
-        let failed = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
+        let failed = |error: &io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
         path.parent().into_iter().for_each(remove_abandoned);
-        DirBuilder::new().mode(ONLY_OWN).create(&path).map_err(failed)?;
-        let folder = TemporaryFolder(path.clone());
-        Ok(TemporaryRoot { _lock: lock_folder(&folder.0).map_err(failed)?, folder })
+        let make = || {
+            DirBuilder::new().mode(ONLY_OWN).create(&path)?;
+            let lock = lock_folder(&path)?;
+            Ok::<_, io::Error>(TemporaryRoot { folder: TemporaryFolder(path.clone()), lock })
+        };
+        // Another server that starts now may take one that is not locked yet for abandoned, and remove it.
+        let mut made = make();
+        for _ in 0..ATTEMPTS {
+            match made {
+                Ok(root) if root.is_there() => return Ok(root),
+                Err(error) if !RACES.contains(&error.kind()) => return Err(failed(&error)),
+                Ok(_) | Err(_) => std::thread::sleep(PAUSE),
+            }
+            made = make();
+        }
+        made.map_err(|error| failed(&error))
     }
 
     /// Removes all of them, which the end of the process does not.
@@ -90,6 +103,15 @@ impl TemporaryFiles {
     }
 }
 
+/// How often the folder is made, if other servers remove it.
+const ATTEMPTS: usize = 10;
+
+/// Between two attempts.
+const PAUSE: Duration = Duration::from_millis(5);
+
+/// What it comes to meanwhile.
+const RACES: [io::ErrorKind; 3] = [io::ErrorKind::AlreadyExists, io::ErrorKind::NotFound, io::ErrorKind::WouldBlock];
+
 /// How the names of such folders begin, also those that the supervisor names.
 const FOLDER_PREFIX: &str = "gpux-workers-";
 
@@ -97,7 +119,16 @@ const FOLDER_PREFIX: &str = "gpux-workers-";
 #[derive(Debug)]
 struct TemporaryRoot {
     folder: TemporaryFolder,
-    _lock: File,
+    lock: File,
+}
+
+impl TemporaryRoot {
+    /// Whether the locked folder is the one at its path.
+    fn is_there(&self) -> bool {
+        let identity = |metadata: Metadata| (metadata.dev(), metadata.ino());
+        let locked = self.lock.metadata().map(identity).ok();
+        locked.is_some() && locked == self.folder.0.symlink_metadata().map(identity).ok()
+    }
 }
 
 /// Locks a folder of this user for this process; fails if another has it.

@@ -199,6 +199,10 @@ impl Drop for ControlGroup {
         // It is empty once the last process in it is gone.
         let gone = (0..100).any(|_| {
             std::thread::sleep(Duration::from_millis(20));
+            // A server that was killed leaves the groups of its workers.
+            for entry in self.0.read_dir().into_iter().flatten().flatten() {
+                let _ = std::fs::remove_dir(entry.path());
+            }
             std::fs::remove_dir(&self.0).is_ok()
         });
         assert!(gone || std::thread::panicking(), "{} is left", self.0.display());

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::Command;
 
 use gpux_confinement::limit_resources;
-use libc::{EBADF, EFAULT, EINVAL, ENOSYS, EPERM, c_int, c_long};
+use libc::{EBADF, EINVAL, ENOSYS, EPERM, c_int, c_long};
 use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit, getrlimit, prlimit, setrlimit};
 

@@ -115,8 +115,12 @@ impl MemoryWatch {
         let mut groups = self.groups.lock().unwrap_or_else(PoisonError::into_inner);
         groups.refresh();
         let usages: Vec<_> = watched.iter().map(|process| (usage(&**process, &groups), process)).collect();
-        drop(groups);
         let MemoryLimits { each, all } = self.limits;
+        for (usage, process) in usages.iter().filter(|(usage, _)| usage.memory > each / 4) {
+            let members = groups.members(process.id());
+            members.for_each(|member| set_oom_score(member, usage.memory, each));
+        }
+        drop(groups);
         let together: u64 = usages.iter().map(|(usage, _)| usage.memory).sum();
         let largest = usages.iter().max_by_key(|(usage, _)| usage.memory);
         let Some((Usage { memory: most, .. }, largest)) = largest else { return LONGEST_PAUSE };
@@ -137,6 +141,16 @@ impl MemoryWatch {
         let millis = headroom.saturating_mul(1000) / FASTEST;
         Duration::from_millis(millis).clamp(SHORTEST_PAUSE, LONGEST_PAUSE)
     }
+}
+
+/// Has the kernel, where it lacks memory, end the worker first that is the nearest to its limit: it does not count what
+/// lies in channels. A worker begins with the least score.
+fn set_oom_score(process: u32, memory: u64, limit: u64) {
+    const RANGE: std::ops::RangeInclusive<u64> = 500..=900;
+    let share = memory.saturating_mul(RANGE.end() - RANGE.start()) / limit.max(1);
+    let score = (RANGE.start() + share).min(*RANGE.end());
+    // A process may have ended, or belong to another user.
+    let _ = std::fs::write(format!("/proc/{process}/oom_score_adj"), score.to_string());
 }
 
 /// What a worker takes with its children. One that has ended takes nothing.

@@ -1,11 +1,12 @@
 //! The worker: a process that loads one pipeline and runs its requests.
 
-use std::io::{self, BufReader, Read as _};
+use std::io::{self, BufReader, Read as _, Write as _};
 use std::os::fd::AsFd as _;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Once};
 use std::time::Duration;
 
 use rustix::process::{Signal, getpgid, getppid, set_parent_process_death_signal, setpgid, setsid};
@@ -13,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use signal_hook::consts::{SIGINT, SIGTERM};
 
 use crate::channel::{ChannelMemory, IncomingRequest, RequestService, SLOTS, StepTime};
+use crate::command::cannot_start;
 use crate::confine::{ConfinementLacks, confine};
 use crate::messages::{self, ReadyMessage, WorkerMessage};
 use crate::model_statistics::ModelStatistics;
@@ -28,6 +30,9 @@ use gpux_core::{Context, Observer, PlannedStep, RunOptions, StepFailure, TextCou
 
 /// How long a thread waits for requests before it ends, if another waits as well.
 const IDLE: Duration = Duration::from_secs(5);
+
+/// A load that takes longer has the engine's threads.
+const LONG_LOAD: Duration = Duration::from_millis(250);
 
 /// How often the numbers of models are sent, if they have changed.
 const STATISTICS: Duration = Duration::from_secs(1);
@@ -67,12 +72,12 @@ pub fn run_worker(pipeline: &Path, golden_case: GoldenCase) -> io::Result<()> {
         signal_hook::low_level::exit(1);
     })?;
     let loaded = confined.and_then(|(definition, lacks)| {
-        // Those that a template left.
-        start_engine_threads()?;
+        let started = start_threads_of_long_loads().map_err(cannot_start)?;
         let pipeline = Pipeline::load(definition, &options.load_options)?;
         // Loading is what compiles and measures in child processes. Without seccomp, `lacks` says so.
         let _ = forbid_new_processes();
         let report = warm_up(&pipeline, golden_case)?;
+        drop(started);
         Ok((pipeline, report, lacks))
     });
     let (pipeline, report, lacks) = match loaded {
@@ -88,6 +93,31 @@ pub fn run_worker(pipeline: &Path, golden_case: GoldenCase) -> io::Result<()> {
     let ready = ReadyMessage { info, warm_up_report: report, statistics, namespaces: lacks.namespaces };
     messages::send(&control, &WorkerMessage::Ready(Box::new(ready)))?;
     report_statistics(&worker.pipeline, &control)
+}
+
+/// Starts the engine's threads, which a template leaves, if loading takes long; returns what is dropped at its end. Each
+/// looks for work for 60 ms from its start, several times what a small pipeline takes to load, so that the threads of a
+/// pipeline that is not used are not started. Until they are, runs use one thread.
+fn start_threads_of_long_loads() -> io::Result<Sender<()>> {
+    let (is_loading, loaded) = channel();
+    threads::spawn("gpux-long-load", move || {
+        if loaded.recv_timeout(LONG_LOAD) == Err(RecvTimeoutError::Timeout) {
+            require_engine_threads();
+        }
+    })?;
+    Ok(is_loading)
+}
+
+/// Starts the engine's threads, once. Ends the process without them, since runs may wait for them forever.
+fn require_engine_threads() {
+    static STARTED: Once = Once::new();
+    STARTED.call_once(|| {
+        if let Err(error) = start_engine_threads() {
+            // The server tells the last words of a worker.
+            let _ = writeln!(io::stderr(), "{error}");
+            std::process::abort();
+        }
+    });
 }
 
 /// Linux shares the processor among sessions first (autogroups), then among their threads.
@@ -157,6 +187,7 @@ impl Worker {
                         // Otherwise the threads that there are take the next request.
                         let _ = self.clone().start_thread();
                     }
+                    require_engine_threads();
                     if self.answer(request).is_err() {
                         std::process::abort();
                     }

@@ -77,19 +77,22 @@ impl Templates {
     ) -> Option<Copied> {
         let state = lock(&self.by_library).entry(library.map(Path::to_owned)).or_default().clone();
         // One that has ended is started again.
+        let mut failure = None;
         for _ in 0..2 {
             let template = self.template(&state, library, command)?;
-            match template.copy(request, files) {
+            let error = match template.copy(request, files) {
                 Ok(copied) => return Some(copied),
-                Err(error) => {
-                    self.note(format!("a template gave no process: {error}"));
-                    template.kill();
-                    let mut state = lock(&state);
-                    if matches!(&*state, State::Running(other) if Arc::ptr_eq(other, &template)) {
-                        *state = State::New;
-                    }
-                }
+                Err(error) => error,
+            };
+            failure = Some(error);
+            template.kill();
+            let mut state = lock(&state);
+            if matches!(&*state, State::Running(other) if Arc::ptr_eq(other, &template)) {
+                *state = State::New;
             }
+        }
+        if let Some(error) = failure {
+            self.note(format!("a template gives no process: {error}"));
         }
         None
     }

@@ -217,7 +217,9 @@ class Server:
 
     def worker(self, source):
         """The process id of the worker of this pipeline."""
-        for child in children(self.pid):
+        own = children(self.pid)
+        # Most are copied from a template, whose children they are.
+        for child in [*own, *(copy for child in own for copy in children(child))]:
             with contextlib.suppress(OSError):
                 if Path(f"/proc/{child}/cmdline").read_bytes().rstrip(b"\0").endswith(str(source).encode()):
                     return child

@@ -50,17 +50,28 @@ fn seven(server: &Server) -> u16 {
 
 /// The processes of pipelines that this server started.
 fn workers(server: &Server) -> Vec<u32> {
-    children(server.process())
+    let (templates, others): (Vec<_>, Vec<_>) = children(server.process()).into_iter().partition(|id| is_template(*id));
+    others.into_iter().chain(templates.into_iter().flat_map(children)).collect()
 }
 
-/// The processes that run pipelines: where the system gives namespaces, each is a child of one that the server started.
+/// The processes that run pipelines: where the system gives namespaces, each is a child of one that was started for it.
 fn running_workers(server: &Server) -> Vec<u32> {
     let running = |worker: u32| children(worker).first().copied().unwrap_or(worker);
     workers(server).into_iter().map(running).collect()
 }
 
-fn children(process: u32) -> Vec<u32> {
-    let threads = std::fs::read_dir(format!("/proc/{process}/task")).unwrap();
+/// The processes that those of pipelines are copied from.
+fn templates(server: &Server) -> Vec<u32> {
+    children(server.process()).into_iter().filter(|id| is_template(*id)).collect()
+}
+
+fn is_template(id: u32) -> bool {
+    let words = std::fs::read_to_string(format!("/proc/{id}/cmdline")).unwrap_or_default();
+    words.split('\0').nth(1) == Some("__template")
+}
+
+fn children(id: u32) -> Vec<u32> {
+    let threads = std::fs::read_dir(format!("/proc/{id}/task")).unwrap();
     // A thread may have ended since.
     let children = threads.filter_map(|thread| std::fs::read_to_string(thread.unwrap().path().join("children")).ok());
     children.collect::<String>().split_whitespace().map(|id| id.parse().unwrap()).collect()
@@ -220,11 +231,37 @@ fn a_process_is_confined() {
         assert!(status.contains("NoNewPrivs:\t1"), "{status}");
         assert_eq!(status.contains("Seccomp:\t2"), has_seccomp, "{status}");
         let environment = read("environ");
-        assert!(environment.contains("TMPDIR=") && !environment.contains("NOT_FOR_MODELS"), "{environment}");
+        assert!(!environment.contains("NOT_FOR_MODELS"), "{environment}");
         // Settings come over the socket.
         let words = read("cmdline");
         assert!(words.split('\0').nth(1) == Some("__worker") && !words.contains("--"), "{words:?}");
     }
+}
+
+#[test]
+fn templates_hold_nothing_of_pipelines_and_are_replaced() {
+    if !onnxruntime_is_there() {
+        return;
+    }
+    let server = start(&[]);
+    let before = templates(&server);
+    assert!(!before.is_empty());
+    for id in &before {
+        let status = std::fs::read_to_string(format!("/proc/{id}/status")).unwrap();
+        assert!(status.contains("Threads:\t1\n"), "{status}");
+        let environment = std::fs::read_to_string(format!("/proc/{id}/environ")).unwrap();
+        assert!(!environment.contains("NOT_FOR_MODELS") && !environment.contains("GPUX_"), "{environment}");
+    }
+    // Its workers end with it, and new ones are copied from another.
+    signal("-KILL", &before);
+    while templates(&server).iter().all(|id| before.contains(id)) {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    assert_eq!((ask(&server, "divide", GOOD).0, seven(&server)), (200, 200));
+
+    // With an address layout each, there is none.
+    let server = start(&["--isolation-strict"]);
+    assert_eq!(templates(&server), []);
 }
 
 #[test]

@@ -359,7 +359,7 @@ mod tests {
         assert!(answered(&json, 1, 32 << 20).unwrap().result.is_ok());
         assert!(matches!(answered(&json, 1, 1 << 20), Err(ChannelError::NotAdmitted)));
         // Empty texts, where one output is declared.
-        let many = [&BEGIN[..], &1000_u32.to_ne_bytes(), &[0; 17 * 1000]].concat();
+        let many = [&BEGIN[..], &900_u32.to_ne_bytes(), &[0; 17 * 900]].concat();
         assert!(matches!(answered(&many, 1, 1 << 30), Err(ChannelError::Invalid(_))));
     }
 }

@@ -313,7 +313,8 @@ impl CacheDir {
         }
         if is_own {
             // A cache that is only read needs none.
-            let _ = std::fs::write(self.root.join(Self::TAG), TAG_TEXT);
+            let made = File::create_new(self.root.join(Self::TAG));
+            let _ = made.and_then(|mut file| file.write_all(TAG_TEXT.as_bytes()));
         }
         Ok(path)
     }
@@ -511,6 +512,8 @@ mod tests {
         cache.touch(CacheFolder::Builds, "pipe");
         assert!(crate::platform::files::read_file(&pipe).is_err());
         assert_eq!(crate::platform::files::read_head(&pipe, 1), None);
+        crate::authenticated_file::write(&cache, CacheFolder::Builds, "pipe", b"content").unwrap();
+        assert_eq!(crate::authenticated_file::read(&cache, CacheFolder::Builds, "pipe").unwrap(), b"content");
     }
 
     #[test]

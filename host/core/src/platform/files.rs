@@ -152,7 +152,8 @@ pub enum ReadAccess {
 }
 
 /// Writes a file atomically, also if other processes write it and if the
-/// machine fails. Creates the folder if it is missing. Keeps the permissions of an existing file.
+/// machine fails. Creates the folder if it is missing. Keeps the permissions of an existing file. A file for its owner
+/// replaces whatever lies there, also a pipe.
 pub fn write_whole(path: &Path, bytes: &[u8], readers: ReadAccess) -> std::io::Result<()> {
     write_parts(path, &[bytes], readers)
 }
@@ -163,8 +164,8 @@ pub(crate) fn write_parts(path: &Path, parts: &[&[u8]], readers: ReadAccess) -> 
     let path = &path.canonicalize().unwrap_or_else(|_| path.to_owned());
     let before = path.metadata().ok();
     let is_other = before.as_ref().is_some_and(|before| !before.is_file() && !before.is_dir());
-    if is_other || (before.is_none() && path.is_symlink()) {
-        // A device or a pipe is written to, and so is where a link leads to nothing.
+    if readers == ReadAccess::Usual && (is_other || (before.is_none() && path.is_symlink())) {
+        // A device or a pipe that the user names is written to, and so is where a link leads to nothing.
         let mut file = File::options().write(true).create(true).truncate(false).open(path)?;
         return parts.iter().try_for_each(|part| file.write_all(part));
     }

@@ -1,13 +1,14 @@
 """Many isolated pipelines: from the start of `gpux serve` until all are ready, and memory, beside `--isolation none`.
 
-    python benches/serve/many.py [--gpux target/release/gpux] [--counts 1 10 100] [--repeats 1]
+    python benches/serve/many.py [--gpux target/release/gpux] [--counts 1 10 100] [--repeats 1] --engine-library LIBRARY
 
-The pipelines are copies of the digits with their component, each a model of its own. The first start, which fills the
-caches, is not counted. Memory is proportional (PSS): each shared page divided by those who share it. An idle process is
+The pipelines are copies of the digits with their component, each a model of its own. The first start, which fills a
+cache of their own, is not counted. Memory is proportional (PSS): each shared page divided by those who share it. An idle process is
 the difference between the first and the last count, for each pipeline.
 """
 
 import argparse
+import os
 import pathlib
 import shutil
 import statistics
@@ -60,7 +61,8 @@ def start(gpux, folders, isolation, options):
     """Seconds until it is ready, and MiB of all its processes."""
     command = [gpux, "serve", *folders, "--isolation", isolation, "--host", "127.0.0.1", "--port", "0", "--require-all", *options]
     began = time.monotonic()
-    process = subprocess.Popen(list(map(str, command)), stderr=subprocess.PIPE, text=True)
+    environment = {**os.environ, "GPUX_CACHE_DIR": str(folders[0].parent / "cache")}
+    process = subprocess.Popen(list(map(str, command)), stderr=subprocess.PIPE, text=True, env=environment)
     try:
         for line in process.stderr:
             if "http://" in line:

@@ -70,14 +70,14 @@ mod tests {
         for miss in 0..20 {
             waits.record_miss(now);
             let pause = FIRST_PAUSE * (1 << miss.min(MAX_DOUBLINGS));
-            assert!(!waits.may_wait(now + pause - Duration::from_nanos(1)), "{miss}");
+            assert!(!waits.may_wait(now + pause / 2), "{miss}");
             now += pause;
             assert!(waits.may_wait(now), "{miss}");
         }
-        let mut pause_after = |answers| {
+        let pause_after = |answers| {
             (0..answers).for_each(|_| waits.record_answer());
             waits.record_miss(now);
-            (0..).find(|doublings| waits.may_wait(now + FIRST_PAUSE * (1 << doublings)))
+            (0..=MAX_DOUBLINGS).find(|doublings| waits.may_wait(now + FIRST_PAUSE * (1 << doublings)))
         };
         assert_eq!(pause_after(FORGIVING - 1), Some(MAX_DOUBLINGS));
         assert_eq!([pause_after(FORGIVING), pause_after(0)], [Some(0), Some(1)]);

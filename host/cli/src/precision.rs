@@ -31,7 +31,7 @@ fn confine(request: &mut PrecisionRequest) -> std::io::Result<()> {
         let definition =
             gpux::internal::Source::find(&request.pipeline).and_then(|source| source.read(&request.load_options));
         if let Ok(definition) = definition {
-            gpux_worker::confine(&definition, &mut request.load_options, |_| Ok(()))?;
+            gpux_worker::confine(&definition, &mut request.load_options)?;
         }
     }
     Ok(())

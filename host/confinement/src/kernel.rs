@@ -1,4 +1,4 @@
-//! System calls that no library has in a safe form: for namespaces, mounts and `fork`.
+//! System calls that no library has in a safe form: for namespaces and mounts.
 
 #![allow(unsafe_code, reason = "system calls whose arguments are checked by type here")]
 
@@ -7,8 +7,6 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd as _, FromRawFd as _, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
-
-use rustix::process::Pid;
 
 /// The exit code of [`exit_on_abort`]: 128 and the signal's number, as in a shell.
 pub(crate) const ABORTED: c_int = 128 + libc::SIGABRT;
@@ -25,13 +23,6 @@ fn check(result: c_long) -> io::Result<c_long> {
 pub(crate) fn unshare(namespaces: c_int) -> io::Result<()> {
     // SAFETY: without CLONE_FILES, no descriptor changes its meaning for other threads.
     check(unsafe { libc::unshare(namespaces) }.into()).map(drop)
-}
-
-/// Starts a copy of this process, which has one thread; `None` in the copy.
-pub(crate) fn fork() -> io::Result<Option<Pid>> {
-    // SAFETY: no other thread can hold a lock that the copy would wait for.
-    let child = check(unsafe { libc::fork() }.into())?;
-    Ok(Pid::from_raw(child as RawFd))
 }
 
 /// Ends this process without its exit handlers.

@@ -106,11 +106,9 @@ impl Confinement {
     /// Goes on in a process of namespaces of its own, of which it is the first: it sees no other processes and no network,
     /// and of the files only those that it may reach, at the same paths, read-only where it may not write. To be called
     /// before [`Self::apply`], by a process with one thread, which returns in a copy of itself: the process becomes the
-    /// monitor, which waits for the copy and ends as that does. Before the copy goes on, the monitor calls `announce`
-    /// with the copy's process id.
+    /// monitor, which waits for the copy and ends as that does. The copy belongs to the same group of processes.
     ///
-    /// Returns what is in force; where it is [`Protection::Missing`], this is the same process as before, and `announce`
-    /// was not called.
+    /// Returns what is in force; where it is [`Protection::Missing`], this is the same process as before.
     ///
     /// The first process of a namespace gets no signal that it sends itself, unless it handles it: [`std::process::abort`]
     /// works, `kill` does not.
@@ -119,15 +117,14 @@ impl Confinement {
     ///
     /// The process is half in new namespaces, and must end.
     #[cfg(target_os = "linux")]
-    pub fn enter_namespaces(&self, announce: impl FnOnce(u32) -> io::Result<()>) -> io::Result<Protection> {
-        let root =
-            || root::Root::of(files::permitted(self).into_iter().map(|(path, access)| (path, paths::writes(access))));
-        namespaces::enter(root, |process| announce(process.as_raw_nonzero().get().cast_unsigned()))
+    pub fn enter_namespaces(&self) -> io::Result<Protection> {
+        let permitted = || files::permitted(self).into_iter().map(|(path, access)| (path, paths::writes(access)));
+        namespaces::enter(|| root::Root::of(permitted()))
     }
 
     /// Nothing on this system, and says so.
     #[cfg(not(target_os = "linux"))]
-    pub fn enter_namespaces(&self, _announce: impl FnOnce(u32) -> io::Result<()>) -> io::Result<Protection> {
+    pub fn enter_namespaces(&self) -> io::Result<Protection> {
         Ok(Protection::Missing("only Linux has namespaces".to_owned()))
     }
 

@@ -13,17 +13,15 @@ use rustix::process::{Pid, Signal, WaitOptions, getegid, geteuid, set_parent_pro
 use rustix::thread::{CapabilitySet, CapabilitySets, capabilities, set_capabilities};
 
 use crate::Protection;
-use crate::kernel::{ABORTED, close_all, end_by_signal, exit_now, exit_on_abort, fork, make_mounts_private, unshare};
+use crate::fork::fork;
+use crate::kernel::{ABORTED, close_all, end_by_signal, exit_now, exit_on_abort, make_mounts_private, unshare};
 use crate::limits::limit_processes_of_user;
 use crate::root::Root;
 
 const NAMESPACES: c_int = CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWIPC | CLONE_NEWNET | CLONE_NEWUTS;
 
 /// See [`crate::Confinement::enter_namespaces`].
-pub(crate) fn enter(
-    root: impl FnOnce() -> io::Result<Root>,
-    announce: impl FnOnce(Pid) -> io::Result<()>,
-) -> io::Result<Protection> {
+pub(crate) fn enter(root: impl FnOnce() -> io::Result<Root>) -> io::Result<Protection> {
     let is_new_user = match unshare_all() {
         Ok(is_new_user) => is_new_user,
         Err(error) => return Ok(Protection::Missing(format!("{error}"))),
@@ -31,7 +29,7 @@ pub(crate) fn enter(
     let (released, release) = io::pipe()?;
     if let Some(child) = fork()? {
         drop(released);
-        monitor(child, release, announce)
+        monitor(child, release)
     }
     drop(release);
     wait_for_release(released)?;
@@ -72,11 +70,9 @@ fn unshare_all() -> io::Result<bool> {
 }
 
 /// Waits for the copy, and ends as it does.
-fn monitor(child: Pid, mut release: PipeWriter, announce: impl FnOnce(Pid) -> io::Result<()>) -> ! {
-    if announce(child).and_then(|()| release.write_all(&[1])).is_err() {
-        // The copy sees that nobody releases it.
-        exit_now(1);
-    }
+fn monitor(child: Pid, mut release: PipeWriter) -> ! {
+    // Where this fails, the copy has ended already.
+    let _ = release.write_all(&[1]);
     // What the copy closes is closed then.
     close_all();
     let none = CapabilitySet::empty();
@@ -95,7 +91,7 @@ fn monitor(child: Pid, mut release: PipeWriter, announce: impl FnOnce(Pid) -> io
     }
 }
 
-/// Waits until the monitor has announced this process, which ends with the monitor from now on.
+/// Ends this process with the monitor, from now on; fails if that has ended already.
 fn wait_for_release(mut released: PipeReader) -> io::Result<()> {
     set_parent_process_death_signal(Some(Signal::KILL))?;
     released.read_exact(&mut [0])

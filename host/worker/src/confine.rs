@@ -25,16 +25,11 @@ pub struct ConfinementLacks {
 /// temporary files must be its own.
 ///
 /// Where the system gives namespaces, it returns in a copy of the process; see [`Confinement::enter_namespaces`].
-/// `announce` is called with the id of the process that goes on, before that runs anything of the pipeline.
 ///
 /// # Errors
 ///
 /// The process must end.
-pub fn confine(
-    definition: &Definition,
-    load_options: &mut LoadOptions,
-    announce: impl Fn(u32) -> io::Result<()>,
-) -> io::Result<ConfinementLacks> {
+pub fn confine(definition: &Definition, load_options: &mut LoadOptions) -> io::Result<ConfinementLacks> {
     let PipelineAccess { read, mut write, accelerators } = definition.access(load_options);
     let mut lacks = Vec::new();
     if let Err(error) = limit_resources(OPEN_FILES) {
@@ -45,13 +40,12 @@ pub fn confine(
     write.push(std::env::temp_dir());
     let execute = load_options.program.iter().cloned().collect();
     let confinement = Confinement { read, write, execute, accelerators };
-    let namespaces = match confinement.enter_namespaces(&announce)? {
+    let namespaces = match confinement.enter_namespaces()? {
         Protection::Full => None,
         Protection::Partial(lack) => {
             Some(format!("namespaces of their own with a gap, where Landlock and seccomp hold alone: {lack}"))
         }
         Protection::Missing(lack) => {
-            announce(std::process::id())?;
             Some(format!("no namespaces of their own, so that Landlock and seccomp hold alone: {lack}"))
         }
     };

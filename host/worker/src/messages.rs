@@ -17,9 +17,6 @@ const LONGEST: u64 = 64 << 20;
 /// What a worker tells.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum WorkerMessage {
-    /// the id of the process that runs the pipeline, before it runs anything of it: the first message, and the last of
-    /// its kind
-    Process(u32),
     /// the pipeline is loaded and warm
     Ready(Box<ReadyMessage>),
     /// the pipeline cannot be loaded

@@ -64,7 +64,7 @@ pub fn run_worker(pipeline: &Path, golden_case: GoldenCase) -> io::Result<()> {
         signal_hook::flag::register(signal, Arc::default())?;
     }
     // While this is the only thread.
-    let confined = confine_for(pipeline, &mut options, &control)?;
+    let confined = confine_for(pipeline, &mut options)?;
     let watched = control.try_clone()?;
     threads::spawn("gpux-control", move || {
         // The server sends nothing more: this waits for its end. Nothing here needs to be finished.
@@ -128,21 +128,16 @@ fn begin_session() {
 }
 
 /// Reads what describes the pipeline, and confines this process to it; returns what the system lacks for that. The
-/// server is told which process goes on. The outer error ends the process.
+/// outer error ends the process.
 fn confine_for(
     pipeline: &Path,
     options: &mut WorkerOptions,
-    control: &UnixStream,
 ) -> io::Result<Result<(Definition, ConfinementLacks), GpuxError>> {
-    let announce = |process| messages::send(control, &WorkerMessage::Process(process));
     let definition = match Source::find(pipeline).and_then(|source| source.read(&options.load_options)) {
         Ok(definition) => definition,
-        Err(error) => {
-            announce(std::process::id())?;
-            return Ok(Err(error));
-        }
+        Err(error) => return Ok(Err(error)),
     };
-    let lacks = confine(&definition, &mut options.load_options, announce)?;
+    let lacks = confine(&definition, &mut options.load_options)?;
     if options.must_be_confined && !lacks.required.is_empty() {
         let message = format!("`--isolation-strict`: the process cannot be confined: {}", lacks.required.join("; "));
         return Ok(Err(environment_error(message)));

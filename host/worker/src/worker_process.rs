@@ -9,7 +9,7 @@ use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
@@ -52,8 +52,8 @@ pub(crate) struct Worker {
     pub(crate) reason: Mutex<Option<String>>,
     /// whether it was killed
     pub(crate) is_dying: AtomicBool,
-    /// the process whose memory counts: from its first message on, the one that runs the pipeline
-    id: AtomicU32,
+    /// the first process of its group
+    id: u32,
     /// in which the kernel bounds its memory
     _group: Option<Arc<ControlGroup>>,
     /// where it writes its temporary files
@@ -88,7 +88,7 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Watched for Worker {
     fn id(&self) -> u32 {
-        self.id.load(Ordering::Relaxed)
+        self.id
     }
 
     fn shared_memory(&self) -> u64 {
@@ -121,12 +121,7 @@ impl StartedWorker {
     /// Waits until the pipeline of the process is warm. Its description is filed under the name in `definition`, whatever
     /// the process says.
     pub(crate) fn load(mut process: WorkerProcess, definition: &Definition) -> Result<Self, GpuxError> {
-        let first = messages::receive(&mut process.control);
-        if let Ok(Some(WorkerMessage::Process(id))) = &first {
-            process.worker.id.store(*id, Ordering::Relaxed);
-        }
-        // Before it, nothing of the pipeline has run.
-        match first.and_then(|_| messages::receive(&mut process.control)) {
+        match messages::receive(&mut process.control) {
             Ok(Some(WorkerMessage::Ready(ready))) => {
                 let ReadyMessage { mut info, warm_up_report, statistics, namespaces } = *ready;
                 info.name.clone_from(&definition.spec().name.value);
@@ -134,7 +129,7 @@ impl StartedWorker {
                 Ok(Self { process, info, warm_up_report, statistics, namespaces })
             }
             Ok(Some(WorkerMessage::Failed(error))) => Err(error.into()),
-            Ok(Some(WorkerMessage::Process(_) | WorkerMessage::Statistics(_)) | None) | Err(_) => {
+            Ok(Some(WorkerMessage::Statistics(_)) | None) | Err(_) => {
                 let status = process.wait();
                 let status = lock(&process.worker.reason).take().unwrap_or(status);
                 let reason = format!("{status}{}", process.last_words());
@@ -219,7 +214,7 @@ impl WorkerProcess {
             process,
             reason: Mutex::default(),
             is_dying: AtomicBool::new(false),
-            id: AtomicU32::new(id),
+            id,
             _group: group,
             _temporary: temporary,
         };

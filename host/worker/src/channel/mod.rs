@@ -273,8 +273,8 @@ mod tests {
         let len = client.wait_briefly(&slot, LONG, 1000).unwrap().unwrap();
 
         // What the worker writes then changes neither the length nor whether this waits.
-        hostile.header(0).state().unwrap().store(state::RUNNING, std::sync::atomic::Ordering::SeqCst);
-        hostile.header(0).len().unwrap().store(u64::MAX, std::sync::atomic::Ordering::SeqCst);
+        hostile.header(0).state().unwrap().store(state::RUNNING, Ordering::SeqCst);
+        hostile.header(0).len().unwrap().store(u64::MAX, Ordering::SeqCst);
         assert!(client.read_answer(slot, len, &options).unwrap().result.is_ok());
         let slot = client.begin(&Request::default(), &options, false).unwrap();
         assert_eq!(client.wait_briefly(&slot, Duration::ZERO, usize::MAX), Ok(None));

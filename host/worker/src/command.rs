@@ -17,7 +17,7 @@ use crate::channel::ChannelMemory;
 use crate::environment_error;
 use crate::memory_watch::MemoryWatch;
 use crate::process::WorkerOptions;
-use crate::templates::Templates;
+use crate::templates::{Environment, Templates};
 use gpux::GpuxError;
 use gpux::internal::Definition;
 use gpux_core::files::remove_tree;
@@ -173,6 +173,18 @@ pub struct PipelineEnvironment {
 }
 
 impl WorkerCommand {
+    /// The variables that every worker gets, whatever its pipeline may read: none that the operator names for some.
+    pub(crate) fn shared_environment(&self) -> Environment {
+        let policy = &self.options.load_options.policy;
+        let named = policy.env.iter().chain(&policy.grants.env);
+        let named: Vec<_> = named.cloned().collect();
+        let is_shared = |(name, _): &&(OsString, OsString)| {
+            let name = name.to_string_lossy();
+            !name.starts_with("GPUX_") && !named.iter().any(|named| *named == name)
+        };
+        self.environment.iter().filter(is_shared).cloned().collect()
+    }
+
     /// Fails if no worker can be started here: the system lacks shared memory, references to processes or a folder for
     /// temporary files, or forbids them.
     pub fn check_support(&self) -> io::Result<()> {

@@ -14,7 +14,6 @@ use serde::{Deserialize, Serialize};
 use signal_hook::consts::{SIGINT, SIGTERM};
 
 use crate::channel::{ChannelMemory, IncomingRequest, RequestService, SLOTS, StepTime};
-use crate::command::cannot_start;
 use crate::confine::{ConfinementLacks, confine};
 use crate::messages::{self, ReadyMessage, WorkerMessage};
 use crate::model_statistics::ModelStatistics;
@@ -72,7 +71,7 @@ pub fn run_worker(pipeline: &Path, golden_case: GoldenCase) -> io::Result<()> {
         signal_hook::low_level::exit(1);
     })?;
     let loaded = confined.and_then(|(definition, lacks)| {
-        let started = start_threads_of_long_loads().map_err(cannot_start)?;
+        let started = start_threads_of_long_loads().map_err(|error| environment_error(error.to_string()))?;
         let pipeline = Pipeline::load(definition, &options.load_options)?;
         // Loading is what compiles and measures in child processes. Without seccomp, `lacks` says so.
         let _ = forbid_new_processes();

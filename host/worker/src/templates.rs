@@ -9,15 +9,13 @@ use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
 use std::sync::mpsc::channel;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
-use crate::command::WorkerCommand;
 use crate::messages;
 use crate::template::{CopyMessage, CopyRequest};
-use crate::worker_process::lock;
 use gpux_core::child_process::describe_exit;
 use gpux_core::file_passing::{receive_files, send_files};
 use gpux_core::threads;
@@ -30,6 +28,9 @@ const COPYING: Duration = Duration::from_secs(10);
 
 /// Space for the command lines of copies, in bytes: that of the longest path, and more.
 const COMMAND_LINE: usize = 5 << 10;
+
+/// The variables of a process.
+pub(crate) type Environment = Vec<(OsString, OsString)>;
 
 /// The templates of a server.
 #[derive(Debug, Default)]
@@ -61,17 +62,22 @@ pub(crate) struct Copied {
     messages: BufReader<UnixStream>,
 }
 
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 impl Templates {
     /// Why workers are started without a template, told once.
     pub(crate) fn take_failure(&self) -> Option<String> {
         lock(&self.failure).take()
     }
 
-    /// Copies the template of this library for a worker; `None` if there is none.
+    /// Copies the template of this library for a worker; `None` if there is none. The template is started from `program`,
+    /// with variables that every worker gets.
     pub(crate) fn copy(
         &self,
         library: Option<&Path>,
-        command: &WorkerCommand,
+        program: (&Path, &Environment),
         request: &CopyRequest,
         files: [BorrowedFd<'_>; 2],
     ) -> Option<Copied> {
@@ -79,7 +85,7 @@ impl Templates {
         // One that has ended is started again.
         let mut failure = None;
         for _ in 0..2 {
-            let template = self.template(&state, library, command)?;
+            let template = self.template(&state, library, program)?;
             let error = match template.copy(request, files) {
                 Ok(copied) => return Some(copied),
                 Err(error) => error,
@@ -98,10 +104,15 @@ impl Templates {
     }
 
     /// The running template, which is started if there is none yet.
-    fn template(&self, state: &Mutex<State>, library: Option<&Path>, command: &WorkerCommand) -> Option<Arc<Template>> {
+    fn template(
+        &self,
+        state: &Mutex<State>,
+        library: Option<&Path>,
+        program: (&Path, &Environment),
+    ) -> Option<Arc<Template>> {
         let mut state = lock(state);
         if matches!(*state, State::New) {
-            *state = match Template::start(library, command) {
+            *state = match Template::start(library, program) {
                 Ok(template) => State::Running(Arc::new(template)),
                 Err(error) => {
                     self.note(format!("the template cannot be started: {error}"));
@@ -121,11 +132,11 @@ impl Templates {
 }
 
 impl Template {
-    fn start(library: Option<&Path>, command: &WorkerCommand) -> io::Result<Self> {
+    fn start(library: Option<&Path>, (program, environment): (&Path, &Environment)) -> io::Result<Self> {
         let (requests, theirs) = UnixStream::pair()?;
-        let mut program = Command::new(&command.program);
+        let mut program = Command::new(program);
         program.arg("__template").args(library).arg(" ".repeat(COMMAND_LINE));
-        program.env_clear().envs(command.shared_environment()).process_group(0);
+        program.env_clear().envs(environment.iter().map(|(name, value)| (name, value))).process_group(0);
         program.stdin(OwnedFd::from(theirs)).stdout(Stdio::null()).stderr(Stdio::null());
 
         let (started, start) = channel();
@@ -193,19 +204,5 @@ impl Copied {
         // The system ends it with its template, unless it had not asked for that yet.
         let _ = pidfd_send_signal(&self.process, Signal::KILL);
         "it was ended, since the template that it was copied from ended".to_owned()
-    }
-}
-
-impl WorkerCommand {
-    /// The variables that every worker gets, whatever its pipeline may read: none that the operator names for some.
-    fn shared_environment(&self) -> impl Iterator<Item = (OsString, OsString)> {
-        let policy = &self.options.load_options.policy;
-        let named = policy.env.iter().chain(&policy.grants.env);
-        let named: Vec<_> = named.cloned().collect();
-        let is_shared = move |(name, _): &(OsString, OsString)| {
-            let name = name.to_string_lossy();
-            !name.starts_with("GPUX_") && !named.iter().any(|named| *named == name)
-        };
-        self.environment.clone().into_iter().filter(is_shared)
     }
 }

@@ -287,7 +287,8 @@ impl Launch {
             let command_line = vec![command.program.clone().into(), "__worker".into(), pipeline.clone().into()];
             let request = CopyRequest { pipeline: pipeline.clone().into(), variables: variables.clone(), command_line };
             let files = [control.as_fd(), output.as_fd()];
-            if let Some(copied) = templates.copy(library.as_deref(), &command, &request, files) {
+            let program = (command.program.as_path(), &command.shared_environment());
+            if let Some(copied) = templates.copy(library.as_deref(), program, &request, files) {
                 return Ok(Launched::Copied(copied));
             }
         }

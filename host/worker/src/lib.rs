@@ -44,7 +44,7 @@ pub use model_statistics::ModelStatistics;
 #[cfg(target_os = "linux")]
 pub use process::{WorkerOptions, run_worker};
 #[cfg(target_os = "linux")]
-pub use supervisor::{IsolatedPipeline, OnWorkerEvent, PendingCall, SmallAnswer, WorkerError, WorkerEvent};
+pub use supervisor::{IsolatedPipeline, OnWorkerEvent, WorkerError, WorkerEvent};
 #[cfg(target_os = "linux")]
 pub use template::run_template;
 #[cfg(target_os = "linux")]

@@ -1,7 +1,6 @@
 //! Execution of one request, from its admission to its result.
 
 use std::cell::Cell;
-use std::convert::Infallible;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -11,14 +10,12 @@ use tokio::sync::{OwnedSemaphorePermit, oneshot};
 use tokio::task::JoinSet;
 use tokio::time::timeout_at;
 
-use super::body_budget::RequestBudget;
 use super::error::ServeError;
 use super::loaded_pipeline::LoadedPipeline;
 use super::memory_charge::Charge;
 use super::metrics::{StageTimings, StepTimer};
 use super::request_context::RequestContext;
 use super::request_options::RequestOptions;
-use super::runner::SentRequest;
 use super::scheduler::{Client, JobOutcome, Lane, QueuePosition, Rejection};
 use super::tenant::ConcurrencySlots;
 use gpux::GpuxError;
@@ -79,24 +76,6 @@ impl Execution {
 
     /// Runs the pipeline on the calling thread.
     pub fn infer(&self, values: Request, trace: Option<&mut Trace>) -> Result<Outputs, ServeError> {
-        self.run(Instant::now(), |options, budget, clock| {
-            self.loaded.runner().run(self.loaded.info(), values, options, budget, clock, trace)
-        })
-    }
-
-    /// Waits for the end of a request that was sent at `start`.
-    fn finish(&self, sent: SentRequest, start: Instant) -> Result<Outputs, ServeError> {
-        self.run(start, |options, budget, clock| {
-            self.loaded.runner().finish(self.loaded.info(), sent, options, budget, clock)
-        })
-    }
-
-    /// Runs the pipeline by `run`, and records how that went.
-    fn run(
-        &self,
-        start: Instant,
-        run: impl FnOnce(RunOptions<'_>, &dyn Fn() -> RequestBudget, &mut StepTimer<'_>) -> Result<Outputs, ServeError>,
-    ) -> Result<Outputs, ServeError> {
         let spans = self.context.as_ref().and_then(|context| context.step_spans());
         let mut clock = StepTimer::new(self.loaded.steps(), spans.is_some());
         let options = RunOptions {
@@ -107,7 +86,8 @@ impl Execution {
             cancelled: Some(self.cancelled.clone()),
         };
         let budget = || self.loaded.response_budget().for_context(self.context.clone());
-        let result = run(options, &budget, &mut clock);
+        let start = Instant::now();
+        let result = self.loaded.runner().run(self.loaded.info(), values, options, &budget, &mut clock, trace);
         if result.as_ref().is_err_and(ServeError::is_invalid) {
             // Validation failed before the first step.
             return result;
@@ -201,14 +181,6 @@ fn deadline(loaded: &LoadedPipeline, options: &RequestOptions, arrived: Instant)
     arrived.checked_add(timeout)
 }
 
-/// What comes before the inference of a request: its input, with what `finish` needs, or the whole result.
-pub(crate) enum Prepared<S, T> {
-    /// the pipeline is to be run
-    Input(Request, S),
-    /// nothing is left to do
-    Done(T),
-}
-
 /// Runs `work` once, on this thread or in the pipeline's lane, and returns its result. Dropping the future cancels the
 /// request: it does not start, or ends before its next step.
 pub(crate) async fn execute<T: Send + 'static>(
@@ -216,26 +188,19 @@ pub(crate) async fn execute<T: Send + 'static>(
     options: RequestOptions,
     work: impl FnOnce(&Execution) -> Result<T, ServeError> + Send + 'static,
 ) -> Result<T, ServeError> {
-    let finish = |_: &Execution, never: Infallible, _| match never {};
-    // The whole work would be done before the I/O thread could wait.
-    let options =
-        RequestOptions { body_bytes: options.body_bytes.filter(|_| !loaded.runner().is_isolated()), ..options };
-    execute_parts(loaded, options, |execution| work(execution).map(Prepared::Done), finish).await
-}
-
-/// Runs `prepare`, the pipeline and `finish`, as [`execute`] runs its work. A request to an isolated pipeline may be
-/// sent from this thread.
-pub(crate) async fn execute_parts<S: Send + 'static, T: Send + 'static>(
-    loaded: &Arc<LoadedPipeline>,
-    options: RequestOptions,
-    prepare: impl FnOnce(&Execution) -> Result<Prepared<S, T>, ServeError> + Send + 'static,
-    finish: impl FnOnce(&Execution, S, Outputs) -> Result<T, ServeError> + Send + 'static,
-) -> Result<T, ServeError> {
     let arrived = Instant::now();
     let context = RequestContext::current();
     if let Some(context) = &context {
         context.set_pipeline(loaded.metrics());
     }
+
+    let timed = move |execution: &Execution| {
+        let began = Instant::now();
+        let done = work(execution);
+        let now = Instant::now();
+        execution.keep_response_permit();
+        Ok((done, execution.timings(began, now).map(|timings| (timings, now))))
+    };
 
     // A dropped future, because the client has gone, counts as a failure, too.
     let failure = FailureOnDrop(loaded, arrived);
@@ -244,12 +209,12 @@ pub(crate) async fn execute_parts<S: Send + 'static, T: Send + 'static>(
         Some(slots) => {
             let (deadline, loaded) = (deadline(loaded, &options, arrived), loaded.clone());
             let run = move |slot| async move {
-                let finish = with_slot(slot, finish);
-                submit(&loaded, options, arrived, context, prepare, finish).await
+                let work = with_slot(slot, timed);
+                submit(&loaded, options, arrived, context, work).await
             };
             Box::pin(run_in_slot(slots, deadline, run)).await
         }
-        None => submit(loaded, options, arrived, context, prepare, finish).await,
+        None => submit(loaded, options, arrived, context, timed).await,
     };
 
     let (done, timings) = outcome.unwrap_or_else(|error| (Err(error), None));
@@ -299,13 +264,13 @@ where
     }
 }
 
-/// Holds the slot until `finish` returns or is dropped.
-fn with_slot<S, T>(
+/// Holds the slot until `work` returns or is dropped.
+fn with_slot<T>(
     slot: OwnedSemaphorePermit,
-    finish: impl FnOnce(&Execution, S, Outputs) -> Result<T, ServeError> + Send + 'static,
-) -> impl FnOnce(&Execution, S, Outputs) -> Result<T, ServeError> + Send + 'static {
-    move |execution, state, outputs| {
-        let done = finish(execution, state, outputs);
+    work: impl FnOnce(&Execution) -> Result<T, ServeError> + Send + 'static,
+) -> impl FnOnce(&Execution) -> Result<T, ServeError> + Send + 'static {
+    move |execution| {
+        let done = work(execution);
         drop(slot);
         done
     }
@@ -320,83 +285,13 @@ impl Drop for FailureOnDrop<'_> {
     }
 }
 
-/// How far a request has come.
-enum Progress<P, S> {
-    New(P),
-    Prepared(Request, S),
-    /// sent to the process of the pipeline, at this time
-    Sent(SentRequest, Instant, S),
-}
-
-/// The result of a request, and its time by stage with its end, if steps ran.
-type Timed<T> = (Result<T, ServeError>, Option<(StageTimings, Instant)>);
-
-/// Does what is left of a request that was begun at `began`.
-fn complete<S, T>(
-    execution: &Execution,
-    began: Instant,
-    progress: Progress<impl FnOnce(&Execution) -> Result<Prepared<S, T>, ServeError>, S>,
-    finish: impl FnOnce(&Execution, S, Outputs) -> Result<T, ServeError>,
-) -> Timed<T> {
-    let work = || {
-        let (outputs, state) = match progress {
-            Progress::New(prepare) => match prepare(execution)? {
-                Prepared::Input(values, state) => (execution.infer(values, None)?, state),
-                Prepared::Done(done) => return Ok(done),
-            },
-            Progress::Prepared(values, state) => (execution.infer(values, None)?, state),
-            Progress::Sent(sent, start, state) => (execution.finish(sent, start)?, state),
-        };
-        finish(execution, state, outputs)
-    };
-    let done = run_guarded(work);
-    let now = Instant::now();
-    execution.keep_response_permit();
-    (done, execution.timings(began, now).map(|timings| (timings, now)))
-}
-
-/// How far a request came on the I/O thread.
-enum InlineStart<P, S, T> {
-    /// it needs no inference, or failed before
-    Done(Result<T, ServeError>),
-    /// the answer is there
-    Answered(Progress<P, S>),
-    /// a request thread is to go on
-    Open(Progress<P, S>),
-}
-
-/// Prepares a request, sends it to the process of the pipeline, and waits briefly for the answer.
-fn start_inline<S, T, P>(execution: &Execution, prepare: P) -> InlineStart<P, S, T>
-where
-    P: FnOnce(&Execution) -> Result<Prepared<S, T>, ServeError>,
-{
-    let (values, state) = match run_guarded(|| prepare(execution)) {
-        Ok(Prepared::Input(values, state)) => (values, state),
-        Ok(Prepared::Done(done)) => return InlineStart::Done(Ok(done)),
-        Err(error) => return InlineStart::Done(Err(error)),
-    };
-    let start = Instant::now();
-    match execution.loaded.runner().send(values, execution.deadline.get(), execution.priority) {
-        Ok(sent) if sent.is_answered() => {
-            execution.loaded.inline_waits().record_answer();
-            InlineStart::Answered(Progress::Sent(sent, start, state))
-        }
-        Ok(sent) => {
-            execution.loaded.inline_waits().record_miss(Instant::now());
-            InlineStart::Open(Progress::Sent(sent, start, state))
-        }
-        Err(values) => InlineStart::Open(Progress::Prepared(values, state)),
-    }
-}
-
-async fn submit<S: Send + 'static, T: Send + 'static>(
+async fn submit<T: Send + 'static>(
     loaded: &Arc<LoadedPipeline>,
     options: RequestOptions,
     arrived: Instant,
     context: Option<Arc<RequestContext>>,
-    prepare: impl FnOnce(&Execution) -> Result<Prepared<S, T>, ServeError> + Send + 'static,
-    finish: impl FnOnce(&Execution, S, Outputs) -> Result<T, ServeError> + Send + 'static,
-) -> Result<Timed<T>, ServeError> {
+    work: impl FnOnce(&Execution) -> Result<T, ServeError> + Send + 'static,
+) -> Result<T, ServeError> {
     let (priority, client) = priority_and_client(context.as_deref(), &options);
     let deadline = deadline(loaded, &options, arrived);
     let execution = Execution {
@@ -416,25 +311,11 @@ async fn submit<S: Send + 'static, T: Send + 'static>(
     if loaded.may_run_inline(options.body_bytes) {
         let reserved: Option<SmallVec<[_; 1]>> = loaded.runner().sessions().map(SessionSet::reserve).collect();
         if reserved.is_some() {
-            let done = complete(&execution, Instant::now(), Progress::New(prepare), finish);
+            let done = run_guarded(|| work(&execution));
             loaded.metrics().record_queue_time(Duration::ZERO);
-            return Ok(done);
+            return done;
         }
     }
-
-    let progress = if loaded.may_wait_inline(options.body_bytes) {
-        match start_inline(&execution, prepare) {
-            InlineStart::Done(done) => return Ok((done, None)),
-            InlineStart::Answered(progress) => {
-                let done = complete(&execution, arrived, progress, finish);
-                loaded.metrics().record_queue_time(Duration::ZERO);
-                return Ok(done);
-            }
-            InlineStart::Open(progress) => progress,
-        }
-    } else {
-        Progress::New(prepare)
-    };
 
     let (cancelled, begun) = (execution.cancelled.clone(), Arc::new(AtomicBool::new(false)));
     let (answer, answered) = oneshot::channel();
@@ -444,23 +325,21 @@ async fn submit<S: Send + 'static, T: Send + 'static>(
         let slot = match slot {
             Ok(slot) => slot,
             Err(rejection) => {
-                drop((execution, progress, finish));
+                drop((execution, work));
                 let _ = answer.send(Err(rejection.into()));
                 return JobOutcome::TimedOut;
             }
         };
 
         begins.store(true, Ordering::Relaxed);
-        // One that was sent did not wait.
-        let began = if matches!(progress, Progress::Sent(..)) { arrived } else { Instant::now() };
-        let execution = Execution { waits: Some(slot), queued: began - arrived, ..execution };
+        let execution = Execution { waits: Some(slot), queued: arrived.elapsed(), ..execution };
         execution.note_queued();
-        let done = complete(&execution, began, progress, finish);
+        let done = run_guarded(|| work(&execution));
         let outcome = if execution.timed_out.get() { JobOutcome::TimedOut } else { JobOutcome::Answered };
         // Dropped before the response is sent: the client may send its next request at once.
         drop(execution);
         // The receiver is gone if the client has disconnected.
-        let _ = answer.send(Ok(done));
+        let _ = answer.send(done);
         outcome
     };
 

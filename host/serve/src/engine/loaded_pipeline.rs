@@ -1,11 +1,10 @@
 //! A loaded pipeline.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::body_budget::BodyBudget;
 use super::inline_execution;
-use super::inline_execution::inline_waits::InlineWaits;
 use super::metrics::{Inferences, Metrics, PipelineMetrics, StepMetrics, Steps};
 use super::runner::{Runner, StartedRunner};
 use super::scheduler::{Lane, LaneOptions, Load, Scheduler};
@@ -29,7 +28,6 @@ pub struct LoadedPipeline {
     inferences: Arc<Inferences>,
     /// whether requests with small bodies run on the I/O thread
     is_cheap: bool,
-    inline_waits: InlineWaits,
     /// the memory budget of responses
     answers: BodyBudget,
 }
@@ -49,18 +47,7 @@ impl LoadedPipeline {
         let steps = metrics.steps(&info.steps);
         let inferences = metrics.inferences(&version_number(&info.version));
         inferences.add_batches(runner.batch_sizes().into_iter());
-        Self {
-            info,
-            runner,
-            lane,
-            warm_up_report,
-            metrics,
-            steps,
-            inferences,
-            is_cheap,
-            inline_waits: InlineWaits::default(),
-            answers,
-        }
+        Self { info, runner, lane, warm_up_report, metrics, steps, inferences, is_cheap, answers }
     }
 
     /// Its name in its gpux.yml.
@@ -159,20 +146,6 @@ impl LoadedPipeline {
     /// Whether a request with a body of this size may run on the I/O thread.
     pub(crate) fn may_run_inline(&self, body_bytes: Option<usize>) -> bool {
         self.is_cheap && body_bytes.is_some_and(|bytes| bytes <= inline_execution::MAX_BODY)
-    }
-
-    /// Whether the I/O thread sends a request with a body of this size to the pipeline's process, and waits briefly.
-    pub(crate) fn may_wait_inline(&self, body_bytes: Option<usize>) -> bool {
-        self.runner.is_isolated()
-            && body_bytes.is_some_and(|bytes| bytes <= inline_execution::MAX_BODY)
-            && self.inline_waits.may_wait(Instant::now())
-            // Those that wait come first.
-            && self.lane.load().waiting == 0
-    }
-
-    /// Learns whether a short wait ended with an answer.
-    pub(crate) const fn inline_waits(&self) -> &InlineWaits {
-        &self.inline_waits
     }
 }
 

@@ -4,15 +4,12 @@
 use std::cell::RefCell;
 use std::sync::Arc;
 #[cfg(target_os = "linux")]
-use std::time::Duration;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::background_drop::BackgroundDrop;
 use super::body_budget::RequestBudget;
 use super::error::ServeError;
 use super::inline_execution;
-#[cfg(target_os = "linux")]
-use super::inline_execution::inline_waits;
 use super::metrics::StepTimer;
 #[cfg(target_os = "linux")]
 use super::scheduler::Rejection;
@@ -25,20 +22,8 @@ use gpux_core::{MemoryPermit, RunError, StepError, StepFailure, Value};
 use gpux_core::{Outputs, Request, RunOptions};
 use gpux_inference::{BatchSizes, Batcher, SessionSet};
 #[cfg(target_os = "linux")]
-use gpux_worker::{
-    CallOptions, IsolatedPipeline, OnWorkerEvent, PendingCall, Reply, SmallAnswer, WorkerCommand, WorkerError,
-};
+use gpux_worker::{CallOptions, IsolatedPipeline, OnWorkerEvent, Reply, WorkerCommand, WorkerError};
 use gpux_worker::{GoldenCase, ModelStatistics, Trace, WarmUpReport};
-
-/// A request that was sent to the process of a pipeline.
-pub(crate) enum SentRequest {
-    /// without a small answer yet
-    #[cfg(target_os = "linux")]
-    Pending(PendingCall),
-    /// with one
-    #[cfg(target_os = "linux")]
-    Answered(SmallAnswer),
-}
 
 /// A pipeline that is loaded and warm.
 pub(crate) enum Runner {
@@ -79,18 +64,6 @@ impl StartedRunner {
     }
 }
 
-impl SentRequest {
-    /// Whether its answer is there.
-    pub(crate) const fn is_answered(&self) -> bool {
-        match *self {
-            #[cfg(target_os = "linux")]
-            Self::Pending(_) => false,
-            #[cfg(target_os = "linux")]
-            Self::Answered(_) => true,
-        }
-    }
-}
-
 impl Runner {
     /// Runs a request of the pipeline that `info` describes, and waits for its end on the calling thread.
     #[cfg_attr(not(target_os = "linux"), expect(unused_variables, reason = "pipelines are isolated on Linux alone"))]
@@ -106,58 +79,7 @@ impl Runner {
         match self {
             Self::Local(pipeline) => Ok(gpux_worker::run_observed(pipeline.plan(), request, options, timer, trace)?),
             #[cfg(target_os = "linux")]
-            Self::Isolated(pipeline) => {
-                let call = |call: &CallOptions<'_>| pipeline.run(&request, call);
-                run_isolated(call, info, options, budget, timer, trace)
-            }
-        }
-    }
-
-    /// Whether the pipeline has a process of its own.
-    pub(crate) const fn is_isolated(&self) -> bool {
-        self.local().is_none()
-    }
-
-    /// Sends a request to the process of the pipeline, and waits briefly for a small answer. Gives the request back if
-    /// it is to be [run](Self::run) instead.
-    pub(crate) fn send(
-        &self,
-        request: Request,
-        deadline: Option<Instant>,
-        priority: i32,
-    ) -> Result<SentRequest, Request> {
-        match self {
-            Self::Local(_) => Err(request),
-            #[cfg(target_os = "linux")]
-            Self::Isolated(pipeline) => {
-                let options = CallOptions { deadline, priority, ..CallOptions::default() };
-                let pending = pipeline.begin(request, &options)?;
-                let answer = pending.wait_briefly(inline_waits::LIMIT, inline_execution::MAX_OUTPUT);
-                Ok(answer.map_or_else(SentRequest::Pending, SentRequest::Answered))
-            }
-        }
-    }
-
-    /// The outputs of a request that was sent; waits for its end on the calling thread, unless the answer is there.
-    #[cfg_attr(not(target_os = "linux"), expect(unused_variables, reason = "pipelines are isolated on Linux alone"))]
-    pub(crate) fn finish(
-        &self,
-        info: &PipelineInfo,
-        sent: SentRequest,
-        options: RunOptions<'_>,
-        budget: &dyn Fn() -> RequestBudget,
-        timer: &mut StepTimer<'_>,
-    ) -> Result<Outputs, ServeError> {
-        match self {
-            #[cfg(target_os = "linux")]
-            Self::Isolated(pipeline) => {
-                let call = |call: &CallOptions<'_>| match sent {
-                    SentRequest::Pending(pending) => pending.finish(pipeline, call),
-                    SentRequest::Answered(answer) => answer.read(call),
-                };
-                run_isolated(call, info, options, budget, timer, None)
-            }
-            Self::Local(_) => Err(ServeError::NotReady("the pipeline has no process of its own".to_owned())),
+            Self::Isolated(pipeline) => run_isolated(pipeline, info, &request, options, budget, timer, trace),
         }
     }
 
@@ -217,8 +139,9 @@ impl Runner {
 
 #[cfg(target_os = "linux")]
 fn run_isolated(
-    call: impl FnOnce(&CallOptions<'_>) -> Result<Reply, WorkerError>,
+    pipeline: &IsolatedPipeline,
     info: &PipelineInfo,
+    request: &Request,
     options: RunOptions<'_>,
     budget: &dyn Fn() -> RequestBudget,
     timer: &mut StepTimer<'_>,
@@ -236,7 +159,7 @@ fn run_isolated(
         matches!(*reserved, Some(Ok(_)))
     };
 
-    let call_options = CallOptions {
+    let call = CallOptions {
         deadline: options.deadline,
         priority: options.priority,
         waits: options.waits.as_deref(),
@@ -246,7 +169,7 @@ fn run_isolated(
         admits: Some(&admits),
     };
 
-    let Reply { result, steps, trace: recorded } = call(&call_options).map_err(|error| match error {
+    let Reply { result, steps, trace: recorded } = pipeline.run(request, &call).map_err(|error| match error {
         WorkerError::Crash(crash) => GpuxError::from(crash).into(),
         WorkerError::Unavailable(reason) => ServeError::NotReady(reason),
         WorkerError::Timeout => Rejection::Expired.into(),

@@ -131,10 +131,6 @@ impl From<io::Error> for ChannelError {
     }
 }
 
-/// The slot of a request that was sent.
-#[derive(Debug)]
-pub(crate) struct SlotNumber(usize);
-
 /// A slot in use, free again when it is dropped.
 struct UsedSlot<'a>(&'a ChannelClient, usize);
 
@@ -169,67 +165,19 @@ impl ChannelClient {
         self.ended.load(Ordering::SeqCst)
     }
 
-    /// Sends a request; the slot in which it lies is used until [`finish`](Self::finish) returns. `has_waits` asks the
-    /// worker to tell when the request waits for others.
-    pub(crate) fn begin(
+    /// Runs a request in the worker and waits for its end. `overdue` is called, again and again, while the answer is
+    /// missing after the deadline.
+    pub(crate) fn call(
         &self,
         request: &Request,
         options: &CallOptions<'_>,
-        has_waits: bool,
-    ) -> Result<SlotNumber, ChannelError> {
-        let free = self.free.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        let slot = UsedSlot(self, free.ok_or(ChannelError::Full)?);
-        self.send(slot.1, request, options, has_waits)?;
-        let number = SlotNumber(slot.1);
-        std::mem::forget(slot);
-        Ok(number)
-    }
-
-    /// Waits for an answer of at most `most` bytes, and returns its size; `None` if no such came within `limit`.
-    pub(crate) fn wait_briefly(
-        &self,
-        slot: &SlotNumber,
-        limit: Duration,
-        most: usize,
-    ) -> Result<Option<usize>, OutOfBounds> {
-        let header = self.memory.header(slot.0);
-        let (word, begun) = (header.state()?, Instant::now());
-        loop {
-            let state = word.load(Ordering::Acquire);
-            if state == state::ANSWERED {
-                let len = usize::try_from(header.len()?.load(Ordering::Acquire));
-                return Ok(len.ok().filter(|len| *len <= most));
-            }
-            let left = limit.saturating_sub(begun.elapsed());
-            if !matches!(state, state::QUEUED | state::RUNNING) || left.is_zero() {
-                return Ok(None);
-            }
-            wait(word, state, Some(left));
-        }
-    }
-
-    /// Reads an answer of this size, which [`wait_briefly`](Self::wait_briefly) has seen, without waiting, whatever the
-    /// worker does to the slot meanwhile.
-    pub(crate) fn read_answer(
-        &self,
-        slot: SlotNumber,
-        len: usize,
-        options: &CallOptions<'_>,
-    ) -> Result<Reply, ChannelError> {
-        let slot = UsedSlot(self, slot.0);
-        self.read(slot.1, len as u64, options)
-    }
-
-    /// Waits for the end of a request. `overdue` is called, again and again, while the answer is missing after the
-    /// deadline.
-    pub(crate) fn finish(
-        &self,
-        slot: SlotNumber,
-        options: &CallOptions<'_>,
         overdue: impl Fn(Lateness),
     ) -> Result<Reply, ChannelError> {
-        let slot = UsedSlot(self, slot.0);
+        let free = self.free.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let slot = free.ok_or(ChannelError::Full)?;
+        let slot = UsedSlot(self, slot);
         let header = self.memory.header(slot.1);
+        self.send(slot.1, header, request, options)?;
         let result = self.receive(slot.1, header, options, overdue);
         if self.has_ended() && result.is_err() {
             let has_begun = self.memory.queued(slot.1 / 32)?.load(Ordering::SeqCst) & (1 << (slot.1 % 32)) == 0;
@@ -238,25 +186,13 @@ impl ChannelClient {
         result
     }
 
-    /// Runs a request in the worker and waits for its end, as [`finish`](Self::finish) does.
-    pub(crate) fn call(
-        &self,
-        request: &Request,
-        options: &CallOptions<'_>,
-        overdue: impl Fn(Lateness),
-    ) -> Result<Reply, ChannelError> {
-        let slot = self.begin(request, options, options.waits.is_some())?;
-        self.finish(slot, options, overdue)
-    }
-
     fn send(
         &self,
         slot: usize,
+        header: Header<'_>,
         request: &Request,
         options: &CallOptions<'_>,
-        has_waits: bool,
     ) -> Result<(), ChannelError> {
-        let header = self.memory.header(slot);
         let mut area = self.memory.request(slot);
         let deadline = options.deadline.map_or(u64::MAX, |deadline| {
             let left = deadline.saturating_duration_since(Instant::now()).as_nanos();
@@ -264,7 +200,7 @@ impl ChannelClient {
         });
         let written = write_u64(&mut area, deadline)
             .and_then(|()| write_u32(&mut area, options.priority.cast_unsigned()))
-            .and_then(|()| area.write_all(&[options.is_traced.into(), has_waits.into()]))
+            .and_then(|()| area.write_all(&[options.is_traced.into(), options.waits.is_some().into()]))
             .and_then(|()| transfer::write_values(&mut area, request));
         if written.is_err() {
             area.release();
@@ -345,12 +281,7 @@ impl ChannelClient {
             return Err(ChannelError::Ended { step: 0, has_begun: true });
         }
 
-        self.read(slot, header.len()?.load(Ordering::Acquire), options)
-    }
-
-    /// Reads an answer of this size.
-    fn read(&self, slot: usize, len: u64, options: &CallOptions<'_>) -> Result<Reply, ChannelError> {
-        let area = self.memory.response(slot).limited(len);
+        let area = self.memory.response(slot).limited(header.len()?.load(Ordering::Acquire));
         let is_admitted = area.len <= SMALL || options.admits.is_none_or(|admits| admits(area.len));
         let mut answer = Answer { free: area.len.saturating_add(SMALL), is_admitted, area, admits: options.admits };
         let reply = is_admitted.then(|| read_reply(&mut answer, options.is_traced, options.max_outputs));

@@ -18,7 +18,7 @@ use crate::transfer::BoundedRead;
 use gpux_shared_memory::{OutOfBounds, SharedMemory};
 
 pub use client::{CallOptions, Reply, StepTime};
-pub(crate) use client::{ChannelClient, ChannelError, Lateness, SlotNumber};
+pub(crate) use client::{ChannelClient, ChannelError, Lateness};
 pub(crate) use service::{IncomingRequest, RequestService};
 
 /// The most requests in flight.
@@ -247,39 +247,6 @@ mod tests {
         };
         let options = CallOptions { deadline: Some(Instant::now()), ..CallOptions::default() };
         assert!(client.call(&Request::default(), &options, overdue).unwrap().result.is_ok());
-    }
-
-    #[test]
-    fn short_waits_end_with_small_answers_alone() {
-        const LONG: Duration = Duration::from_mins(1);
-        let memory = ChannelMemory::create().unwrap();
-        let file = memory.memory().as_fd().try_clone_to_owned().unwrap();
-        let hostile = ChannelMemory::open(file.try_clone().unwrap()).unwrap();
-        let service = RequestService::new(ChannelMemory::open(file).unwrap());
-        let client = ChannelClient::new(memory);
-        let options = CallOptions::default();
-
-        let slot = client.begin(&Request::default(), &options, true).unwrap();
-        assert_eq!(client.wait_briefly(&slot, Duration::ZERO, usize::MAX), Ok(None));
-        let request = service.next(Duration::ZERO).unwrap().unwrap();
-        request.waits().unwrap().begin();
-        assert_eq!(
-            client.wait_briefly(&slot, LONG, usize::MAX),
-            Ok(None),
-            "one that waits for others is not waited for"
-        );
-        request.answer(&Ok(Vec::new()), &[], None).unwrap();
-        assert_eq!(client.wait_briefly(&slot, LONG, 4), Ok(None));
-        let len = client.wait_briefly(&slot, LONG, 1000).unwrap().unwrap();
-
-        // What the worker writes then changes neither the length nor whether this waits.
-        hostile.header(0).state().unwrap().store(state::RUNNING, Ordering::SeqCst);
-        hostile.header(0).len().unwrap().store(u64::MAX, Ordering::SeqCst);
-        assert!(client.read_answer(slot, len, &options).unwrap().result.is_ok());
-        let slot = client.begin(&Request::default(), &options, false).unwrap();
-        assert_eq!(client.wait_briefly(&slot, Duration::ZERO, usize::MAX), Ok(None));
-        client.end();
-        assert!(matches!(client.finish(slot, &options, |_| {}), Err(ChannelError::Ended { has_begun: false, .. })));
     }
 
     #[test]

@@ -3,12 +3,8 @@
 //! A request that runs there blocks all connections of that thread. So the decision is made once, when a pipeline is
 //! loaded. It requires that the cost of its steps and operators depends on input shapes alone, that a small body bounds
 //! the shapes, and that the largest request in such a body takes less time than a hop.
-//!
-//! The process of an isolated pipeline may be hostile, so nothing is known of its cost. The I/O thread sends it small
-//! requests and waits briefly for their answers ([`inline_waits`]). A request thread waits for those that take longer.
 
 mod data_independent_cost;
-pub(crate) mod inline_waits;
 
 use std::time::{Duration, Instant};
 
@@ -22,7 +18,7 @@ const HOP_COST: Duration = if cfg!(test) { Duration::from_mins(1) } else { Durat
 pub(crate) const MAX_BODY: usize = 8 << 10;
 
 /// The most bytes of outputs; writing them takes a few microseconds.
-pub(crate) const MAX_OUTPUT: usize = 4 * MAX_BODY;
+const MAX_OUTPUT: usize = 4 * MAX_BODY;
 
 /// Runs of the largest request, one of which must be cheap: the first run of a shape is slower, and so are runs beside
 /// other work on the machine.

@@ -51,20 +51,22 @@ pub(super) fn given_values(outputs: &[SelectedOutput]) -> impl Iterator<Item = &
     outputs.iter().map(|output| &output.tensor.value)
 }
 
-/// The pipeline's inputs. Fails if it does not have the requested outputs.
-pub(super) fn pipeline_request(
+/// Executes a request.
+pub(super) fn infer(
     execution: &Execution,
     inputs: Vec<InputTensor>,
-    outputs: &[RequestedOutput],
-) -> Result<Request, ServeError> {
+    outputs: Vec<RequestedOutput>,
+) -> Result<Vec<SelectedOutput>, ServeError> {
     let signature = execution.loaded().signature();
-    for asked in outputs {
+    for asked in &outputs {
         let output = output(signature, &asked.name)?;
         if asked.classification.is_some() {
             classification::check_output(output)?;
         }
     }
-    Ok(values(signature, inputs)?)
+    let values = values(signature, inputs)?;
+    let given = execution.infer(values, None)?;
+    chosen(execution, given, outputs)
 }
 
 fn output<'a>(signature: &'a PlanSignature, name: &str) -> Result<&'a PlanOutput, ServeError> {
@@ -97,7 +99,7 @@ fn values(signature: &PlanSignature, inputs: Vec<InputTensor>) -> Result<Request
 }
 
 /// The outputs in the requested order.
-pub(super) fn select_outputs(
+fn chosen(
     execution: &Execution,
     mut given: Outputs,
     asked: Vec<RequestedOutput>,

@@ -20,7 +20,6 @@ use super::http::json_list::JsonList;
 use super::http::path_name::PathName;
 use super::http::response;
 use crate::engine::body_budget::RequestBudget;
-use crate::engine::execution::Prepared;
 use crate::engine::memory_charge::Charge;
 use crate::engine::request_context::RequestContext;
 use crate::{Execution, LoadedPipeline, Priority, Rejection, RequestOptions, ServeError, Server};
@@ -162,9 +161,9 @@ async fn predict(
     let budget =
         Charge::DecodedBody.applies_to(body.len()).then(|| server.request_budget().for_request().holding(body.len()));
 
-    let prepare = {
+    let turned = server.run(loaded, options, {
         let write = write.clone();
-        move |execution: &Execution| {
+        move |execution| {
             let start = is_traced.then(Instant::now);
             let signature = execution.loaded().signature();
             let media_type = media_type.or_guess(&body);
@@ -181,27 +180,21 @@ async fn predict(
             match Requests::read(signature, &media_type, &body, budget.as_ref())? {
                 Requests::One(request) => {
                     if let Some(start) = start {
-                        let answer = traced(execution, request, start.elapsed(), &write)?;
-                        return Ok(Prepared::Done(Outcome::Answer(answer)));
+                        return traced(execution, request, start.elapsed(), &write).map(Outcome::Answer);
                     }
-                    Ok(Prepared::Input(request, permit))
+                    let outputs = execution.infer(request, None)?;
+                    execution.reserve_response(values(&outputs), || write.size(&outputs))?;
+                    write.write(&outputs).map(Outcome::Answer)
                 }
                 Requests::List(_) if is_traced => {
                     Err(ServeError::invalid("a trace is of one request; send a list without `trace`"))
                 }
-                Requests::List(requests) => Ok(Prepared::Done(Outcome::List(requests, permit))),
+                Requests::List(requests) => Ok(Outcome::List(requests, permit)),
             }
         }
-    };
-    let finish = {
-        let write = write.clone();
-        move |execution: &Execution, _permit: Option<MemoryPermit>, outputs: Outputs| {
-            execution.reserve_response(values(&outputs), || write.size(&outputs))?;
-            write.write(&outputs).map(Outcome::Answer)
-        }
-    };
+    });
 
-    match server.run_parts(loaded, options, prepare, finish).await? {
+    match turned.await? {
         Outcome::Answer(written) => written.into_response(),
         Outcome::List(requests, _permit) => Box::pin(list(server, loaded, options, write, requests)).await,
     }

@@ -146,7 +146,7 @@ def all_misdeeds(mebibytes, has_namespaces):
         refused("change_open_owner", "system calls"),
         refused("change_open_times", "system calls"),
         refused("change_open_attributes", "system calls"),
-        refused("change_mode_of_engine", "namespaces"),
+        refused("change_mode_of_engine", "system calls"),
         refused("read_other_model", "files"),
         refused("overwrite_own_model", "files"),
         refused("read_cache_key", "files"),

@@ -5,9 +5,6 @@ use http::header::CONTENT_TYPE;
 
 use Purpose::{Change, Other, Probe};
 
-use super::{oip, openai, rerank, tei};
-use crate::engine::metrics::ProtocolLabel;
-
 /// A route of the server.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Route {
@@ -134,23 +131,6 @@ fn fits(path: &str, route: &str) -> bool {
             (Some(part), Some(place)) if place.starts_with("{*") => return !part.is_empty(),
             (Some(part), Some(place)) if part == place || place.starts_with('{') && !part.is_empty() => {}
             _ => return false,
-        }
-    }
-}
-
-impl ProtocolLabel {
-    /// The protocol of a path over HTTP.
-    pub(crate) fn of_path(path: &str) -> Self {
-        if rerank::is_path(path) {
-            Self::Rerank
-        } else if openai::is_path(path) {
-            Self::OpenAi
-        } else if tei::is_path(path) {
-            Self::Tei
-        } else if oip::is_path(path) {
-            Self::OipHttp
-        } else {
-            Self::Http
         }
     }
 }

@@ -87,3 +87,20 @@ async fn wrong_method(method: http::Method, uri: http::Uri) -> Response {
         _ => oip::no_such_method(uri.path(), &method).unwrap_or_else(|| response::error(&error)),
     }
 }
+
+impl ProtocolLabel {
+    /// The protocol of a path over HTTP.
+    pub(crate) fn of_path(path: &str) -> Self {
+        if rerank::is_path(path) {
+            Self::Rerank
+        } else if openai::is_path(path) {
+            Self::OpenAi
+        } else if tei::is_path(path) {
+            Self::Tei
+        } else if oip::is_path(path) {
+            Self::OipHttp
+        } else {
+            Self::Http
+        }
+    }
+}

@@ -32,9 +32,8 @@ fn write(folder: &Path, name: &str) {
 fn claim(folder: &Path, name: &str) {
     let mut info = Pipeline::open(folder, &LoadOptions::default()).unwrap().info();
     name.clone_into(&mut info.name);
-    let process = json!({ "Process": std::process::id() });
     let ready = json!({ "Ready": { "info": info, "warm_up_report": { "failure": null }, "statistics": [] } });
-    std::fs::write(folder.join("ready.json"), format!("{process}\n{ready}\n")).unwrap();
+    std::fs::write(folder.join("ready.json"), format!("{ready}\n")).unwrap();
 }
 
 impl Fixture {

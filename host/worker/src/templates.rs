@@ -12,6 +12,7 @@ use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
 use crate::messages;
@@ -82,25 +83,21 @@ impl Templates {
         files: [BorrowedFd<'_>; 2],
     ) -> Option<Copied> {
         let state = lock(&self.by_library).entry(library.map(Path::to_owned)).or_default().clone();
-        // One that has ended is started again.
-        let mut failure = None;
-        for _ in 0..2 {
-            let template = self.template(&state, library, program)?;
-            let error = match template.copy(request, files) {
-                Ok(copied) => return Some(copied),
-                Err(error) => error,
-            };
-            failure = Some(error);
-            template.kill();
-            let mut state = lock(&state);
-            if matches!(&*state, State::Running(other) if Arc::ptr_eq(other, &template)) {
-                *state = State::New;
+        let template = self.template(&state, library, program)?;
+        let copied = template.copy(request, files).or_else(|error| {
+            // Other workers go on, where it could not copy itself: the system may have had no process or memory left.
+            if !template.has_ended() {
+                return Err(error);
             }
-        }
-        if let Some(error) = failure {
-            self.note(format!("a template gives no process: {error}"));
-        }
-        None
+            let mut current = lock(&state);
+            if matches!(&*current, State::Running(other) if Arc::ptr_eq(other, &template)) {
+                *current = State::New;
+            }
+            drop(current);
+            let template = self.template(&state, library, program).ok_or(error)?;
+            template.copy(request, files)
+        });
+        copied.map_err(|error| self.note(format!("a template gives no process: {error}"))).ok()
     }
 
     /// The running template, which is started if there is none yet.
@@ -184,14 +181,16 @@ impl Template {
         }
     }
 
-    fn kill(&self) {
-        let _ = pidfd_send_signal(&self.process, Signal::KILL);
+    fn has_ended(&self) -> bool {
+        let mut ended = [PollFd::new(&self.process, PollFlags::IN)];
+        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+        poll(&mut ended, Some(&now)).is_ok_and(|count| count > 0)
     }
 }
 
 impl Drop for Template {
     fn drop(&mut self) {
-        self.kill();
+        let _ = pidfd_send_signal(&self.process, Signal::KILL);
     }
 }
 

@@ -73,6 +73,10 @@ def refused(name, needs, **more):
     return Misdeed(name, "refused", needs=needs, **more)
 
 
+def many_threads(expected):
+    return Misdeed("many_threads", expected, "threads", amount=20000, timeout=20)
+
+
 def memory(name, **more):
     return Misdeed(name, "bounded", r"memory|signal 9", needs="memory bound", timeout=30, **more)
 
@@ -87,7 +91,8 @@ def all_misdeeds(mebibytes, has_namespaces):
     return [
         # Operators of ONNX.
         crash("divide", "signal 8", victim="divide", inputs=fatal["int64"]),
-        crash("remainder", "signal 8", victim="remainder", inputs=fatal["int32"]),
+        # ONNX Runtime 1.32 answers what earlier ones ended at.
+        Misdeed("remainder", "contained", victim="remainder", inputs=fatal["int32"]),
         # Faults of native code.
         crash("segfault", "signal 11"),
         crash("arithmetic_error", "signal 8"),
@@ -177,7 +182,8 @@ def all_misdeeds(mebibytes, has_namespaces):
         Misdeed("fork_bomb", "contained", amount=400, needs="processes"),
         Misdeed("leave_daemon", "contained", needs="processes"),
         Misdeed("busy_threads", "contained", amount=64, needs="processor share", timeout=20),
-        crash("many_threads", "threads", amount=20000, timeout=20),
+        # The namespace may have no more of them before the server has counted them.
+        many_threads("contained" if has_namespaces else "crash"),
         # The last, as nothing can follow where it is not refused.
         refused("kill_server", "signals", is_fatal=True),
     ]

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::lineage::Lineage;
 use gpux_config::{Diagnostic, Endpoint, Spec};
-use gpux_core::{Kind, Plan, PlanOutput, Port};
+use gpux_core::{ElementType, Kind, Plan, PlanOutput, Port};
 
 /// The endpoints that a pipeline answers.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -81,7 +81,7 @@ fn floats(plan: &Plan, rank: usize) -> Option<&PlanOutput> {
     let [output] = plan.outputs() else { return None };
     let Kind::Tensor(kind) = &output.kind else { return None };
     let fits = kind.shape.as_ref().is_none_or(|shape| (1..=rank).contains(&shape.len()));
-    (fits && kind.element().is_some_and(|element| element.is_float())).then_some(output)
+    (fits && kind.element().is_some_and(ElementType::is_float)).then_some(output)
 }
 
 fn embeddings(plan: &Plan) -> Option<EmbeddingEndpoint> {

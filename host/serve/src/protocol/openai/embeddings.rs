@@ -44,7 +44,8 @@ struct Embedding {
     object: String,
     /// the place of its text in `input`
     index: usize,
-    embedding: Numbers,
+    #[serde(rename = "embedding")]
+    numbers: Numbers,
 }
 
 #[derive(Serialize, JsonSchema)]

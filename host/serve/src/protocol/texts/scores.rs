@@ -7,7 +7,7 @@ use futures_util::StreamExt as _;
 use super::{floats, json_list, run_each, unfit};
 use crate::{Execution, LoadedPipeline, RequestOptions, ServeError, Server};
 use gpux::internal::RerankEndpoint;
-use gpux_core::{Request, Value};
+use gpux_core::Value;
 
 /// The most documents that run together: those of similar length, as all are padded to the longest.
 const TOGETHER: usize = 32;
@@ -54,9 +54,8 @@ pub(crate) async fn rank(
         let endpoint = &scores_of;
         let documents =
             if endpoint.takes_list { json_list(texts) } else { Value::from(texts.pop().unwrap_or_default()) };
-        let mut request = Request::new();
-        request.push((endpoint.query.clone(), Value::from(query.clone())));
-        request.push((endpoint.documents.clone(), documents));
+        let query = Value::from(query.clone());
+        let request = vec![(endpoint.query.clone(), query), (endpoint.documents.clone(), documents)];
         let scores = floats(execution.infer(request, None)?, &endpoint.scores)?;
         let scores =
             scores.as_slice::<f32>().filter(|numbers| numbers.len() == count).map(<[f32]>::to_vec).ok_or_else(

@@ -12,7 +12,7 @@ use super::{floats, run_each, unfit};
 use crate::protocol::http::json_list::JsonList;
 use crate::{Execution, LoadedPipeline, RequestOptions, ServeError, Server};
 use gpux::internal::EmbeddingEndpoint;
-use gpux_core::{Outputs, Request, Tensor, Value, encoded_size, write_json};
+use gpux_core::{Outputs, Tensor, Value, encoded_size, write_json};
 
 /// How the numbers of a vector are written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
@@ -97,9 +97,7 @@ pub(crate) fn vectors<'a>(
 }
 
 fn infer(execution: &Execution, endpoint: &EmbeddingEndpoint, text: String) -> Result<Outputs, ServeError> {
-    let mut request = Request::new();
-    request.push((endpoint.text.clone(), Value::from(text)));
-    execution.infer(request, None)
+    execution.infer(vec![(endpoint.text.clone(), Value::from(text))], None)
 }
 
 /// The numbers of the output, which must be one vector of finite numbers.

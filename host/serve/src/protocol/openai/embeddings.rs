@@ -12,7 +12,7 @@ use serde_json::json;
 
 use super::error;
 use crate::protocol::http::json_list::JsonList;
-use crate::protocol::texts::{self, Encoding, Parsed, Texts, Vectors};
+use crate::protocol::texts::{self, Encoding, Texts, Vectors};
 use crate::{ServeError, Server};
 
 /// What a client sends. Other fields are ignored.
@@ -68,7 +68,7 @@ pub(super) async fn embeddings(State(server): State<Arc<Server>>, request: HttpR
 }
 
 async fn answer(server: &Server, request: HttpRequest<Body>) -> Result<Response, ServeError> {
-    let Parsed { body, options, .. } = Parsed::<EmbeddingsRequest>::read(server, request).await?;
+    let (body, options, _memory) = texts::read::<EmbeddingsRequest>(server, request).await?;
     let find = texts::find(server, Some(&body.model), "embeddings", |endpoints| endpoints.embeddings.clone());
     let (loaded, endpoint) = find?;
     let vectors =

@@ -13,7 +13,7 @@ use serde_json::json;
 use super::answered;
 use crate::engine::request_context::RequestContext;
 use crate::protocol::http::response;
-use crate::protocol::texts::{self, Parsed};
+use crate::protocol::texts;
 use crate::{ServeError, Server};
 
 /// What a client sends. Other fields are ignored.
@@ -62,7 +62,7 @@ pub(super) async fn rerank(State(server): State<Arc<Server>>, request: HttpReque
 }
 
 async fn answer(server: &Server, request: HttpRequest<Body>) -> Result<Response, ServeError> {
-    let Parsed { body, options, .. } = Parsed::<CohereRequest>::read(server, request).await?;
+    let (body, options, _memory) = texts::read::<CohereRequest>(server, request).await?;
     if body.max_tokens_per_doc.is_some() {
         return Err(ServeError::invalid(
             "`max_tokens_per_doc` is not read: `max_length` in the pipeline cuts documents",

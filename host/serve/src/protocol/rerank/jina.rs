@@ -12,7 +12,7 @@ use serde_json::json;
 
 use super::answered;
 use crate::protocol::http::response;
-use crate::protocol::texts::{self, Parsed};
+use crate::protocol::texts;
 use crate::{ServeError, Server};
 
 /// What a client sends. Other fields are ignored.
@@ -78,7 +78,7 @@ pub(super) async fn rerank(State(server): State<Arc<Server>>, request: HttpReque
 }
 
 async fn answer(server: &Server, request: HttpRequest<Body>) -> Result<Response, ServeError> {
-    let Parsed { body, options, .. } = Parsed::<JinaRequest>::read(server, request).await?;
+    let (body, options, _memory) = texts::read::<JinaRequest>(server, request).await?;
     let (loaded, endpoint) =
         texts::find(server, body.model.as_deref(), "rerank", |endpoints| endpoints.rerank.clone())?;
     let text = |document: Document| match document {

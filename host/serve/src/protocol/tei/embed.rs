@@ -12,7 +12,7 @@ use serde::Deserialize;
 use super::answered;
 use crate::engine::request_context::RequestContext;
 use crate::protocol::http::json_list::JsonList;
-use crate::protocol::texts::{self, Encoding, Parsed, Texts, Vectors};
+use crate::protocol::texts::{self, Encoding, Texts, Vectors};
 use crate::{RequestOptions, ServeError, Server};
 
 /// What a client sends. Other fields are ignored.
@@ -37,7 +37,7 @@ const fn yes() -> bool {
 
 pub(super) async fn embed(State(server): State<Arc<Server>>, request: HttpRequest<Body>) -> Response {
     let answer = async {
-        let Parsed { body, options, .. } = Parsed::<EmbedRequest>::read(&server, request).await?;
+        let (body, options, _memory) = texts::read::<EmbedRequest>(&server, request).await?;
         vectors(&server, body, options).await
     };
     answered(answer.await)

@@ -12,7 +12,7 @@ use serde_json::json;
 
 use super::answered;
 use crate::protocol::http::response;
-use crate::protocol::texts::{self, Parsed};
+use crate::protocol::texts;
 use crate::{ServeError, Server};
 
 /// What a client sends. Other fields are ignored.
@@ -44,7 +44,7 @@ pub(super) async fn rerank(State(server): State<Arc<Server>>, request: HttpReque
 }
 
 async fn answer(server: &Server, request: HttpRequest<Body>) -> Result<Response, ServeError> {
-    let Parsed { body, options, .. } = Parsed::<RerankRequest>::read(server, request).await?;
+    let (body, options, _memory) = texts::read::<RerankRequest>(server, request).await?;
     if body.raw_scores {
         return Err(ServeError::invalid(
             "`raw_scores` is not given: scores are from 0 to 1; `/predict` has the model's",

@@ -14,7 +14,7 @@ use serde_json::json;
 use super::answered;
 use super::embed::{EmbedRequest, vectors};
 use crate::protocol::http::response;
-use crate::protocol::texts::{self, MOST_TEXTS, Parsed};
+use crate::protocol::texts::{self, MOST_TEXTS};
 use crate::{RequestOptions, ServeError, Server};
 
 /// What a client sends. Other fields are ignored.
@@ -39,7 +39,7 @@ enum Any {
 
 pub(super) async fn similarity(State(server): State<Arc<Server>>, request: HttpRequest<Body>) -> Response {
     let answer = async {
-        let Parsed { body, options, .. } = Parsed::<SimilarityRequest>::read(&server, request).await?;
+        let (body, options, _memory) = texts::read::<SimilarityRequest>(&server, request).await?;
         similarities(&server, body, options).await
     };
     answered(answer.await)
@@ -47,7 +47,7 @@ pub(super) async fn similarity(State(server): State<Arc<Server>>, request: HttpR
 
 pub(super) async fn any(State(server): State<Arc<Server>>, request: HttpRequest<Body>) -> Response {
     let answer = async {
-        let Parsed { body, options, .. } = Parsed::<Any>::read(&server, request).await?;
+        let (body, options, _memory) = texts::read::<Any>(&server, request).await?;
         match body {
             Any::Similarity(body) => similarities(&server, body, options).await,
             Any::Embed(body) => vectors(&server, body, options).await,

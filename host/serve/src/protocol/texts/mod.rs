@@ -15,11 +15,12 @@ use serde::de::DeserializeOwned;
 use serde_json::Value as Json;
 
 use super::http::{body, json_text};
+use crate::engine::body_budget::RequestBudget;
 use crate::engine::memory_charge::Charge;
 use crate::engine::request_context::RequestContext;
 use crate::{Execution, LoadedPipeline, RequestOptions, ServeError, Server};
 use gpux::internal::Endpoints;
-use gpux_core::{MemoryPermit, Outputs, StepError, StepFailure, Tensor, Value};
+use gpux_core::{MemoryPermit, Outputs, StepError, StepFailure, Tensor, Value, json_decoded_size};
 
 pub(crate) use scores::{Ranked, rank};
 pub(crate) use vectors::{Encoding, Vectors, vectors};
@@ -62,33 +63,39 @@ impl Texts {
     }
 }
 
-/// A body of JSON, of which unknown fields are ignored, as these clients expect.
-pub(crate) struct Parsed<T> {
-    pub(crate) body: T,
-    /// how its requests run
-    pub(crate) options: RequestOptions,
+/// Holds the memory of a request's body until the request is answered.
+pub(crate) struct BodyMemory {
     _permit: Option<MemoryPermit>,
     _bytes: Bytes,
 }
 
-impl<T: DeserializeOwned> Parsed<T> {
-    /// Reads the body of a request.
-    pub(crate) async fn read(server: &Server, request: HttpRequest<Body>) -> Result<Self, ServeError> {
-        let (head, body) = request.into_parts();
-        let bytes = body::read_unseen(&head.headers, body, server).await?;
-        let budget = || server.request_budget().for_request().holding(bytes.len());
-        // Forms of a field are told apart in a tree of their own.
-        let twice = |bytes: &[u8]| Ok::<_, ServeError>((budget().reserve_tree(bytes)?, budget().reserve_tree(bytes)?));
-        let permit = Charge::DecodedBody.applies_to(bytes.len()).then(|| twice(&bytes)).transpose()?;
-        let permit = permit.map(|(mut first, second)| {
-            first.merge(second);
-            first
-        });
-        let parsed = serde_json::from_slice(json_text::utf8(&bytes)?);
-        let body = parsed.map_err(|error| ServeError::invalid(format!("the body: {error}")))?;
-        let options = RequestOptions { body_bytes: Some(bytes.len()), ..RequestOptions::default() };
-        Ok(Self { body, options, _permit: permit, _bytes: bytes })
-    }
+/// Reads a body of JSON, of which unknown fields are ignored, as these clients expect. Returns how its requests run, too,
+/// and what is dropped once they have.
+pub(crate) async fn read<T: DeserializeOwned + Send + 'static>(
+    server: &Server,
+    request: HttpRequest<Body>,
+) -> Result<(T, RequestOptions, BodyMemory), ServeError> {
+    let (head, body) = request.into_parts();
+    let bytes = body::read_unseen(&head.headers, body, server).await?;
+    let options = RequestOptions { body_bytes: Some(bytes.len()), ..RequestOptions::default() };
+    let budget = server.request_budget().for_request().holding(bytes.len());
+    let (body, memory) = if Charge::DecodedBody.applies_to(bytes.len()) {
+        // It would block the I/O thread.
+        let parsing = tokio::task::spawn_blocking(move || parse(bytes, Some(&budget)));
+        parsing.await.map_err(|error| ServeError::NotReady(format!("the body could not be read: {error}")))??
+    } else {
+        parse(bytes, None)?
+    };
+    Ok((body, options, memory))
+}
+
+fn parse<T: DeserializeOwned>(bytes: Bytes, budget: Option<&RequestBudget>) -> Result<(T, BodyMemory), ServeError> {
+    let text = json_text::utf8(&bytes)?;
+    // Forms of a field are told apart in a tree of their own.
+    let needed = || json_decoded_size::tree_bytes(text).saturating_mul(2);
+    let permit = budget.map(|budget| budget.reserve(needed())).transpose()?;
+    let body = serde_json::from_slice(text).map_err(|error| ServeError::invalid(format!("the body: {error}")))?;
+    Ok((body, BodyMemory { _permit: permit, _bytes: bytes }))
 }
 
 /// The pipeline that a request calls `model`, by its name or an alias, with what `endpoint` finds of it. Without a name,

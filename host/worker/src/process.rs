@@ -4,7 +4,6 @@ use std::io::{self, BufReader, Read as _, Write as _};
 use std::os::fd::AsFd as _;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Once};
 use std::time::Duration;
@@ -13,22 +12,18 @@ use rustix::process::{Signal, getpgid, getppid, set_parent_process_death_signal,
 use serde::{Deserialize, Serialize};
 use signal_hook::consts::{SIGINT, SIGTERM};
 
-use crate::channel::{ChannelMemory, IncomingRequest, RequestService, SLOTS, StepTime};
+use crate::channel::{ChannelMemory, RequestService};
 use crate::confine::{ConfinementLacks, confine};
+use crate::environment_error;
 use crate::messages::{self, ReadyMessage, WorkerMessage};
 use crate::model_statistics::ModelStatistics;
-use crate::trace::{Trace, run_observed};
+use crate::request_threads::RequestThreads;
 use crate::warm_up::{GoldenCase, warm_up};
-use crate::{environment_error, step_failure};
 use gpux::internal::{Definition, Source, start_engine_threads};
 use gpux::{GpuxError, LoadOptions, Pipeline};
 use gpux_confinement::forbid_new_processes;
-use gpux_core::catch_panic::catch_panic;
 use gpux_core::file_passing::receive_files;
-use gpux_core::{Context, Observer, PlannedStep, RunOptions, StepFailure, TextCounts, Value, threads};
-
-/// How long a thread waits for requests before it ends, if another waits as well.
-const IDLE: Duration = Duration::from_secs(5);
+use gpux_core::threads;
 
 /// A load that takes longer has the engine's threads.
 const LONG_LOAD: Duration = Duration::from_millis(250);
@@ -43,6 +38,8 @@ pub struct WorkerOptions {
     pub load_options: LoadOptions,
     /// whether it ends where the system cannot confine it
     pub must_be_confined: bool,
+    /// how many requests run at once, beside those that wait for others
+    pub threads: usize,
 }
 
 /// Runs requests of the pipeline until the server closes the control socket, which is standard input; that ends the
@@ -83,15 +80,15 @@ pub fn run_worker(pipeline: &Path, golden_case: GoldenCase) -> io::Result<()> {
         Ok(loaded) => loaded,
         Err(error) => return messages::send(&control, &WorkerMessage::Failed(error.to_reported())),
     };
-    let worker = Arc::new(Worker { pipeline, service: RequestService::new(memory), threads: AtomicUsize::new(0) });
-    worker.clone().start_thread()?;
-    let statistics = ModelStatistics::of(&worker.pipeline);
-    let mut info = worker.pipeline.info();
+    let pipeline = Arc::new(pipeline);
+    RequestThreads::start(pipeline.clone(), RequestService::new(memory), options.threads)?;
+    let statistics = ModelStatistics::of(&pipeline);
+    let mut info = pipeline.info();
     let required = lacks.required.iter().map(|lack| format!("its process is not wholly confined: {lack}"));
     info.warnings.extend(required);
     let ready = ReadyMessage { info, warm_up_report: report, statistics, namespaces: lacks.namespaces };
     messages::send(&control, &WorkerMessage::Ready(Box::new(ready)))?;
-    report_statistics(&worker.pipeline, &control)
+    report_statistics(&pipeline, &control)
 }
 
 /// Starts the engine's threads, which a template leaves, if loading takes long; returns what is dropped at its end. Each
@@ -108,7 +105,7 @@ fn start_threads_of_long_loads() -> io::Result<Sender<()>> {
 }
 
 /// Starts the engine's threads, once. Ends the process without them, since runs may wait for them forever.
-fn require_engine_threads() {
+pub(crate) fn require_engine_threads() {
     static STARTED: Once = Once::new();
     STARTED.call_once(|| {
         if let Err(error) = start_engine_threads() {
@@ -154,96 +151,5 @@ fn report_statistics(pipeline: &Pipeline, control: &UnixStream) -> io::Result<()
             messages::send(control, &WorkerMessage::Statistics(now.clone()))?;
             sent = now;
         }
-    }
-}
-
-struct Worker {
-    pipeline: Pipeline,
-    service: RequestService,
-    threads: AtomicUsize,
-}
-
-impl Worker {
-    fn start_thread(self: Arc<Self>) -> io::Result<()> {
-        self.threads.fetch_add(1, Ordering::Relaxed);
-        let worker = self.clone();
-        threads::spawn("gpux-run", move || worker.work()).inspect_err(|_| {
-            self.threads.fetch_sub(1, Ordering::Relaxed);
-        })
-    }
-
-    fn work(self: Arc<Self>) {
-        loop {
-            match self.service.next(IDLE) {
-                Ok(Some(request)) => {
-                    let is_busy = self.service.is_busy().unwrap_or(true);
-                    if is_busy && self.threads.load(Ordering::Relaxed) < SLOTS {
-                        // Otherwise the threads that there are take the next request.
-                        let _ = self.clone().start_thread();
-                    }
-                    require_engine_threads();
-                    if self.answer(request).is_err() {
-                        std::process::abort();
-                    }
-                }
-                Ok(None) => break,
-                // The memory is not what it was: the server starts another worker.
-                Err(_) => std::process::abort(),
-            }
-        }
-        self.threads.fetch_sub(1, Ordering::Relaxed);
-    }
-
-    fn answer(&self, mut request: IncomingRequest) -> io::Result<()> {
-        // Not shared, so that steps may change them in place.
-        let values = std::mem::take(&mut request.values);
-        let request = &request;
-        let mut recorder = StepRecorder { request, begun: 0, steps: Vec::new() };
-        let mut trace = request.is_traced.then(Trace::default);
-        let run = || {
-            let options = RunOptions {
-                deadline: request.deadline,
-                priority: request.priority,
-                waits: request.waits(),
-                observer: None,
-                cancelled: Some(request.cancelled()),
-            };
-            run_observed(self.pipeline.plan(), values, options, &mut recorder, trace.as_mut())
-        };
-        let result =
-            catch_panic(run).unwrap_or_else(|panic| Err(step_failure(format!("a fault within gpux: {panic}"))));
-        request.answer(&result, &recorder.steps, trace.as_ref())
-    }
-}
-
-/// Notes which step runs, and how long each took.
-struct StepRecorder<'a> {
-    request: &'a IncomingRequest,
-    begun: u32,
-    steps: Vec<StepTime>,
-}
-
-impl Observer for StepRecorder<'_> {
-    fn before(&mut self, _: &PlannedStep, _: &[Option<Value>]) {
-        self.begun += 1;
-        self.request.note_step(self.begun);
-    }
-
-    fn wants_values(&self) -> bool {
-        false
-    }
-
-    fn failed(&mut self, _: &PlannedStep, _: &StepFailure, time: Duration, context: &Context) {
-        self.steps.push(StepTime {
-            time,
-            has_failed: true,
-            texts: TextCounts::default(),
-            calls: context.calls.clone(),
-        });
-    }
-
-    fn after(&mut self, _: &PlannedStep, time: Duration, _: &[Value], context: &Context) {
-        let (texts, calls) = (context.texts, context.calls.clone());
-        self.steps.push(StepTime { time, has_failed: false, texts, calls });
     }
 }

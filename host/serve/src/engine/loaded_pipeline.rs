@@ -42,7 +42,7 @@ impl LoadedPipeline {
         answers: BodyBudget,
     ) -> Self {
         let StartedRunner { runner, info, warm_up_report, is_cheap } = started;
-        let lane = scheduler.lane(lane_options(settings, &info));
+        let lane = scheduler.lane(lane_options(settings, &info, runner.is_isolated()));
         let metrics = metrics.pipeline(&info.name);
         let steps = metrics.steps(&info.steps);
         let inferences = metrics.inferences(&version_number(&info.version));
@@ -154,10 +154,11 @@ const MAX_CONCURRENCY: usize = 512;
 
 /// Concurrency: one request per worker, plus the requests in the models' batches, plus as many that are prepared
 /// meanwhile.
-fn lane_options(settings: &Settings, info: &PipelineInfo) -> LaneOptions {
-    let concurrency = settings.workers.saturating_add(info.concurrency.saturating_mul(2));
+fn lane_options(settings: &Settings, info: &PipelineInfo, is_isolated: bool) -> LaneOptions {
+    let workers = settings.workers.saturating_mul(if is_isolated { 2 } else { 1 });
+    let concurrency = workers.saturating_add(info.concurrency.saturating_mul(2));
     let concurrency = concurrency.min(MAX_CONCURRENCY.max(settings.workers));
-    LaneOptions { workers: settings.workers, concurrency, queue: settings.max_queue }
+    LaneOptions { workers: settings.workers, concurrency, queue: settings.max_queue, is_isolated }
 }
 
 /// The protocol's versions are whole numbers: the first number of a pipeline's version, else 1.

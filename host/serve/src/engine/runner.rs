@@ -92,6 +92,11 @@ impl Runner {
         }
     }
 
+    /// Whether the pipeline has a process of its own.
+    pub(crate) const fn is_isolated(&self) -> bool {
+        self.local().is_none()
+    }
+
     /// The sessions of its models, if they are in this process. A cheap pipeline has at most one model.
     pub(crate) fn sessions(&self) -> impl Iterator<Item = &SessionSet> {
         self.local().into_iter().flat_map(|pipeline| pipeline.models().map(|(_, model)| model.sessions()))

@@ -152,7 +152,12 @@ pub(crate) fn main(mut arguments: Arguments) -> Exit {
     };
 
     #[cfg(target_os = "linux")]
-    match arguments.server.worker(&arguments.load, &load_options, settings.memory.unwrap_or(usize::MAX) as u64) {
+    match arguments.server.worker(
+        &arguments.load,
+        &load_options,
+        settings.memory.unwrap_or(usize::MAX) as u64,
+        settings.workers,
+    ) {
         Ok(mut worker) => {
             let folder = supervisor.as_ref().and_then(|(supervisor, _)| supervisor.temporary.clone());
             worker.temporary = Arc::new(folder.map(TemporaryFiles::at).unwrap_or_default());

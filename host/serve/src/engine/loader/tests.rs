@@ -52,7 +52,7 @@ impl Fixture {
         }
         let worker = WorkerCommand {
             program: WORKER.into(),
-            options: WorkerOptions { load_options: LoadOptions::default(), must_be_confined: false },
+            options: WorkerOptions { load_options: LoadOptions::default(), must_be_confined: false, threads: 2 },
             environment: vec![("PATH".into(), std::env::var_os("PATH").unwrap())],
             load_timeout,
             kill_after: Duration::from_secs(1),

@@ -26,6 +26,8 @@ pub(crate) struct LaneOptions {
     pub concurrency: usize,
     /// the most requests that wait
     pub queue: usize,
+    /// whether requests run in a process of their pipeline, which holds back what it cannot run yet
+    pub is_isolated: bool,
 }
 
 /// The reason that a request is rejected.

@@ -106,9 +106,11 @@ impl LaneState {
         self.has_waiting() || self.begun > 0
     }
 
-    /// Whether another request may start: a worker is free, or none works for this lane.
-    pub(super) fn may_start(&self, free: bool) -> bool {
-        self.begun < self.options.concurrency && (free || self.at_work == 0)
+    /// Whether another request may start while `running` requests run in all: a worker is free, or none works for this
+    /// lane. A process gets twice as many, so that it has the next while the answers of others are read.
+    pub(super) fn may_start(&self, running: usize) -> bool {
+        let workers = self.options.workers * if self.options.is_isolated { 2 } else { 1 };
+        self.begun < self.options.concurrency && (running < workers || self.at_work == 0)
     }
 
     pub(super) fn used(&self) -> Duration {

@@ -228,8 +228,7 @@ impl Shared {
 
 impl State {
     fn candidates(&self) -> impl Iterator<Item = (&u64, &LaneState)> {
-        let free = self.running < self.workers;
-        self.lanes.iter().filter(move |(_, lane)| lane.has_waiting() && lane.may_start(free))
+        self.lanes.iter().filter(|(_, lane)| lane.has_waiting() && lane.may_start(self.running))
     }
 
     fn has_next(&self) -> bool {

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use super::*;
 
-const ROOM: LaneOptions = LaneOptions { workers: 1, concurrency: 16, queue: 16 };
+const ROOM: LaneOptions = LaneOptions { workers: 1, concurrency: 16, queue: 16, is_isolated: false };
 
 /// A job that answers its request.
 fn answering(run: impl FnOnce(Result<Arc<dyn WaitObserver>, Rejection>) + Send + 'static) -> Job {
@@ -57,7 +57,7 @@ fn priority_precedes_age() {
 fn full_queue_rejects_at_once() {
     let (said, heard) = channel();
     let gate = Arc::new(Barrier::new(2));
-    let lane = Scheduler::new(1).lane(LaneOptions { workers: 1, concurrency: 1, queue: 1 });
+    let lane = Scheduler::new(1).lane(LaneOptions { workers: 1, concurrency: 1, queue: 1, is_isolated: false });
     submit(&lane, job("runs", &said, &gate)).unwrap();
     assert_eq!(next(&heard), "runs");
     submit(&lane, quick("waits", &said)).unwrap();
@@ -71,7 +71,7 @@ fn full_queue_rejects_at_once() {
 fn cancelled_request_frees_its_place() {
     let (said, heard) = channel();
     let gate = Arc::new(Barrier::new(2));
-    let lane = Scheduler::new(1).lane(LaneOptions { workers: 1, concurrency: 1, queue: 1 });
+    let lane = Scheduler::new(1).lane(LaneOptions { workers: 1, concurrency: 1, queue: 1, is_isolated: false });
     let first = submit(&lane, job("first", &said, &gate)).unwrap();
     assert_eq!(next(&heard), "first");
     let position = submit(&lane, quick("taken back", &said)).unwrap();
@@ -339,7 +339,7 @@ fn full_queue_evicts_lower_priorities() {
     let (said, heard) = channel();
     let (first, began) = channel();
     let gate = Arc::new(Barrier::new(2));
-    let lane = Scheduler::new(1).lane(LaneOptions { workers: 1, concurrency: 1, queue: 3 });
+    let lane = Scheduler::new(1).lane(LaneOptions { workers: 1, concurrency: 1, queue: 3, is_isolated: false });
     submit(&lane, job("first", &first, &gate)).unwrap();
     assert_eq!(next(&began), "first");
     let submit =

@@ -33,7 +33,7 @@ mod warm_up;
 mod worker_process;
 
 #[cfg(target_os = "linux")]
-pub use channel::{CallOptions, Reply, StepTime};
+pub use channel::{BRIEFLY, CallOptions, Reply, StepTime};
 #[cfg(target_os = "linux")]
 pub use command::{PipelineEnvironment, TemporaryFiles, WorkerCommand};
 #[cfg(target_os = "linux")]
@@ -46,7 +46,7 @@ pub use model_statistics::ModelStatistics;
 #[cfg(target_os = "linux")]
 pub use process::{WorkerOptions, run_worker};
 #[cfg(target_os = "linux")]
-pub use supervisor::{IsolatedPipeline, OnWorkerEvent, WorkerError, WorkerEvent};
+pub use supervisor::{IsolatedPipeline, OnWorkerEvent, PendingCall, SmallAnswer, WorkerError, WorkerEvent};
 #[cfg(target_os = "linux")]
 pub use template::run_template;
 #[cfg(target_os = "linux")]

@@ -1,7 +1,7 @@
 //! The worker: a process that loads one pipeline and runs its requests.
 
 use std::io::{self, BufReader, Read as _, Write as _};
-use std::os::fd::AsFd as _;
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
@@ -51,7 +51,8 @@ pub fn run_worker(pipeline: &Path, golden_case: GoldenCase) -> io::Result<()> {
     let control = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
     // Programs that the worker starts must not keep the socket open.
     rustix::stdio::dup2_stdin(std::fs::File::open("/dev/null")?)?;
-    let memory = receive_files(&control)?.pop().ok_or(io::ErrorKind::UnexpectedEof)?;
+    let files: [OwnedFd; 2] = receive_files(&control)?.try_into().map_err(|_| io::ErrorKind::UnexpectedEof)?;
+    let [memory, event] = files;
     let memory = ChannelMemory::open(memory)?;
     let options = messages::receive(&mut BufReader::new(&control))?;
     let mut options: WorkerOptions = options.ok_or(io::ErrorKind::UnexpectedEof)?;
@@ -81,7 +82,7 @@ pub fn run_worker(pipeline: &Path, golden_case: GoldenCase) -> io::Result<()> {
         Err(error) => return messages::send(&control, &WorkerMessage::Failed(error.to_reported())),
     };
     let pipeline = Arc::new(pipeline);
-    RequestThreads::start(pipeline.clone(), RequestService::new(memory), options.threads)?;
+    RequestThreads::start(pipeline.clone(), RequestService::new(memory, event), options.threads)?;
     let statistics = ModelStatistics::of(&pipeline);
     let mut info = pipeline.info();
     let required = lacks.required.iter().map(|lack| format!("its process is not wholly confined: {lack}"));

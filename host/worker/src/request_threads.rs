@@ -68,6 +68,7 @@ impl RequestThreads {
                     if self.answer(request).is_err() {
                         std::process::abort();
                     }
+                    self.service.leave();
                     // Others were started while requests waited.
                     let one_less = |active| (active > self.most).then(|| active - 1);
                     if self.active.fetch_update(Ordering::SeqCst, Ordering::SeqCst, one_less).is_ok() {
@@ -115,6 +116,7 @@ struct Waits {
 impl WaitObserver for Waits {
     fn begin(&self) {
         self.threads.active.fetch_sub(1, Ordering::SeqCst);
+        self.threads.service.leave();
         self.threads.replace();
         if let Some(server) = &self.server {
             server.begin();
@@ -123,6 +125,7 @@ impl WaitObserver for Waits {
 
     fn end(&self, delegated_work: Duration) {
         self.threads.active.fetch_add(1, Ordering::SeqCst);
+        self.threads.service.resume();
         if let Some(server) = &self.server {
             server.end(delegated_work);
         }

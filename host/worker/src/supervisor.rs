@@ -1,11 +1,11 @@
 //! A pipeline in a process of its own, which is started again when it ends.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::channel::{CallOptions, ChannelError, Lateness, Reply};
+use crate::channel::{CallOptions, ChannelError, Lateness, Reply, SlotNumber};
 use crate::command::{PipelineEnvironment, WorkerCommand, cannot_start};
 use crate::configuration_error;
 use crate::memory_watch::Watched as _;
@@ -178,7 +178,7 @@ impl IsolatedPipeline {
     pub fn run(&self, request: &Request, options: &CallOptions<'_>) -> Result<Reply, WorkerError> {
         loop {
             let worker = self.0.worker(options)?;
-            match self.call(&worker, request, options) {
+            match worker.channel.call(request, options, self.0.overdue(&worker)) {
                 // The worker ended before it took the request, which waits for the next.
                 Err(ChannelError::Ended { has_begun: false, .. }) => {}
                 done => return done.map_err(|error| self.0.explain(error, &worker)),
@@ -186,18 +186,17 @@ impl IsolatedPipeline {
         }
     }
 
-    fn call(&self, worker: &Worker, request: &Request, options: &CallOptions<'_>) -> Result<Reply, ChannelError> {
-        let kill_after = self.0.command.kill_after;
-        let wait_limit = kill_after * LONGER_WAIT;
-        let overdue = |late: Lateness| {
-            if late.running > kill_after {
-                worker.kill(format!("killed: a step ignored its deadline by more than {kill_after:?}"));
-            } else if late.waiting > wait_limit {
-                worker
-                    .kill(format!("killed: it left a request waiting for more than {wait_limit:?} after its deadline"));
+    /// Sends a request to the worker, without waiting for its end; gives it back if [`run`](Self::run) would wait
+    /// before that, or fail.
+    pub fn begin(&self, request: Request, options: &CallOptions<'_>) -> Result<PendingCall, Request> {
+        let Some(worker) = self.0.running_worker() else { return Err(request) };
+        match worker.channel.begin(&request, options) {
+            Ok(slot) => {
+                let (shared, deadline) = (self.0.clone(), options.deadline);
+                Ok(PendingCall { shared, worker, request, deadline, slot: Some(slot) })
             }
-        };
-        worker.channel.call(request, options, overdue)
+            Err(_) => Err(request),
+        }
     }
 
     /// The numbers of its models, at most a second old.
@@ -239,6 +238,80 @@ fn tell_template_failure(command: &WorkerCommand, on_event: &OnWorkerEvent) {
     }
 }
 
+/// A request that was sent to a worker. Dropped, it is cancelled, and a thread waits for its end.
+pub struct PendingCall {
+    shared: Arc<Shared>,
+    worker: Arc<Worker>,
+    request: Request,
+    deadline: Option<Instant>,
+    slot: Option<SlotNumber>,
+}
+
+impl PendingCall {
+    /// Waits for an answer of at most `most` bytes, without a thread; gives the request back if no such comes within
+    /// `limit`, or its deadline passes. If `is_alone`, the thread itself waits first, for [`BRIEFLY`](crate::BRIEFLY).
+    pub async fn answered(mut self, limit: Duration, most: usize, is_alone: bool) -> Result<SmallAnswer, Self> {
+        let left = self.deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+        let limit = left.map_or(limit, |left| left.min(limit));
+        let len = match &self.slot {
+            Some(slot) => tokio::time::timeout(limit, self.worker.channel.answered(slot, most, is_alone)).await,
+            None => Ok(Ok(None)),
+        };
+        match (len, self.slot.take()) {
+            (Ok(Ok(Some(len))), Some(slot)) => {
+                Ok(SmallAnswer { shared: self.shared.clone(), worker: self.worker.clone(), slot, len })
+            }
+            (_, slot) => {
+                self.slot = slot;
+                Err(self)
+            }
+        }
+    }
+
+    /// Waits for the end of the request, as [`IsolatedPipeline::run`] does.
+    pub fn finish(mut self, pipeline: &IsolatedPipeline, options: &CallOptions<'_>) -> Result<Reply, WorkerError> {
+        let Some(slot) = self.slot.take() else { return pipeline.run(&self.request, options) };
+        match self.worker.channel.finish(slot, options, self.shared.overdue(&self.worker)) {
+            Err(ChannelError::Ended { has_begun: false, .. }) => pipeline.run(&self.request, options),
+            done => done.map_err(|error| self.shared.explain(error, &self.worker)),
+        }
+    }
+}
+
+/// An answer that lies in the shared memory.
+pub struct SmallAnswer {
+    shared: Arc<Shared>,
+    worker: Arc<Worker>,
+    slot: SlotNumber,
+    len: usize,
+}
+
+impl SmallAnswer {
+    /// Reads it, without waiting.
+    pub fn read(self, options: &CallOptions<'_>) -> Result<Reply, WorkerError> {
+        let reply = self.worker.channel.read_answer(self.slot, self.len, options);
+        reply.map_err(|error| self.shared.explain(error, &self.worker))
+    }
+}
+
+impl Drop for PendingCall {
+    fn drop(&mut self) {
+        let Some(slot) = self.slot.take() else { return };
+        let (shared, worker, deadline) = (self.shared.clone(), self.worker.clone(), self.deadline);
+        let waiting = move || {
+            let cancelled = AtomicBool::new(true);
+            let nothing = |_| false;
+            let options =
+                CallOptions { deadline, cancelled: Some(&cancelled), admits: Some(&nothing), ..CallOptions::default() };
+            let _ = worker.channel.finish(slot, &options, shared.overdue(&worker));
+        };
+        // Nobody else ends a request that is late.
+        if threads::spawn("gpux-cancelled", waiting).is_err() {
+            self.worker.kill("killed: the system has no thread to wait for a cancelled request".to_owned());
+        }
+    }
+}
+
 impl Drop for IsolatedPipeline {
     fn drop(&mut self) {
         let before = std::mem::replace(&mut *lock(&self.0.state), State::Closed);
@@ -261,6 +334,28 @@ impl Shared {
         ModelCrash { reason, step: name.map(|name| (step, name.clone())) }
     }
 
+    /// Kills the worker when a request is too late.
+    fn overdue(&self, worker: &Worker) -> impl Fn(Lateness) {
+        let kill_after = self.command.kill_after;
+        let wait_limit = kill_after * LONGER_WAIT;
+        move |late: Lateness| {
+            if late.running > kill_after {
+                worker.kill(format!("killed: a step ignored its deadline by more than {kill_after:?}"));
+            } else if late.waiting > wait_limit {
+                worker
+                    .kill(format!("killed: it left a request waiting for more than {wait_limit:?} after its deadline"));
+            }
+        }
+    }
+
+    /// The worker, if there is one.
+    fn running_worker(&self) -> Option<Arc<Worker>> {
+        match &*lock(&self.state) {
+            State::Running(worker) if !worker.is_dying.load(Ordering::SeqCst) => Some(worker.clone()),
+            _ => None,
+        }
+    }
+
     /// What an error of a call means to its caller.
     fn explain(&self, error: ChannelError, worker: &Worker) -> WorkerError {
         match error {
@@ -281,10 +376,8 @@ impl Shared {
 
     /// The worker; while there is none, others may use the place of the request that waits.
     fn worker(&self, options: &CallOptions<'_>) -> Result<Arc<Worker>, WorkerError> {
-        if let State::Running(worker) = &*lock(&self.state)
-            && !worker.is_dying.load(Ordering::SeqCst)
-        {
-            return Ok(worker.clone());
+        if let Some(worker) = self.running_worker() {
+            return Ok(worker);
         }
         if let Some(waits) = options.waits {
             waits.begin();

@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open, pidfd_send_signal};
 
-use crate::channel::{ChannelClient, ChannelMemory};
+use crate::channel::ChannelClient;
 use crate::command::{PipelineEnvironment, TemporaryFolder, WorkerCommand, cannot_start};
 use crate::control_group::ControlGroup;
 use crate::memory_watch::{Watched, exceeds_memory};
@@ -156,7 +156,7 @@ impl WorkerProcess {
     ) -> io::Result<Self> {
         let (ours, theirs) = UnixStream::pair()?;
         let (printed, prints) = io::pipe()?;
-        let memory = ChannelMemory::create()?;
+        let channel_client = ChannelClient::create()?;
 
         let PipelineEnvironment { variables, options, temporary } = environment;
         let watch = &command.memory;
@@ -192,7 +192,7 @@ impl WorkerProcess {
         let id = pid.as_raw_nonzero().get().cast_unsigned();
         // While it waits for its options. Without a group, its memory is counted.
         let group = group.filter(|group| group.add(id).is_ok());
-        let sent = send_files(&ours, &[memory.memory().as_fd()]).and_then(|()| messages::send(&ours, &options));
+        let sent = send_files(&ours, &channel_client.files()).and_then(|()| messages::send(&ours, &options));
         if let Err(error) = sent
             // One that has ended already says so when it is waited for.
             && !matches!(error.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset)
@@ -210,7 +210,7 @@ impl WorkerProcess {
         })?;
 
         let worker = Worker {
-            channel: ChannelClient::new(memory),
+            channel: channel_client,
             process,
             reason: Mutex::default(),
             is_dying: AtomicBool::new(false),

@@ -1,6 +1,7 @@
 //! Execution of one request, from its admission to its result.
 
 use std::cell::Cell;
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -10,12 +11,14 @@ use tokio::sync::{OwnedSemaphorePermit, oneshot};
 use tokio::task::JoinSet;
 use tokio::time::timeout_at;
 
+use super::body_budget::RequestBudget;
 use super::error::ServeError;
 use super::loaded_pipeline::LoadedPipeline;
 use super::memory_charge::Charge;
 use super::metrics::{StageTimings, StepTimer};
 use super::request_context::RequestContext;
 use super::request_options::RequestOptions;
+use super::runner::SentRequest;
 use super::scheduler::{Client, JobOutcome, Lane, QueuePosition, Rejection};
 use super::tenant::ConcurrencySlots;
 use gpux::GpuxError;
@@ -76,6 +79,24 @@ impl Execution {
 
     /// Runs the pipeline on the calling thread.
     pub fn infer(&self, values: Request, trace: Option<&mut Trace>) -> Result<Outputs, ServeError> {
+        self.run(Instant::now(), |options, budget, clock| {
+            self.loaded.runner().run(self.loaded.info(), values, options, budget, clock, trace)
+        })
+    }
+
+    /// Waits for the end of a request that was sent at `start`.
+    fn finish(&self, sent: SentRequest, start: Instant) -> Result<Outputs, ServeError> {
+        self.run(start, |options, budget, clock| {
+            self.loaded.runner().finish(self.loaded.info(), sent, options, budget, clock)
+        })
+    }
+
+    /// Runs the pipeline by `run`, and records how that went.
+    fn run(
+        &self,
+        start: Instant,
+        run: impl FnOnce(RunOptions<'_>, &dyn Fn() -> RequestBudget, &mut StepTimer<'_>) -> Result<Outputs, ServeError>,
+    ) -> Result<Outputs, ServeError> {
         let spans = self.context.as_ref().and_then(|context| context.step_spans());
         let mut clock = StepTimer::new(self.loaded.steps(), spans.is_some());
         let options = RunOptions {
@@ -86,8 +107,7 @@ impl Execution {
             cancelled: Some(self.cancelled.clone()),
         };
         let budget = || self.loaded.response_budget().for_context(self.context.clone());
-        let start = Instant::now();
-        let result = self.loaded.runner().run(self.loaded.info(), values, options, &budget, &mut clock, trace);
+        let result = run(options, &budget, &mut clock);
         if result.as_ref().is_err_and(ServeError::is_invalid) {
             // Validation failed before the first step.
             return result;
@@ -181,6 +201,14 @@ fn deadline(loaded: &LoadedPipeline, options: &RequestOptions, arrived: Instant)
     arrived.checked_add(timeout)
 }
 
+/// What comes before the inference of a request: its input, with what `finish` needs, or the whole result.
+pub(crate) enum Prepared<S, T> {
+    /// the pipeline is to be run
+    Input(Request, S),
+    /// nothing is left to do
+    Done(T),
+}
+
 /// Runs `work` once, on this thread or in the pipeline's lane, and returns its result. Dropping the future cancels the
 /// request: it does not start, or ends before its next step.
 pub(crate) async fn execute<T: Send + 'static>(
@@ -188,19 +216,26 @@ pub(crate) async fn execute<T: Send + 'static>(
     options: RequestOptions,
     work: impl FnOnce(&Execution) -> Result<T, ServeError> + Send + 'static,
 ) -> Result<T, ServeError> {
+    let finish = |_: &Execution, never: Infallible, _| match never {};
+    // The whole work would be done before the I/O thread could wait.
+    let options =
+        RequestOptions { body_bytes: options.body_bytes.filter(|_| !loaded.runner().is_isolated()), ..options };
+    execute_parts(loaded, options, |execution| work(execution).map(Prepared::Done), finish).await
+}
+
+/// Runs `prepare`, the pipeline and `finish`, as [`execute`] runs its work. A request to an isolated pipeline may be
+/// sent from this thread.
+pub(crate) async fn execute_parts<S: Send + 'static, T: Send + 'static>(
+    loaded: &Arc<LoadedPipeline>,
+    options: RequestOptions,
+    prepare: impl FnOnce(&Execution) -> Result<Prepared<S, T>, ServeError> + Send + 'static,
+    finish: impl FnOnce(&Execution, S, Outputs) -> Result<T, ServeError> + Send + 'static,
+) -> Result<T, ServeError> {
     let arrived = Instant::now();
     let context = RequestContext::current();
     if let Some(context) = &context {
         context.set_pipeline(loaded.metrics());
     }
-
-    let timed = move |execution: &Execution| {
-        let began = Instant::now();
-        let done = work(execution);
-        let now = Instant::now();
-        execution.keep_response_permit();
-        Ok((done, execution.timings(began, now).map(|timings| (timings, now))))
-    };
 
     // A dropped future, because the client has gone, counts as a failure, too.
     let failure = FailureOnDrop(loaded, arrived);
@@ -209,12 +244,12 @@ pub(crate) async fn execute<T: Send + 'static>(
         Some(slots) => {
             let (deadline, loaded) = (deadline(loaded, &options, arrived), loaded.clone());
             let run = move |slot| async move {
-                let work = with_slot(slot, timed);
-                submit(&loaded, options, arrived, context, work).await
+                let finish = with_slot(slot, finish);
+                submit(&loaded, options, arrived, context, prepare, finish).await
             };
             Box::pin(run_in_slot(slots, deadline, run)).await
         }
-        None => submit(loaded, options, arrived, context, timed).await,
+        None => submit(loaded, options, arrived, context, prepare, finish).await,
     };
 
     let (done, timings) = outcome.unwrap_or_else(|error| (Err(error), None));
@@ -264,13 +299,13 @@ where
     }
 }
 
-/// Holds the slot until `work` returns or is dropped.
-fn with_slot<T>(
+/// Holds the slot until `finish` returns or is dropped.
+fn with_slot<S, T>(
     slot: OwnedSemaphorePermit,
-    work: impl FnOnce(&Execution) -> Result<T, ServeError> + Send + 'static,
-) -> impl FnOnce(&Execution) -> Result<T, ServeError> + Send + 'static {
-    move |execution| {
-        let done = work(execution);
+    finish: impl FnOnce(&Execution, S, Outputs) -> Result<T, ServeError> + Send + 'static,
+) -> impl FnOnce(&Execution, S, Outputs) -> Result<T, ServeError> + Send + 'static {
+    move |execution, state, outputs| {
+        let done = finish(execution, state, outputs);
         drop(slot);
         done
     }
@@ -285,13 +320,70 @@ impl Drop for FailureOnDrop<'_> {
     }
 }
 
-async fn submit<T: Send + 'static>(
+/// How far a request has come.
+enum Progress<P, S> {
+    New(P),
+    Prepared(Request, S),
+    /// sent to the process of the pipeline, at this time
+    Sent(SentRequest, Instant, S),
+}
+
+/// The result of a request, and its time by stage with its end, if steps ran.
+type Timed<T> = (Result<T, ServeError>, Option<(StageTimings, Instant)>);
+
+/// Does what is left of a request that was begun at `began`.
+fn complete<S, T>(
+    execution: &Execution,
+    began: Instant,
+    progress: Progress<impl FnOnce(&Execution) -> Result<Prepared<S, T>, ServeError>, S>,
+    finish: impl FnOnce(&Execution, S, Outputs) -> Result<T, ServeError>,
+) -> Timed<T> {
+    let work = || {
+        let (outputs, state) = match progress {
+            Progress::New(prepare) => match prepare(execution)? {
+                Prepared::Input(values, state) => (execution.infer(values, None)?, state),
+                Prepared::Done(done) => return Ok(done),
+            },
+            Progress::Prepared(values, state) => (execution.infer(values, None)?, state),
+            Progress::Sent(sent, start, state) => (execution.finish(sent, start)?, state),
+        };
+        finish(execution, state, outputs)
+    };
+    let done = run_guarded(work);
+    let now = Instant::now();
+    execution.keep_response_permit();
+    (done, execution.timings(began, now).map(|timings| (timings, now)))
+}
+
+/// Prepares a request on the I/O thread, and sends it to the process of the pipeline; the result if it needs no
+/// inference, or fails.
+fn send<S, T, P>(execution: &Execution, prepare: P) -> Result<Progress<P, S>, Result<T, ServeError>>
+where
+    P: FnOnce(&Execution) -> Result<Prepared<S, T>, ServeError>,
+{
+    let (values, state) = match run_guarded(|| prepare(execution)) {
+        Ok(Prepared::Input(values, state)) => (values, state),
+        Ok(Prepared::Done(done)) => return Err(Ok(done)),
+        Err(error) => return Err(Err(error)),
+    };
+    let start = Instant::now();
+    Ok(match execution.loaded.runner().send(values, execution.deadline.get(), execution.priority) {
+        Ok(sent) => Progress::Sent(sent, start, state),
+        Err(values) => Progress::Prepared(values, state),
+    })
+}
+
+async fn submit<S: Send + 'static, T: Send + 'static, P>(
     loaded: &Arc<LoadedPipeline>,
     options: RequestOptions,
     arrived: Instant,
     context: Option<Arc<RequestContext>>,
-    work: impl FnOnce(&Execution) -> Result<T, ServeError> + Send + 'static,
-) -> Result<T, ServeError> {
+    prepare: P,
+    finish: impl FnOnce(&Execution, S, Outputs) -> Result<T, ServeError> + Send + 'static,
+) -> Result<Timed<T>, ServeError>
+where
+    P: FnOnce(&Execution) -> Result<Prepared<S, T>, ServeError> + Send + 'static,
+{
     let (priority, client) = priority_and_client(context.as_deref(), &options);
     let deadline = deadline(loaded, &options, arrived);
     let execution = Execution {
@@ -311,11 +403,30 @@ async fn submit<T: Send + 'static>(
     if loaded.may_run_inline(options.body_bytes) {
         let reserved: Option<SmallVec<[_; 1]>> = loaded.runner().sessions().map(SessionSet::reserve).collect();
         if reserved.is_some() {
-            let done = run_guarded(|| work(&execution));
+            let done = complete(&execution, Instant::now(), Progress::New(prepare), finish);
             loaded.metrics().record_queue_time(Duration::ZERO);
-            return done;
+            return Ok(done);
         }
     }
+
+    let progress = match loaded.begin_short(options.body_bytes) {
+        None => Progress::New(prepare),
+        Some(short) => match send(&execution, prepare) {
+            Err(done) => return Ok((done, None)),
+            Ok(Progress::Sent(sent, start, state)) => {
+                let (sent, is_answered) = sent.answered(&short).await;
+                let progress = Progress::Sent(sent, start, state);
+                if is_answered {
+                    let done = complete(&execution, arrived, progress, finish);
+                    short.end();
+                    loaded.metrics().record_queue_time(Duration::ZERO);
+                    return Ok(done);
+                }
+                progress
+            }
+            Ok(progress) => progress,
+        },
+    };
 
     let (cancelled, begun) = (execution.cancelled.clone(), Arc::new(AtomicBool::new(false)));
     let (answer, answered) = oneshot::channel();
@@ -325,21 +436,23 @@ async fn submit<T: Send + 'static>(
         let slot = match slot {
             Ok(slot) => slot,
             Err(rejection) => {
-                drop((execution, work));
+                drop((execution, progress, finish));
                 let _ = answer.send(Err(rejection.into()));
                 return JobOutcome::TimedOut;
             }
         };
 
         begins.store(true, Ordering::Relaxed);
-        let execution = Execution { waits: Some(slot), queued: arrived.elapsed(), ..execution };
+        // One that was sent did not wait.
+        let began = if matches!(progress, Progress::Sent(..)) { arrived } else { Instant::now() };
+        let execution = Execution { waits: Some(slot), queued: began - arrived, ..execution };
         execution.note_queued();
-        let done = run_guarded(|| work(&execution));
+        let done = complete(&execution, began, progress, finish);
         let outcome = if execution.timed_out.get() { JobOutcome::TimedOut } else { JobOutcome::Answered };
         // Dropped before the response is sent: the client may send its next request at once.
         drop(execution);
         // The receiver is gone if the client has disconnected.
-        let _ = answer.send(done);
+        let _ = answer.send(Ok(done));
         outcome
     };
 

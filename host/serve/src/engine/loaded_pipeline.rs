@@ -7,7 +7,7 @@ use super::body_budget::BodyBudget;
 use super::inline_execution;
 use super::metrics::{Inferences, Metrics, PipelineMetrics, StepMetrics, Steps};
 use super::runner::{Runner, StartedRunner};
-use super::scheduler::{Lane, LaneOptions, Load, Scheduler};
+use super::scheduler::{Lane, LaneOptions, Load, Scheduler, ShortRequest};
 use crate::settings::Settings;
 #[cfg(target_os = "linux")]
 use gpux::GpuxError;
@@ -146,6 +146,12 @@ impl LoadedPipeline {
     /// Whether a request with a body of this size may run on the I/O thread.
     pub(crate) fn may_run_inline(&self, body_bytes: Option<usize>) -> bool {
         self.is_cheap && body_bytes.is_some_and(|bytes| bytes <= inline_execution::MAX_BODY)
+    }
+
+    /// Lets the I/O thread send a request with a body of this size to the pipeline's process, if it may.
+    pub(crate) fn begin_short(&self, body_bytes: Option<usize>) -> Option<ShortRequest> {
+        let is_small = body_bytes.is_some_and(|bytes| bytes <= inline_execution::MAX_BODY);
+        if self.runner.is_isolated() && is_small { self.lane.begin_short() } else { None }
     }
 }
 

@@ -4,7 +4,8 @@
 use std::cell::RefCell;
 use std::sync::Arc;
 #[cfg(target_os = "linux")]
-use std::time::{Duration, Instant};
+use std::time::Duration;
+use std::time::Instant;
 
 use super::background_drop::BackgroundDrop;
 use super::body_budget::RequestBudget;
@@ -12,7 +13,7 @@ use super::error::ServeError;
 use super::inline_execution;
 use super::metrics::StepTimer;
 #[cfg(target_os = "linux")]
-use super::scheduler::Rejection;
+use super::scheduler::{Rejection, ShortRequest};
 #[cfg(target_os = "linux")]
 use gpux::internal::Definition;
 use gpux::internal::PipelineInfo;
@@ -22,8 +23,41 @@ use gpux_core::{MemoryPermit, RunError, StepError, StepFailure, Value};
 use gpux_core::{Outputs, Request, RunOptions};
 use gpux_inference::{BatchSizes, Batcher, SessionSet};
 #[cfg(target_os = "linux")]
-use gpux_worker::{CallOptions, IsolatedPipeline, OnWorkerEvent, Reply, WorkerCommand, WorkerError};
+use gpux_worker::{
+    BRIEFLY, CallOptions, IsolatedPipeline, OnWorkerEvent, PendingCall, Reply, SmallAnswer, WorkerCommand, WorkerError,
+};
 use gpux_worker::{GoldenCase, ModelStatistics, Trace, WarmUpReport};
+
+/// A request that was sent to the process of a pipeline.
+pub(crate) enum SentRequest {
+    /// without a small answer yet
+    #[cfg(target_os = "linux")]
+    Pending(PendingCall),
+    /// with one
+    #[cfg(target_os = "linux")]
+    Answered(SmallAnswer),
+}
+
+impl SentRequest {
+    /// Waits for a small answer, without a thread. `false` if none came soon: a thread is to [finish](Runner::finish) it.
+    pub(crate) async fn answered(self, short: &ShortRequest) -> (Self, bool) {
+        match self {
+            #[cfg(target_os = "linux")]
+            Self::Pending(pending) => {
+                match pending.answered(SOON, inline_execution::MAX_OUTPUT, short.is_alone(BRIEFLY)).await {
+                    Ok(answer) => (Self::Answered(answer), true),
+                    Err(pending) => (Self::Pending(pending), false),
+                }
+            }
+            #[cfg(target_os = "linux")]
+            Self::Answered(answer) => (Self::Answered(answer), true),
+        }
+    }
+}
+
+/// How long no thread waits for an answer: long beside a thread's turn, short beside what a deadline allows.
+#[cfg(target_os = "linux")]
+const SOON: Duration = Duration::from_millis(20);
 
 /// A pipeline that is loaded and warm.
 pub(crate) enum Runner {
@@ -79,7 +113,55 @@ impl Runner {
         match self {
             Self::Local(pipeline) => Ok(gpux_worker::run_observed(pipeline.plan(), request, options, timer, trace)?),
             #[cfg(target_os = "linux")]
-            Self::Isolated(pipeline) => run_isolated(pipeline, info, &request, options, budget, timer, trace),
+            Self::Isolated(pipeline) => {
+                let call = |call: &CallOptions<'_>| pipeline.run(&request, call);
+                run_isolated(call, info, options, budget, timer, trace)
+            }
+        }
+    }
+
+    /// Whether the pipeline has a process of its own.
+    pub(crate) const fn is_isolated(&self) -> bool {
+        self.local().is_none()
+    }
+
+    /// Sends a request to the process of the pipeline. Gives it back if it is to be [run](Self::run) instead.
+    pub(crate) fn send(
+        &self,
+        request: Request,
+        deadline: Option<Instant>,
+        priority: i32,
+    ) -> Result<SentRequest, Request> {
+        match self {
+            Self::Local(_) => Err(request),
+            #[cfg(target_os = "linux")]
+            Self::Isolated(pipeline) => {
+                let options = CallOptions { deadline, priority, ..CallOptions::default() };
+                pipeline.begin(request, &options).map(SentRequest::Pending)
+            }
+        }
+    }
+
+    /// The outputs of a request that was sent; waits for its end on the calling thread, unless the answer is there.
+    #[cfg_attr(not(target_os = "linux"), expect(unused_variables, reason = "pipelines are isolated on Linux alone"))]
+    pub(crate) fn finish(
+        &self,
+        info: &PipelineInfo,
+        sent: SentRequest,
+        options: RunOptions<'_>,
+        budget: &dyn Fn() -> RequestBudget,
+        timer: &mut StepTimer<'_>,
+    ) -> Result<Outputs, ServeError> {
+        match self {
+            #[cfg(target_os = "linux")]
+            Self::Isolated(pipeline) => {
+                let call = |call: &CallOptions<'_>| match sent {
+                    SentRequest::Pending(pending) => pending.finish(pipeline, call),
+                    SentRequest::Answered(answer) => answer.read(call),
+                };
+                run_isolated(call, info, options, budget, timer, None)
+            }
+            Self::Local(_) => Err(ServeError::NotReady("the pipeline has no process of its own".to_owned())),
         }
     }
 
@@ -90,11 +172,6 @@ impl Runner {
             #[cfg(target_os = "linux")]
             Self::Isolated(_) => None,
         }
-    }
-
-    /// Whether the pipeline has a process of its own.
-    pub(crate) const fn is_isolated(&self) -> bool {
-        self.local().is_none()
     }
 
     /// The sessions of its models, if they are in this process. A cheap pipeline has at most one model.
@@ -144,9 +221,8 @@ impl Runner {
 
 #[cfg(target_os = "linux")]
 fn run_isolated(
-    pipeline: &IsolatedPipeline,
+    call: impl FnOnce(&CallOptions<'_>) -> Result<Reply, WorkerError>,
     info: &PipelineInfo,
-    request: &Request,
     options: RunOptions<'_>,
     budget: &dyn Fn() -> RequestBudget,
     timer: &mut StepTimer<'_>,
@@ -164,7 +240,7 @@ fn run_isolated(
         matches!(*reserved, Some(Ok(_)))
     };
 
-    let call = CallOptions {
+    let call_options = CallOptions {
         deadline: options.deadline,
         priority: options.priority,
         waits: options.waits.as_deref(),
@@ -174,7 +250,7 @@ fn run_isolated(
         admits: Some(&admits),
     };
 
-    let Reply { result, steps, trace: recorded } = pipeline.run(request, &call).map_err(|error| match error {
+    let Reply { result, steps, trace: recorded } = call(&call_options).map_err(|error| match error {
         WorkerError::Crash(crash) => GpuxError::from(crash).into(),
         WorkerError::Unavailable(reason) => ServeError::NotReady(reason),
         WorkerError::Timeout => Rejection::Expired.into(),

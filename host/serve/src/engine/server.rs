@@ -8,7 +8,7 @@ use tokio::sync::watch;
 use super::body_budget::BodyBudget;
 use super::error::ServeError;
 use super::execution;
-use super::execution::Execution;
+use super::execution::{Execution, Prepared};
 use super::loaded_pipeline::LoadedPipeline;
 use super::metrics::Metrics;
 use super::repository::Repository;
@@ -18,6 +18,7 @@ use super::single_flight::SingleFlight;
 use crate::engine::pipeline_source::PipelineSource;
 use crate::settings::Settings;
 use gpux::{GpuxError, LoadOptions};
+use gpux_core::Outputs;
 
 /// The engine behind the protocols: pipelines, budgets, metrics and the shutdown state.
 pub struct Server {
@@ -137,5 +138,16 @@ impl Server {
         work: impl FnOnce(&Execution) -> Result<T, ServeError> + Send + 'static,
     ) -> Result<T, ServeError> {
         execution::execute(loaded, options, work).await
+    }
+
+    /// Runs `prepare`, the pipeline on what that returns, and `finish` on the outputs, as [`run`](Self::run) does.
+    pub(crate) async fn run_parts<S: Send + 'static, T: Send + 'static>(
+        &self,
+        loaded: &Arc<LoadedPipeline>,
+        options: RequestOptions,
+        prepare: impl FnOnce(&Execution) -> Result<Prepared<S, T>, ServeError> + Send + 'static,
+        finish: impl FnOnce(&Execution, S, Outputs) -> Result<T, ServeError> + Send + 'static,
+    ) -> Result<T, ServeError> {
+        execution::execute_parts(loaded, options, prepare, finish).await
     }
 }

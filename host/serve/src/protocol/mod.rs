@@ -3,9 +3,11 @@
 //! To add a protocol:
 //!
 //! 1. Make a folder for it. A handler finds the pipeline with `repository().get`, reads the body with
-//!    `http::body::read_for`, reserves what the parsed request takes with `request_budget`, runs it with `server.run`
-//!    (parse, `execution.infer`, `execution.reserve_response` and encode, all inside), and turns a `ServeError` into
-//!    the protocol's own form of an error. `predict` is the shortest example.
+//!    `http::body::read_for`, reserves what the parsed request takes with `request_budget`, runs it with
+//!    `server.run_parts` (parse in the first part, `execution.reserve_response` and encode in the second), and turns a
+//!    `ServeError` into the protocol's own form of an error. `predict` is the shortest example. Work that runs the
+//!    pipeline within it, with `execution.infer`, takes `server.run`, and then never runs on the I/O thread of an
+//!    isolated pipeline.
 //! 2. Merge its routes in `router.rs`, and list their templates in `route.rs` (`PATHS`, or `CALLS` for gRPC).
 //! 3. Describe it in `openapi/`.
 //! 4. Give it a `ProtocolLabel` (`engine/metrics/responses.rs`), which `edge/service.rs` selects by the path, and the

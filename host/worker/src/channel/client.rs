@@ -1,10 +1,14 @@
 //! The server's side of the shared memory.
 
 use std::io::{self, Read, Write as _};
+use std::os::fd::{AsFd as _, BorrowedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use tokio::time::timeout;
+
+use super::answers::Answers;
 use super::{Area, ChannelMemory, Header, SLOTS, monotonic_nanos, state};
 use crate::trace::Trace;
 use crate::transfer::{self, BoundedRead, read_bytes_within, read_u8, read_u32, read_u64, write_u32, write_u64};
@@ -13,6 +17,12 @@ use gpux_shared_memory::{OutOfBounds, wait, wake};
 
 /// How often a waiting call looks whether its client has gone.
 const POLL: Duration = Duration::from_millis(20);
+
+/// How long the thread of a task waits for an answer, as for a request that runs on it.
+pub const BRIEFLY: Duration = Duration::from_micros(100);
+
+/// How long a request waits for the threads of the worker that run others, before another is woken.
+const LOOK_AGAIN: Duration = Duration::from_millis(1);
 
 /// The most pauses of a request that are told to the scheduler: more is a worker that wants to keep it busy.
 const MAX_PAUSES: u32 = 1000;
@@ -41,7 +51,8 @@ const MAX_STEPS: u32 = 1 << 16;
 /// Calls a worker.
 #[derive(Debug)]
 pub(crate) struct ChannelClient {
-    memory: ChannelMemory,
+    memory: Arc<ChannelMemory>,
+    answers: Answers,
     free: Mutex<Vec<usize>>,
     ended: AtomicBool,
 }
@@ -131,6 +142,10 @@ impl From<io::Error> for ChannelError {
     }
 }
 
+/// The slot of a request that was sent.
+#[derive(Debug)]
+pub(crate) struct SlotNumber(usize);
+
 /// A slot in use, free again when it is dropped.
 struct UsedSlot<'a>(&'a ChannelClient, usize);
 
@@ -141,8 +156,18 @@ impl Drop for UsedSlot<'_> {
 }
 
 impl ChannelClient {
-    pub(crate) fn new(memory: ChannelMemory) -> Self {
-        Self { memory, free: Mutex::new((0..SLOTS).rev().collect()), ended: AtomicBool::new(false) }
+    pub(crate) fn create() -> io::Result<Self> {
+        Ok(Self {
+            memory: Arc::new(ChannelMemory::create()?),
+            answers: Answers::new()?,
+            free: Mutex::new((0..SLOTS).rev().collect()),
+            ended: AtomicBool::new(false),
+        })
+    }
+
+    /// What the worker opens: the memory, and the event that it rings.
+    pub(crate) fn files(&self) -> [BorrowedFd<'_>; 2] {
+        [self.memory.memory().as_fd(), self.answers.event().as_fd()]
     }
 
     /// The memory that the channel takes, in bytes.
@@ -159,40 +184,140 @@ impl ChannelClient {
                 wake(word, 1);
             }
         }
+        self.answers.end();
     }
 
     fn has_ended(&self) -> bool {
         self.ended.load(Ordering::SeqCst)
     }
 
-    /// Runs a request in the worker and waits for its end. `overdue` is called, again and again, while the answer is
-    /// missing after the deadline.
+    /// Sends a request for whose answer a task waits, by [`answered`](Self::answered), before a thread does. The worker
+    /// learns of it then.
+    pub(crate) fn begin(&self, request: &Request, options: &CallOptions<'_>) -> Result<SlotNumber, ChannelError> {
+        self.answers.listen(&self.memory)?;
+        self.send(request, options, true)
+    }
+
+    /// Sends a request; the slot in which it lies is used until its answer is read.
+    fn send(&self, request: &Request, options: &CallOptions<'_>, has_task: bool) -> Result<SlotNumber, ChannelError> {
+        let free = self.free.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let slot = UsedSlot(self, free.ok_or(ChannelError::Full)?);
+        self.write(slot.1, request, options, has_task)?;
+        let number = SlotNumber(slot.1);
+        std::mem::forget(slot);
+        Ok(number)
+    }
+
+    /// Waits for an answer of at most `most` bytes, without a thread, and returns its size; `None` if it is larger, or
+    /// the worker has ended. If it `is_alone`, the thread of the task waits first, for [`BRIEFLY`] at most.
+    pub(crate) async fn answered(
+        &self,
+        slot: &SlotNumber,
+        most: usize,
+        is_alone: bool,
+    ) -> Result<Option<usize>, OutOfBounds> {
+        let header = self.memory.header(slot.0);
+        if is_alone {
+            self.ring()?;
+            self.wait_briefly(header)?;
+        } else {
+            // Tasks that are ready send theirs, and one ring is for all.
+            tokio::task::yield_now().await;
+            self.ring_softly(slot.0)?;
+        }
+        let mut is_first = true;
+        loop {
+            match header.state()?.load(Ordering::SeqCst) {
+                state::QUEUED if is_first => {
+                    // What the worker runs may take long.
+                    if timeout(LOOK_AGAIN, self.answers.wait(slot.0)).await.is_err() && self.memory.is_queued(slot.0)? {
+                        self.ring()?;
+                    }
+                    is_first = false;
+                }
+                state::QUEUED | state::RUNNING | state::PAUSED => self.answers.wait(slot.0).await,
+                state::ANSWERED => {
+                    let len = usize::try_from(header.len()?.load(Ordering::Acquire));
+                    return Ok(len.ok().filter(|len| *len <= most));
+                }
+                _ => return Ok(None),
+            }
+        }
+    }
+
+    fn wait_briefly(&self, header: Header<'_>) -> Result<(), OutOfBounds> {
+        header.has_task()?.store(0, Ordering::SeqCst);
+        let (word, begun) = (header.state()?, Instant::now());
+        loop {
+            let state = word.load(Ordering::SeqCst);
+            let left = BRIEFLY.saturating_sub(begun.elapsed());
+            if !matches!(state, state::QUEUED | state::RUNNING) || left.is_zero() {
+                break;
+            }
+            wait(word, state, Some(left));
+        }
+        // Before the state is read again, so that the worker wakes the task.
+        header.has_task()?.store(1, Ordering::SeqCst);
+        Ok(())
+    }
+
+    /// Reads an answer of this size, which [`answered`](Self::answered) has seen, without waiting, whatever the
+    /// worker does to the slot meanwhile.
+    pub(crate) fn read_answer(
+        &self,
+        slot: SlotNumber,
+        len: usize,
+        options: &CallOptions<'_>,
+    ) -> Result<Reply, ChannelError> {
+        let slot = UsedSlot(self, slot.0);
+        self.read(slot.1, len as u64, options)
+    }
+
+    /// Waits for the end of a request. `overdue` is called, again and again, while the answer is missing after the
+    /// deadline.
+    pub(crate) fn finish(
+        &self,
+        slot: SlotNumber,
+        options: &CallOptions<'_>,
+        overdue: impl Fn(Lateness),
+    ) -> Result<Reply, ChannelError> {
+        let slot = UsedSlot(self, slot.0);
+        let header = self.memory.header(slot.1);
+        // Before the state is read, so that the worker wakes this thread.
+        header.has_task()?.store(0, Ordering::SeqCst);
+        if self.memory.is_queued(slot.1)? {
+            self.ring()?;
+        }
+        let result = self.receive(slot.1, header, options, overdue);
+        if self.has_ended() && result.is_err() {
+            let has_begun = !self.memory.is_queued(slot.1)?;
+            return Err(ChannelError::Ended { step: header.step()?.load(Ordering::Relaxed), has_begun });
+        }
+        result
+    }
+
+    /// Runs a request in the worker and waits for its end, as [`finish`](Self::finish) does.
     pub(crate) fn call(
         &self,
         request: &Request,
         options: &CallOptions<'_>,
         overdue: impl Fn(Lateness),
     ) -> Result<Reply, ChannelError> {
-        let free = self.free.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        let slot = free.ok_or(ChannelError::Full)?;
-        let slot = UsedSlot(self, slot);
-        let header = self.memory.header(slot.1);
-        self.send(slot.1, header, request, options)?;
-        let result = self.receive(slot.1, header, options, overdue);
-        if self.has_ended() && result.is_err() {
-            let has_begun = self.memory.queued(slot.1 / 32)?.load(Ordering::SeqCst) & (1 << (slot.1 % 32)) == 0;
-            return Err(ChannelError::Ended { step: header.step()?.load(Ordering::Relaxed), has_begun });
-        }
-        result
+        let slot = self.send(request, options, false)?;
+        self.ring()?;
+        self.finish(slot, options, overdue)
     }
 
-    fn send(
+    fn write(
         &self,
         slot: usize,
-        header: Header<'_>,
         request: &Request,
         options: &CallOptions<'_>,
+        has_task: bool,
     ) -> Result<(), ChannelError> {
+        // The thread that may wait after the task wants to know of waits.
+        let has_waits = has_task || options.waits.is_some();
+        let header = self.memory.header(slot);
         let mut area = self.memory.request(slot);
         let deadline = options.deadline.map_or(u64::MAX, |deadline| {
             let left = deadline.saturating_duration_since(Instant::now()).as_nanos();
@@ -200,7 +325,7 @@ impl ChannelClient {
         });
         let written = write_u64(&mut area, deadline)
             .and_then(|()| write_u32(&mut area, options.priority.cast_unsigned()))
-            .and_then(|()| area.write_all(&[options.is_traced.into(), options.waits.is_some().into()]))
+            .and_then(|()| area.write_all(&[options.is_traced.into(), has_waits.into()]))
             .and_then(|()| transfer::write_values(&mut area, request));
         if written.is_err() {
             area.release();
@@ -211,12 +336,28 @@ impl ChannelClient {
         header.cancelled()?.store(0, Ordering::Relaxed);
         header.step()?.store(0, Ordering::Relaxed);
         header.delegated_work()?.store(0, Ordering::Relaxed);
+        header.has_task()?.store(has_task.into(), Ordering::Relaxed);
         header.state()?.store(state::QUEUED, Ordering::SeqCst);
         self.memory.queued(slot / 32)?.fetch_or(1 << (slot % 32), Ordering::SeqCst);
+        Ok(())
+    }
+
+    /// Wakes a thread of the worker that waits for requests, unless one was woken that has not looked yet.
+    fn ring(&self) -> Result<(), OutOfBounds> {
         let doorbell = self.memory.doorbell()?;
         doorbell.fetch_add(1, Ordering::SeqCst);
-        if self.memory.idle_threads()?.load(Ordering::SeqCst) > 0 {
+        if self.memory.idle_threads()?.load(Ordering::SeqCst) > 0
+            && self.memory.is_ringing()?.swap(1, Ordering::SeqCst) == 0
+        {
             wake(doorbell, 1);
+        }
+        Ok(())
+    }
+
+    /// Lets the worker look at its queue, unless a thread of it will soon: one that runs a request.
+    fn ring_softly(&self, slot: usize) -> Result<(), OutOfBounds> {
+        if self.memory.is_queued(slot)? && self.memory.running_threads()?.load(Ordering::SeqCst) == 0 {
+            self.ring()?;
         }
         Ok(())
     }
@@ -281,7 +422,12 @@ impl ChannelClient {
             return Err(ChannelError::Ended { step: 0, has_begun: true });
         }
 
-        let area = self.memory.response(slot).limited(header.len()?.load(Ordering::Acquire));
+        self.read(slot, header.len()?.load(Ordering::Acquire), options)
+    }
+
+    /// Reads an answer of this size.
+    fn read(&self, slot: usize, len: u64, options: &CallOptions<'_>) -> Result<Reply, ChannelError> {
+        let area = self.memory.response(slot).limited(len);
         let is_admitted = area.len <= SMALL || options.admits.is_none_or(|admits| admits(area.len));
         let mut answer = Answer { free: area.len.saturating_add(SMALL), is_admitted, area, admits: options.admits };
         let reply = is_admitted.then(|| read_reply(&mut answer, options.is_traced, options.max_outputs));

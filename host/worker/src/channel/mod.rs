@@ -5,20 +5,22 @@
 //! ```
 //!
 //! A slot is one request in flight. The server writes a request, marks the slot in the bitmap of queued slots, and rings
-//! the doorbell, on which idle threads of the worker wait. Then it waits on the slot's state. Both sides copy values in
-//! and out. The server keeps which slots are in use in its own memory: a hostile worker can spoil its own results only.
+//! the doorbell, on which idle threads of the worker wait. Then a thread of the server waits on the slot's state, or a
+//! task waits for the slot's bit in the bitmap of answered slots ([`answers`]). Both sides copy values in and out. The
+//! server keeps which slots are in use in its own memory: a hostile worker can spoil its own results only.
 
+mod answers;
 mod client;
 mod service;
 
 use std::io::{self, Read, Write};
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use crate::transfer::BoundedRead;
 use gpux_shared_memory::{OutOfBounds, SharedMemory};
 
-pub use client::{CallOptions, Reply, StepTime};
-pub(crate) use client::{ChannelClient, ChannelError, Lateness};
+pub use client::{BRIEFLY, CallOptions, Reply, StepTime};
+pub(crate) use client::{ChannelClient, ChannelError, Lateness, SlotNumber};
 pub(crate) use service::{IncomingRequest, RequestService};
 
 /// The most requests in flight.
@@ -35,8 +37,13 @@ const LEAST_AREA: usize = 64 << 20;
 
 const DOORBELL: usize = 0;
 const IDLE_THREADS: usize = 4;
+const IS_LISTENING: usize = 8;
+const IS_RINGING: usize = 12;
+const RUNNING_THREADS: usize = 16;
 /// a bit for each slot
 const QUEUED: usize = 64;
+/// the same
+const ANSWERED: usize = 128;
 const HEADERS: usize = 4096;
 const HEADER: usize = 128;
 const AREAS: usize = HEADERS + SLOTS * HEADER;
@@ -101,9 +108,34 @@ impl ChannelMemory {
         self.memory.word(IDLE_THREADS)
     }
 
-    /// The word of the bitmap that has the bits of these 32 slots.
+    /// Whether the doorbell was rung for a thread that has not looked at the queue since.
+    fn is_ringing(&self) -> Result<&AtomicU32, OutOfBounds> {
+        self.memory.word(IS_RINGING)
+    }
+
+    /// The threads that run a request, and look at the queue after it.
+    fn running_threads(&self) -> Result<&AtomicU32, OutOfBounds> {
+        self.memory.word(RUNNING_THREADS)
+    }
+
+    /// Whether the request of the slot waits in the queue.
+    fn is_queued(&self, slot: usize) -> Result<bool, OutOfBounds> {
+        Ok(self.queued(slot / 32)?.load(Ordering::SeqCst) & (1 << (slot % 32)) != 0)
+    }
+
+    /// Whether the worker is to ring when it has answered: the server listens.
+    fn is_listening(&self) -> Result<&AtomicU32, OutOfBounds> {
+        self.memory.word(IS_LISTENING)
+    }
+
+    /// The word of the bitmap of queued slots that has the bits of these 32.
     fn queued(&self, index: usize) -> Result<&AtomicU32, OutOfBounds> {
         self.memory.word(QUEUED + 4 * index)
+    }
+
+    /// The word of the bitmap of answered slots, for whose answers tasks wait, that has the bits of these 32.
+    fn answered(&self, index: usize) -> Result<&AtomicU32, OutOfBounds> {
+        self.memory.word(ANSWERED + 4 * index)
     }
 
     const fn header(&self, slot: usize) -> Header<'_> {
@@ -143,6 +175,11 @@ impl<'a> Header<'a> {
     /// The number of the step that runs, from 1.
     fn step(self) -> Result<&'a AtomicU32, OutOfBounds> {
         self.memory.word(self.at + 8)
+    }
+
+    /// Whether a task of the server waits, else a thread.
+    fn has_task(self) -> Result<&'a AtomicU32, OutOfBounds> {
+        self.memory.word(self.at + 12)
     }
 
     /// The length of the request, then of the response.
@@ -218,20 +255,28 @@ impl BoundedRead for Area<'_> {
 #[allow(clippy::unwrap_used, reason = "tests")]
 mod tests {
     use std::cell::RefCell;
-    use std::os::fd::AsFd as _;
-    use std::sync::atomic::Ordering;
     use std::time::{Duration, Instant};
+
+    use tokio::time::timeout;
 
     use super::*;
     use gpux_core::{CallStatistics, Request};
 
+    fn memory_of_worker(client: &ChannelClient) -> ChannelMemory {
+        let [memory, _] = client.files();
+        ChannelMemory::open(memory.try_clone_to_owned().unwrap()).unwrap()
+    }
+
+    fn service_of(client: &ChannelClient) -> RequestService {
+        let [_, event] = client.files();
+        RequestService::new(memory_of_worker(client), event.try_clone_to_owned().unwrap())
+    }
+
     #[test]
     fn lateness_of_steps_counts_from_their_beginning() {
         const WHILE: Duration = Duration::from_millis(100);
-        let memory = ChannelMemory::create().unwrap();
-        let file = memory.memory().as_fd().try_clone_to_owned().unwrap();
-        let service = RequestService::new(ChannelMemory::open(file).unwrap());
-        let client = ChannelClient::new(memory);
+        let client = ChannelClient::create().unwrap();
+        let service = service_of(&client);
         let taken = RefCell::new(None::<IncomingRequest>);
         // The worker takes the request, begins its step and answers long after the deadline.
         let overdue = |late: Lateness| {
@@ -249,12 +294,73 @@ mod tests {
         assert!(client.call(&Request::default(), &options, overdue).unwrap().result.is_ok());
     }
 
+    #[tokio::test]
+    async fn tasks_wait_for_small_answers() {
+        let client = ChannelClient::create().unwrap();
+        let (service, hostile) = (service_of(&client), memory_of_worker(&client));
+        let options = CallOptions::default();
+        let slot = client.begin(&Request::default(), &options).unwrap();
+        // It waits also while the request waits for others.
+        let answered = async { client.answered(&slot, 1000, false).await };
+        let answer = async {
+            let request = service.next(Duration::ZERO).unwrap().unwrap();
+            request.waits().unwrap().begin();
+            tokio::task::yield_now().await;
+            request.answer(&Ok(Vec::new()), &[], None).unwrap();
+        };
+        let len = tokio::join!(answered, answer).0.unwrap().unwrap();
+        assert_eq!(client.answered(&slot, 4, false).await, Ok(None));
+
+        // What the worker writes then changes neither the length nor whether this waits.
+        hostile.header(0).state().unwrap().store(state::RUNNING, Ordering::SeqCst);
+        hostile.header(0).len().unwrap().store(u64::MAX, Ordering::SeqCst);
+        assert!(client.read_answer(slot, len, &options).unwrap().result.is_ok());
+
+        // A thread goes on where the task waited in vain.
+        let slot = client.begin(&Request::default(), &options).unwrap();
+        assert!(timeout(Duration::ZERO, client.answered(&slot, 1000, false)).await.is_err());
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let request = service.next(Duration::from_mins(1)).unwrap().unwrap();
+                request.answer(&Ok(Vec::new()), &[], None).unwrap();
+            });
+            assert!(client.finish(slot, &options, |_| {}).unwrap().result.is_ok());
+        });
+
+        let slot = client.begin(&Request::default(), &options).unwrap();
+        let end = async { client.end() };
+        assert_eq!(tokio::join!(client.answered(&slot, 1000, false), end).0, Ok(None));
+        assert!(matches!(client.finish(slot, &options, |_| {}), Err(ChannelError::Ended { has_begun: false, .. })));
+    }
+
+    #[tokio::test]
+    async fn tasks_wait_beside_a_worker_that_rings_in_vain() {
+        let client = ChannelClient::create().unwrap();
+        let (service, hostile) = (service_of(&client), memory_of_worker(&client));
+        let [_, event] = client.files().map(|file| file.try_clone_to_owned().unwrap());
+        let options = CallOptions::default();
+        for round in 0..100_u64 {
+            let slot = client.begin(&Request::default(), &options).unwrap();
+            let answer = async {
+                for _ in 0..round {
+                    hostile.answered((round % 16) as usize).unwrap().store(!1, Ordering::SeqCst);
+                    hostile.is_listening().unwrap().store(0, Ordering::SeqCst);
+                    rustix::io::write(&event, &1_u64.to_ne_bytes()).unwrap();
+                    tokio::task::yield_now().await;
+                }
+                hostile.is_listening().unwrap().store(1, Ordering::SeqCst);
+                service.next(Duration::ZERO).unwrap().unwrap().answer(&Ok(Vec::new()), &[], None).unwrap();
+            };
+            let both = async { tokio::join!(client.answered(&slot, 1000, false), answer).0 };
+            let len = timeout(Duration::from_mins(1), both).await.unwrap().unwrap().unwrap();
+            assert!(client.read_answer(slot, len, &options).unwrap().result.is_ok());
+        }
+    }
+
     #[test]
     fn passes_calls_of_steps_within_bounds() {
-        let memory = ChannelMemory::create().unwrap();
-        let file = memory.memory().as_fd().try_clone_to_owned().unwrap();
-        let service = RequestService::new(ChannelMemory::open(file).unwrap());
-        let client = ChannelClient::new(memory);
+        let client = ChannelClient::create().unwrap();
+        let service = service_of(&client);
         let reply = |calls: &CallStatistics| {
             let steps = [StepTime::default(), StepTime { calls: calls.clone(), ..StepTime::default() }];
             std::thread::scope(|scope| {
@@ -281,12 +387,11 @@ mod tests {
         }
         assert!(reply(&calls).iter().all(|step| step.calls.is_empty()));
     }
+
     /// What a call comes to whose worker answers with these bytes; of memory, the server admits `memory` bytes.
     fn answered(bytes: &[u8], max_outputs: usize, memory: usize) -> Result<Reply, ChannelError> {
-        let memory_file = ChannelMemory::create().unwrap();
-        let file = memory_file.memory().as_fd().try_clone_to_owned().unwrap();
-        let worker = ChannelMemory::open(file).unwrap();
-        let client = ChannelClient::new(memory_file);
+        let client = ChannelClient::create().unwrap();
+        let worker = memory_of_worker(&client);
         let left = std::cell::Cell::new(memory);
         let admits = |bytes: usize| {
             let rest = left.get().checked_sub(bytes);

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::io::Write as _;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -17,11 +18,36 @@ use super::StepTime;
 
 /// Takes requests from the shared memory.
 #[derive(Clone, Debug)]
-pub(crate) struct RequestService(Arc<ChannelMemory>);
+pub(crate) struct RequestService(Arc<WorkerSide>);
+
+#[derive(Debug)]
+struct WorkerSide {
+    memory: ChannelMemory,
+    /// rung when a request is answered for which a task of the server waits
+    event: OwnedFd,
+}
+
+impl WorkerSide {
+    /// Changes the state of a slot, and wakes the thread that waits for it. A task waits for answers alone.
+    fn set(&self, slot: usize, to: u32) -> io::Result<()> {
+        let header = self.memory.header(slot);
+        let word = header.state()?;
+        word.store(to, Ordering::SeqCst);
+        if header.has_task()?.load(Ordering::SeqCst) == 0 {
+            wake(word, 1);
+        } else if to == state::ANSWERED {
+            self.memory.answered(slot / 32)?.fetch_or(1 << (slot % 32), Ordering::SeqCst);
+            if self.memory.is_listening()?.swap(0, Ordering::SeqCst) != 0 {
+                rustix::io::write(&self.event, &1_u64.to_ne_bytes())?;
+            }
+        }
+        Ok(())
+    }
+}
 
 /// A request that a thread of the worker has taken.
 pub(crate) struct IncomingRequest {
-    memory: Arc<ChannelMemory>,
+    side: Arc<WorkerSide>,
     slot: usize,
     pub(crate) values: Request,
     pub(crate) deadline: Option<Instant>,
@@ -31,18 +57,21 @@ pub(crate) struct IncomingRequest {
 }
 
 impl RequestService {
-    pub(crate) fn new(memory: ChannelMemory) -> Self {
-        Self(Arc::new(memory))
+    /// `event` is what the worker rings.
+    pub(crate) fn new(memory: ChannelMemory, event: OwnedFd) -> Self {
+        Self(Arc::new(WorkerSide { memory, event }))
     }
 
     /// Waits for the next request; `None` if none came within `patience` and another thread waits as well.
     pub(crate) fn next(&self, patience: Duration) -> io::Result<Option<IncomingRequest>> {
-        let memory = &self.0;
+        let memory = &self.0.memory;
         loop {
             let doorbell = memory.doorbell()?;
             let seen = doorbell.load(Ordering::SeqCst);
+            memory.is_ringing()?.store(0, Ordering::SeqCst);
             if let Some(slot) = self.take()? {
-                return IncomingRequest::read(memory, slot).map(Some);
+                self.resume();
+                return IncomingRequest::read(&self.0, slot).map(Some);
             }
             let idle = memory.idle_threads()?;
             // Counted before the word is compared, so that a request in between rings.
@@ -58,14 +87,25 @@ impl RequestService {
         }
     }
 
+    /// The thread that took a request is done with it, or waits for others.
+    pub(crate) fn leave(&self) {
+        // The word is within the memory, so this does not fail.
+        let _ = self.0.memory.running_threads().map(|threads| threads.fetch_sub(1, Ordering::SeqCst));
+    }
+
+    /// The thread goes on.
+    pub(crate) fn resume(&self) {
+        let _ = self.0.memory.running_threads().map(|threads| threads.fetch_add(1, Ordering::SeqCst));
+    }
+
     /// Whether no thread waits for requests.
     pub(crate) fn is_busy(&self) -> io::Result<bool> {
-        Ok(self.0.idle_threads()?.load(Ordering::SeqCst) == 0)
+        Ok(self.0.memory.idle_threads()?.load(Ordering::SeqCst) == 0)
     }
 
     fn take(&self) -> io::Result<Option<usize>> {
         for index in 0..SLOTS / 32 {
-            let word = self.0.queued(index)?;
+            let word = self.0.memory.queued(index)?;
             let mut bits = word.load(Ordering::SeqCst);
             while bits != 0 {
                 let bit = bits.trailing_zeros();
@@ -80,7 +120,8 @@ impl RequestService {
 }
 
 impl IncomingRequest {
-    fn read(memory: &Arc<ChannelMemory>, slot: usize) -> io::Result<Self> {
+    fn read(side: &Arc<WorkerSide>, slot: usize) -> io::Result<Self> {
+        let memory = &side.memory;
         let header = memory.header(slot);
         header.state()?.store(state::RUNNING, Ordering::Release);
         let mut area = memory.request(slot).limited(header.len()?.load(Ordering::Acquire));
@@ -91,22 +132,22 @@ impl IncomingRequest {
         area.release();
         let left = Duration::from_nanos(deadline.saturating_sub(monotonic_nanos()));
         let deadline = if deadline == u64::MAX { None } else { Instant::now().checked_add(left) };
-        Ok(Self { memory: memory.clone(), slot, values, deadline, priority, is_traced, has_waits })
+        Ok(Self { side: side.clone(), slot, values, deadline, priority, is_traced, has_waits })
     }
 
     /// Cancels the run when the client has gone.
     pub(crate) fn cancelled(&self) -> Arc<dyn CancelFlag> {
-        Arc::new(RequestSlot { memory: self.memory.clone(), slot: self.slot })
+        Arc::new(RequestSlot { side: self.side.clone(), slot: self.slot })
     }
 
     /// Tells the server when the request waits for others, if the server wants to know.
     pub(crate) fn waits(&self) -> Option<Arc<dyn WaitObserver>> {
-        self.has_waits.then(|| Arc::new(RequestSlot { memory: self.memory.clone(), slot: self.slot }) as _)
+        self.has_waits.then(|| Arc::new(RequestSlot { side: self.side.clone(), slot: self.slot }) as _)
     }
 
     /// Notes the step that begins, from 1: if it ends the process, the server knows which it was.
     pub(crate) fn note_step(&self, number: u32) {
-        if let Ok(word) = self.memory.header(self.slot).step() {
+        if let Ok(word) = self.side.memory.header(self.slot).step() {
             word.store(number, Ordering::Relaxed);
         }
     }
@@ -118,19 +159,15 @@ impl IncomingRequest {
         steps: &[StepTime],
         trace: Option<&Trace>,
     ) -> io::Result<()> {
-        let mut area = self.memory.response(self.slot);
+        let mut area = self.side.memory.response(self.slot);
         if let Err(error) = write_response(&mut area, result, steps, trace) {
             area.release();
-            area = self.memory.response(self.slot);
+            area = self.side.memory.response(self.slot);
             let message = format!("the results of an isolated pipeline take at most {} MiB: {error}", area.len >> 20);
             write_response(&mut area, &Err(crate::step_failure(message)), steps, None)?;
         }
-        let header = self.memory.header(self.slot);
-        header.len()?.store(area.done as u64, Ordering::Release);
-        let word = header.state()?;
-        word.store(state::ANSWERED, Ordering::Release);
-        wake(word, 1);
-        Ok(())
+        self.side.memory.header(self.slot).len()?.store(area.done as u64, Ordering::Release);
+        self.side.set(self.slot, state::ANSWERED)
     }
 }
 
@@ -175,36 +212,27 @@ fn calls_to_json(steps: &[StepTime]) -> io::Result<Vec<u8>> {
 
 /// The slot of a request: tells the server that the request waits, and the run whether it was cancelled.
 struct RequestSlot {
-    memory: Arc<ChannelMemory>,
+    side: Arc<WorkerSide>,
     slot: usize,
-}
-
-impl RequestSlot {
-    fn set(&self, to: u32) -> io::Result<()> {
-        let word = self.memory.header(self.slot).state()?;
-        word.store(to, Ordering::Release);
-        wake(word, 1);
-        Ok(())
-    }
 }
 
 impl CancelFlag for RequestSlot {
     fn is_cancelled(&self) -> bool {
-        self.memory.header(self.slot).cancelled_flag().is_ok_and(CancelFlag::is_cancelled)
+        self.side.memory.header(self.slot).cancelled_flag().is_ok_and(CancelFlag::is_cancelled)
     }
 }
 
 impl WaitObserver for RequestSlot {
     fn begin(&self) {
         // The slot is within the memory, so this does not fail.
-        let _ = self.set(state::PAUSED);
+        let _ = self.side.set(self.slot, state::PAUSED);
     }
 
     fn end(&self, delegated_work: Duration) {
         let nanos = u64::try_from(delegated_work.as_nanos()).unwrap_or(u64::MAX);
-        if let Ok(word) = self.memory.header(self.slot).delegated_work() {
+        if let Ok(word) = self.side.memory.header(self.slot).delegated_work() {
             word.fetch_add(nanos, Ordering::Relaxed);
         }
-        let _ = self.set(state::RUNNING);
+        let _ = self.side.set(self.slot, state::RUNNING);
     }
 }

@@ -153,7 +153,7 @@ async fn timeout_in_the_body_counts_from_arrival() {
 
 /// A request that announces a body of 1 MiB and sends nothing.
 fn promised(path: &str, content_type: &str) -> HttpRequest<Body> {
-    let body = Body::from_stream(stream::once(pending::<Result<bytes::Bytes, std::convert::Infallible>>()));
+    let body = Body::from_stream(stream::once(pending::<Result<bytes::Bytes, Infallible>>()));
     HttpRequest::post(path).header(CONTENT_TYPE, content_type).header(CONTENT_LENGTH, 1 << 20).body(body).unwrap()
 }
 
@@ -234,7 +234,7 @@ async fn counts_bodies_rejected_for_memory() {
         assert!(status == StatusCode::SERVICE_UNAVAILABLE && text.contains("as much as is allowed"), "{path}: {text}");
     }
     // The pipeline of a gRPC call is named in its message, whose length precedes it.
-    let head = stream::iter([Ok::<_, std::convert::Infallible>(bytes::Bytes::from_static(&[0, 0, 1, 0, 0]))]);
+    let head = stream::iter([Ok::<_, Infallible>(bytes::Bytes::from_static(&[0, 0, 1, 0, 0]))]);
     let execute = HttpRequest::post("/inference.GRPCInferenceService/ModelInfer")
         .header(CONTENT_TYPE, "application/grpc")
         .body(Body::from_stream(head.chain(stream::pending())))

@@ -3,6 +3,10 @@
 //! A request that runs there blocks all connections of that thread. So the decision is made once, when a pipeline is
 //! loaded. It requires that the cost of its steps and operators depends on input shapes alone, that a small body bounds
 //! the shapes, and that the largest request in such a body takes less time than a hop.
+//!
+//! Nothing is known of the cost of an isolated pipeline: its process may be hostile. The I/O thread sends it small
+//! requests while they take little time ([`ShortRequest`](super::scheduler::ShortRequest)), and goes on with others until
+//! they are answered.
 
 mod data_independent_cost;
 
@@ -18,7 +22,7 @@ const HOP_COST: Duration = if cfg!(test) { Duration::from_mins(1) } else { Durat
 pub(crate) const MAX_BODY: usize = 8 << 10;
 
 /// The most bytes of outputs; writing them takes a few microseconds.
-const MAX_OUTPUT: usize = 4 * MAX_BODY;
+pub(crate) const MAX_OUTPUT: usize = 4 * MAX_BODY;
 
 /// Runs of the largest request, one of which must be cheap: the first run of a shape is slower, and so are runs beside
 /// other work on the machine.

@@ -30,6 +30,8 @@ pub(super) struct LaneState {
     begun: usize,
     /// requests of those that are not waiting for others
     at_work: usize,
+    /// short requests that its process runs, beside those
+    short: usize,
     /// worker time that it has used
     used: Duration,
     throughput: Throughput,
@@ -38,11 +40,11 @@ pub(super) struct LaneState {
 impl LaneState {
     pub(super) fn new(options: LaneOptions) -> Self {
         let throughput = Throughput::default();
-        Self { options, waiting: Queue::default(), begun: 0, at_work: 0, used: Duration::ZERO, throughput }
+        Self { options, waiting: Queue::default(), begun: 0, at_work: 0, short: 0, used: Duration::ZERO, throughput }
     }
 
     pub(super) fn load(&self) -> Load {
-        Load { waiting: self.waiting.len(), running: self.begun }
+        Load { waiting: self.waiting.len(), running: self.begun + self.short }
     }
 
     /// Rejects a request if the queue is full or its deadline is unlikely to be met. If it is to evict another request,
@@ -103,7 +105,7 @@ impl LaneState {
     }
 
     pub(super) fn has_work(&self) -> bool {
-        self.has_waiting() || self.begun > 0
+        self.has_waiting() || self.begun + self.short > 0
     }
 
     /// Whether another request may start while `running` requests run in all: a worker is free, or none works for this
@@ -111,6 +113,29 @@ impl LaneState {
     pub(super) fn may_start(&self, running: usize) -> bool {
         let workers = self.options.workers * if self.options.is_isolated { 2 } else { 1 };
         self.begun < self.options.concurrency && (running < workers || self.at_work == 0)
+    }
+
+    /// Counts a short request; `false` if the process has as many as it runs in [`SHORT`].
+    pub(super) fn begin_short(&mut self, now: Instant) -> bool {
+        let most = self.throughput.work().map_or(0, |work| SHORT.as_nanos() / work.as_nanos().max(1));
+        let may_begin = (self.short as u128) < most.min(MOST_SHORT);
+        if may_begin {
+            self.throughput.begin(now);
+            self.short += 1;
+        }
+        may_begin
+    }
+
+    /// Whether one short request is all that runs or waits, and such take less than `limit`.
+    pub(super) fn is_alone(&self, limit: Duration) -> bool {
+        self.short + self.begun + self.waiting.len() == 1 && self.throughput.work().is_some_and(|work| work < limit)
+    }
+
+    /// Records the end of a short request, if it was answered `after` this time.
+    pub(super) fn end_short(&mut self, after: Option<Duration>, now: Instant) {
+        self.short -= 1;
+        let completion = after.map(|work_time| Completion { work_time, is_in_time: true });
+        self.throughput.end(completion, now, self.has_work());
     }
 
     pub(super) fn used(&self) -> Duration {
@@ -145,6 +170,13 @@ impl LaneState {
         self.throughput.end(completion, now, self.has_work());
     }
 }
+
+/// What short requests of a lane may take in all, by what its requests take now: so long may one of them be late for
+/// another of higher priority.
+const SHORT: Duration = Duration::from_millis(5);
+
+/// The most short requests of a lane.
+const MOST_SHORT: u128 = 64;
 
 /// The share of its remaining time that a request may be expected to take: the throughput is an estimate.
 const MARGIN: f32 = 0.9;

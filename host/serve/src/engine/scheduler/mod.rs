@@ -146,6 +146,14 @@ impl Lane {
         lane.admit(priority, client, deadline, Instant::now()).map(drop)
     }
 
+    /// Lets a short request run in the pipeline's process, without a thread and beside the queue, as long as those that
+    /// do take little time together.
+    pub(crate) fn begin_short(&self) -> Option<ShortRequest> {
+        let now = Instant::now();
+        let may_begin = self.shared.lock().lanes.get_mut(&self.id)?.begin_short(now);
+        may_begin.then(|| ShortRequest { shared: self.shared.clone(), lane: self.id, begun: now, after: None })
+    }
+
     /// Waiting and running requests.
     pub(crate) fn load(&self) -> Load {
         self.shared.lock().lanes.get(&self.id).map_or_else(Load::default, LaneState::load)
@@ -249,6 +257,34 @@ impl State {
         self.running -= 1;
         if let Some(lane) = self.lanes.get_mut(&lane) {
             lane.done(position, cost, completion, Instant::now());
+        }
+    }
+}
+
+/// A short request that runs in the process of its pipeline, until this is dropped.
+pub(crate) struct ShortRequest {
+    shared: Arc<Shared>,
+    lane: u64,
+    begun: Instant,
+    after: Option<Duration>,
+}
+
+impl ShortRequest {
+    /// Whether it is the only short request of its lane, whose requests take less than `limit`.
+    pub(crate) fn is_alone(&self, limit: Duration) -> bool {
+        self.shared.lock().lanes.get(&self.lane).is_some_and(|lane| lane.is_alone(limit))
+    }
+
+    /// It was answered.
+    pub(crate) fn end(mut self) {
+        self.after = Some(self.begun.elapsed());
+    }
+}
+
+impl Drop for ShortRequest {
+    fn drop(&mut self) {
+        if let Some(lane) = self.shared.lock().lanes.get_mut(&self.lane) {
+            lane.end_short(self.after, Instant::now());
         }
     }
 }

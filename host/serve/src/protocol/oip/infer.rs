@@ -51,22 +51,20 @@ pub(super) fn given_values(outputs: &[SelectedOutput]) -> impl Iterator<Item = &
     outputs.iter().map(|output| &output.tensor.value)
 }
 
-/// Executes a request.
-pub(super) fn infer(
+/// The pipeline's inputs. Fails if it does not have the requested outputs.
+pub(super) fn pipeline_request(
     execution: &Execution,
     inputs: Vec<InputTensor>,
-    outputs: Vec<RequestedOutput>,
-) -> Result<Vec<SelectedOutput>, ServeError> {
+    outputs: &[RequestedOutput],
+) -> Result<Request, ServeError> {
     let signature = execution.loaded().signature();
-    for asked in &outputs {
+    for asked in outputs {
         let output = output(signature, &asked.name)?;
         if asked.classification.is_some() {
             classification::check_output(output)?;
         }
     }
-    let values = values(signature, inputs)?;
-    let given = execution.infer(values, None)?;
-    chosen(execution, given, outputs)
+    Ok(values(signature, inputs)?)
 }
 
 fn output<'a>(signature: &'a PlanSignature, name: &str) -> Result<&'a PlanOutput, ServeError> {
@@ -99,7 +97,7 @@ fn values(signature: &PlanSignature, inputs: Vec<InputTensor>) -> Result<Request
 }
 
 /// The outputs in the requested order.
-fn chosen(
+pub(super) fn select_outputs(
     execution: &Execution,
     mut given: Outputs,
     asked: Vec<RequestedOutput>,

@@ -20,6 +20,7 @@ use super::http::json_list::JsonList;
 use super::http::path_name::PathName;
 use super::http::response;
 use crate::engine::body_budget::RequestBudget;
+use crate::engine::execution::Prepared;
 use crate::engine::memory_charge::Charge;
 use crate::engine::request_context::RequestContext;
 use crate::{Execution, LoadedPipeline, Priority, Rejection, RequestOptions, ServeError, Server};
@@ -161,9 +162,9 @@ async fn predict(
     let budget =
         Charge::DecodedBody.applies_to(body.len()).then(|| server.request_budget().for_request().holding(body.len()));
 
-    let turned = server.run(loaded, options, {
+    let prepare = {
         let write = write.clone();
-        move |execution| {
+        move |execution: &Execution| {
             let start = is_traced.then(Instant::now);
             let signature = execution.loaded().signature();
             let media_type = media_type.or_guess(&body);
@@ -180,21 +181,27 @@ async fn predict(
             match Requests::read(signature, &media_type, &body, budget.as_ref())? {
                 Requests::One(request) => {
                     if let Some(start) = start {
-                        return traced(execution, request, start.elapsed(), &write).map(Outcome::Answer);
+                        let answer = traced(execution, request, start.elapsed(), &write)?;
+                        return Ok(Prepared::Done(Outcome::Answer(answer)));
                     }
-                    let outputs = execution.infer(request, None)?;
-                    execution.reserve_response(values(&outputs), || write.size(&outputs))?;
-                    write.write(&outputs).map(Outcome::Answer)
+                    Ok(Prepared::Input(request, permit))
                 }
                 Requests::List(_) if is_traced => {
                     Err(ServeError::invalid("a trace is of one request; send a list without `trace`"))
                 }
-                Requests::List(requests) => Ok(Outcome::List(requests, permit)),
+                Requests::List(requests) => Ok(Prepared::Done(Outcome::List(requests, permit))),
             }
         }
-    });
+    };
+    let finish = {
+        let write = write.clone();
+        move |execution: &Execution, _permit: Option<MemoryPermit>, outputs: Outputs| {
+            execution.reserve_response(values(&outputs), || write.size(&outputs))?;
+            write.write(&outputs).map(Outcome::Answer)
+        }
+    };
 
-    match turned.await? {
+    match server.run_parts(loaded, options, prepare, finish).await? {
         Outcome::Answer(written) => written.into_response(),
         Outcome::List(requests, _permit) => Box::pin(list(server, loaded, options, write, requests)).await,
     }

@@ -14,6 +14,7 @@ use super::bounds::Head;
 use super::messages::{Encoding, Messages};
 use super::status::status;
 use super::{contents, timeout};
+use crate::engine::execution::Prepared;
 use crate::protocol::oip::grpc::proto::{ModelInferRequest, ModelInferResponse};
 use crate::protocol::oip::infer as inference;
 use crate::protocol::oip::infer::{InferRequest, RequestedOutput};
@@ -22,6 +23,7 @@ use crate::protocol::oip::lookup::Model;
 use crate::protocol::oip::parameters;
 use crate::protocol::oip::parameters::Parameters;
 use crate::{Execution, ServeError, Server};
+use gpux_core::{MemoryPermit, Outputs};
 
 /// `ModelInfer`: one message in, one out.
 pub(super) async fn call(State(server): State<Arc<Server>>, request: Request) -> Response {
@@ -55,32 +57,55 @@ pub(super) async fn infer(
         (asked, waits) => asked.or(waits),
     };
     let (loaded, budget) = (model.loaded.clone(), server.request_budget().for_request().holding(message.len()));
-    let done = server.run(&loaded, options, move |execution| {
-        // The permit is released when the execution ends.
-        let (request, _permit) = bounds::read(message, &budget)?;
-        write(execution, run(execution, &model, request, given)?)
-    });
-    done.await
+    let prepare = move |execution: &Execution| {
+        let (request, permit) = bounds::read(message, &budget)?;
+        prepare(execution, request, given, permit)
+    };
+    let finish =
+        move |execution: &Execution, expected, outputs| write(execution, finish(execution, &model, expected, outputs)?);
+    server.run_parts(&loaded, options, prepare, finish).await
 }
 
-/// Converts the request message to the result message.
-fn run(
+/// What a request expects of its result.
+struct ExpectedResult {
+    id: String,
+    outputs: Vec<RequestedOutput>,
+    /// whether tensors are raw
+    raw: bool,
+    /// released when the execution ends
+    _permit: MemoryPermit,
+}
+
+/// Converts the request message to the pipeline's inputs.
+fn prepare(
     execution: &Execution,
-    model: &Model,
     request: ModelInferRequest,
     parameters: Parameters,
-) -> Result<ModelInferResponse, ServeError> {
+    permit: MemoryPermit,
+) -> Result<Prepared<ExpectedResult, Bytes>, ServeError> {
     // Raw by default, as in Triton, whatever form the inputs have: Triton's clients read only raw outputs.
     let raw = parameters::flag(&parameters, "binary_data_output")?.unwrap_or(true);
     let request = read(request, parameters)?;
-    let given = inference::infer(execution, request.inputs, request.outputs)?;
-    let size = || given.iter().map(|output| contents::size(output, raw)).sum();
+    let values = inference::pipeline_request(execution, request.inputs, &request.outputs)?;
+    let expected = ExpectedResult { id: request.id, outputs: request.outputs, raw, _permit: permit };
+    Ok(Prepared::Input(values, expected))
+}
+
+/// Converts the outputs to the result message.
+fn finish(
+    execution: &Execution,
+    model: &Model,
+    expected: ExpectedResult,
+    outputs: Outputs,
+) -> Result<ModelInferResponse, ServeError> {
+    let given = inference::select_outputs(execution, outputs, expected.outputs)?;
+    let size = || given.iter().map(|output| contents::size(output, expected.raw)).sum();
     execution.reserve_response(inference::given_values(&given), size)?;
-    let (outputs, raw_output_contents) = contents::outputs(given, raw)?;
+    let (outputs, raw_output_contents) = contents::outputs(given, expected.raw)?;
     Ok(ModelInferResponse {
         model_name: execution.loaded().name().to_owned(),
         model_version: model.version.clone(),
-        id: request.id,
+        id: expected.id,
         parameters: std::collections::HashMap::default(),
         outputs,
         raw_output_contents,

@@ -178,7 +178,9 @@ pub(crate) fn command(arguments: &[&str]) -> Command {
     let mut command = program();
     command.args(["serve", "--host", "127.0.0.1"]);
     // Everything else holds for pipelines in processes of their own, too.
-    if let Ok(isolation) = std::env::var("GPUX_TEST_ISOLATION") {
+    if !arguments.contains(&"--isolation")
+        && let Ok(isolation) = std::env::var("GPUX_TEST_ISOLATION")
+    {
         command.arg(format!("--isolation={isolation}"));
     }
     if !arguments.contains(&"--port") {

@@ -261,9 +261,17 @@ mod tests {
 
     /// Leaves work behind, which ends when it hears of it.
     fn abandon_task(work: &AbandonableTasks, bytes: usize) -> Sender<()> {
-        let (end, ended) = channel();
-        assert_eq!(work.run(soon(), bytes, move || ended.recv()), Err(TaskError::DeadlineExceeded));
-        end
+        // On a busy machine, the deadline may pass before it begins.
+        loop {
+            let ((end, ended), (begins, begun)) = (channel(), channel());
+            let wait = move || begins.send(()).map(|()| ended.recv());
+            let result = work.run(soon(), bytes, wait);
+            if begun.try_recv().is_ok() {
+                assert_eq!(result, Err(TaskError::DeadlineExceeded));
+                return end;
+            }
+            std::thread::yield_now();
+        }
     }
 
     fn wait_for_abandoned(work: &AbandonableTasks) {

@@ -180,3 +180,35 @@ const MOST_SHORT: u128 = 64;
 
 /// The share of its remaining time that a request may be expected to take: the throughput is an estimate.
 const MARGIN: f32 = 0.9;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn short_requests_run_beside_the_queue() {
+        const LIMIT: Duration = Duration::from_millis(1);
+        let mut lane = LaneState::new(LaneOptions { workers: 1, concurrency: 16, queue: 16, is_isolated: true });
+        let now = Instant::now();
+        assert!(!lane.begin_short(now), "how long requests take is not known");
+        let begun = |lane: &mut LaneState| (0..100).take_while(|_| lane.begin_short(now)).count();
+        for (work, most) in [(1000, 5), (20, 64), (4999, 1), (5001, 0)] {
+            let work = Duration::from_micros(work);
+            lane.short += 1;
+            (0..200).for_each(|_| {
+                lane.end_short(Some(work), now);
+                lane.short += 1;
+            });
+            lane.end_short(None, now);
+            assert_eq!(begun(&mut lane), most, "{work:?}");
+            assert_eq!((lane.load().running, lane.has_work()), (most, most > 0));
+            (0..most).for_each(|_| lane.end_short(None, now));
+        }
+        (0..200).for_each(|_| {
+            lane.short += 1;
+            lane.end_short(Some(LIMIT / 2), now);
+        });
+        assert!(lane.begin_short(now) && lane.is_alone(LIMIT) && !lane.is_alone(LIMIT / 3));
+        assert!(lane.begin_short(now) && !lane.is_alone(LIMIT));
+    }
+}

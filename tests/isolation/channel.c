@@ -26,7 +26,7 @@ static long find_channel(void) {
     return maps ? fclose(maps), channel ? 0 : ENOENT : errno;
 }
 
-enum { HEADERS = 4096, HEADER = 128, SLOTS = 512, AREAS = HEADERS + SLOTS * HEADER, RUNNING = 1, ANSWERED = 3 };
+enum { ANSWERED_SLOTS = 128, HEADERS = 4096, HEADER = 128, SLOTS = 512, AREAS = HEADERS + SLOTS * HEADER, RUNNING = 1, ANSWERED = 3 };
 
 long fill_channel(long byte) {
     long lack = find_channel();
@@ -74,6 +74,42 @@ long scribble_on_channel(long milliseconds) {
     return 0;
 }
 
+// Calls `act` with each event of this process; one is the server's.
+static void with_events(void (*act)(int file)) {
+    char path[64], target[64] = "";
+    for (int file = 0; file < 64; file++) {
+        sprintf(path, "/proc/self/fd/%d", file);
+        memset(target, 0, sizeof target);
+        if (readlink(path, target, sizeof target - 1) > 0 && strstr(target, "[eventfd]")) act(file);
+    }
+}
+
+static void ring(int file) { uint64_t one = 1; write(file, &one, 8); }
+
+// Says that every slot is answered, and rings for it, as fast as it can.
+long ring_in_vain(long milliseconds) {
+    long lack = find_channel();
+    if (lack) return lack;
+    struct timespec now, begun;
+    clock_gettime(CLOCK_MONOTONIC, &begun);
+    do {
+        memset(channel + ANSWERED_SLOTS, 0xFF, SLOTS / 8);
+        with_events(ring);
+        clock_gettime(CLOCK_MONOTONIC, &now);
+    } while ((now.tv_sec - begun.tv_sec) * 1000 + (now.tv_nsec - begun.tv_nsec) / 1000000 < milliseconds);
+    return 0;
+}
+
+// A full counter, whose descriptor blocks.
+static void fill(int file) {
+    uint64_t most = UINT64_MAX - 1;
+    fcntl(file, F_SETFL, fcntl(file, F_GETFL) | O_NONBLOCK);
+    for (uint64_t number = most; number; number /= 2) write(file, &number, 8);
+    fcntl(file, F_SETFL, fcntl(file, F_GETFL) & ~O_NONBLOCK);
+}
+
+long block_event(long amount) { with_events(fill); return 0; }
+
 // Answers each running request with what `write_answer` writes; it returns the end.
 static long forge(char *(*write_answer)(char *at, long size), long size) {
     long lack = find_channel();
@@ -86,6 +122,8 @@ static long forge(char *(*write_answer)(char *at, long size), long size) {
         *(volatile uint32_t *)header = ANSWERED;
         syscall(SYS_futex, header, FUTEX_WAKE, 1, NULL, NULL, 0);
     }
+    memset(channel + ANSWERED_SLOTS, 0xFF, SLOTS / 8);
+    with_events(ring);
     pause_for(5000);
     return 0;
 }
@@ -175,5 +213,7 @@ long flood_log(long mebibytes) {
     for (long n = 0; n < mebibytes; n++) write(2, block, sizeof block);
     return 0;
 }
+
+long forge_log(long amount) { dprintf(2, "\nforged line\r\nforged\vline\n"); abort(); }
 
 long escape_sequences(long amount) { dprintf(2, "\n\033]0;misdeed\a\033[2J spoiled \r\n"); abort(); }

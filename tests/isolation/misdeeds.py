@@ -128,6 +128,9 @@ def all_misdeeds(mebibytes, has_namespaces):
         Misdeed("flood_control", "contained", amount=2000),
         Misdeed("flood_log", "answered", amount=256),
         crash("escape_sequences", "signal 6"),
+        crash("forge_log", "signal 6"),
+        Misdeed("ring_in_vain", "contained", amount=1500),
+        Misdeed("block_event", "contained", after=0.5),
         # Memory.
         *[memory(name, victim=name, inputs={"n": [mebibytes]}) for name in operators.split()],
         memory("tokenizer", victim="tokenizer", inputs={"text": "ß" * 4}),
@@ -287,6 +290,8 @@ class Suite:
             wrong.append("the client sees what the worker printed")
         if any("\33" in line or "\a" in line for line in self.server.log[since:]):
             wrong.append("the log has control characters")
+        if any(line.startswith("forged") for line in self.server.log[since:]):
+            wrong.append("the worker wrote a line of the log")
         ended = [line for line in self.server.log[since:] if re.search(r": its process ended", line)]
         wrong += [f"a neighbour ended: {line}" for line in ended if f" {misdeed.victim}: " not in line]
         if recovery is None:

@@ -110,8 +110,8 @@ impl LaneState {
 
     /// Whether another request may start while `running` requests run in all: a worker is free, or none works for this
     /// lane. A process gets twice as many, so that it has the next while the answers of others are read.
-    pub(super) fn may_start(&self, running: usize) -> bool {
-        let workers = self.options.workers * if self.options.is_isolated { 2 } else { 1 };
+    pub(super) fn may_start(&self, running: usize, workers: usize) -> bool {
+        let workers = if self.options.is_isolated { 2 * workers } else { workers };
         self.begun < self.options.concurrency && (running < workers || self.at_work == 0)
     }
 

@@ -236,7 +236,7 @@ impl Shared {
 
 impl State {
     fn candidates(&self) -> impl Iterator<Item = (&u64, &LaneState)> {
-        self.lanes.iter().filter(|(_, lane)| lane.has_waiting() && lane.may_start(self.running))
+        self.lanes.iter().filter(|(_, lane)| lane.has_waiting() && lane.may_start(self.running, self.workers))
     }
 
     fn has_next(&self) -> bool {

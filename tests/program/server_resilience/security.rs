@@ -97,8 +97,8 @@ fn keys_in_variables_are_kept_from_pipelines() {
         for isolation in ["none", "pipeline"] {
             let text = std::fs::read_to_string(root().join(SCORES)).unwrap();
             replace(&yml, format!("{text}\ndescription: 'x ${{{variable}}} y'\n").as_bytes());
-            let mut started = command(&[folder.path().to_str().unwrap(), "--keys", keys.to_str().unwrap()]);
-            started.arg(format!("--isolation={isolation}"));
+            let (pipeline, keys) = (folder.path().to_str().unwrap(), keys.to_str().unwrap());
+            let mut started = command(&[pipeline, "--keys", keys, "--isolation", isolation]);
             started.env("GPUX_ADMIN", "the-operators-own-key").env("GPUX_OTHER_KEY", "another-long-secret");
             let output = started.run();
             let said = String::from_utf8_lossy(&output.stderr);
@@ -198,14 +198,11 @@ fn throttles_wrong_keys_only() {
     assert_eq!(server.get_with("/pipelines", BOB).status, 200, "it had no key before");
 
     // Many clients that do not wait: three hundred are free.
-    let mut many: Vec<_> = (0..600)
-        .map(|number| {
-            let mut connection = server.connect();
-            let head = format!("GET /pipelines HTTP/1.1\r\nhost: localhost\r\n{}\r\n\r\n", wrong(number));
-            connection.write(head.as_bytes()).unwrap();
-            connection
-        })
-        .collect();
+    let mut many: Vec<_> = (0..600).map(|_| server.connect()).collect();
+    for (number, connection) in (0..).zip(&mut many) {
+        let head = format!("GET /pipelines HTTP/1.1\r\nhost: localhost\r\n{}\r\n\r\n", wrong(number));
+        connection.write(head.as_bytes()).unwrap();
+    }
     assert_eq!(many.last_mut().unwrap().answer().unwrap().status, 429);
     for _ in 0..20 {
         assert_eq!(server.get_with("/pipelines", BOB).status, 200, "who had it before has it still");

@@ -153,7 +153,7 @@ impl RequestBudget {
 mod tests {
     use super::*;
     use crate::Priority;
-    use crate::engine::tenant::TenantOptions;
+    use crate::engine::tenant::{Role, TenantOptions};
 
     fn refused(reserve: Result<MemoryPermit, ServeError>) -> u16 {
         reserve.unwrap_err().status().as_u16()
@@ -166,7 +166,7 @@ mod tests {
                 name: name.to_owned(),
                 pipelines: None,
                 priority: Priority::Normal,
-                admin: false,
+                role: Role::User,
                 rate: None,
                 concurrency: None,
             };

@@ -15,10 +15,13 @@ use http::request::Parts;
 
 use super::load_generation::LoadGeneration;
 use crate::engine::error::ServeError;
-use crate::engine::tenant::Tenant;
+use crate::engine::tenant::{Role, Tenant};
 use api_keys::ApiKeys;
 use failed_attempts::FailedAttempts;
 use gpux_config::{LoadError, Variables};
+
+/// The path of the metrics, for keys of admins and monitoring alone.
+const METRICS: &str = "/metrics";
 
 /// The keys file and its last valid content.
 #[derive(Debug)]
@@ -93,10 +96,17 @@ impl Authentication {
 
 /// Fails if the tenant may not send this request.
 pub(crate) fn authorize(tenant: &Tenant, head: &Parts) -> Result<(), ServeError> {
-    if needs_admin(&head.method, head.uri.path()) && !tenant.is_admin() {
-        return Err(ServeError::Forbidden(format!("`{}` is for keys with `admin: true`", head.uri.path())));
-    }
-    Ok(())
+    let path = head.uri.path();
+    let refusal = match (path == METRICS, tenant.role()) {
+        (_, Role::Admin) | (true, Role::Metrics) => return Ok(()),
+        (true, Role::User) => format!("`{METRICS}` is for keys with `admin: true` or `metrics: true`"),
+        (false, Role::Metrics) => format!("a key with `metrics: true` may read `{METRICS}`, and nothing else"),
+        (false, Role::User) if needs_admin(&head.method, path) => {
+            format!("`{path}` is for keys with `admin: true`")
+        }
+        (false, Role::User) => return Ok(()),
+    };
+    Err(ServeError::Forbidden(refusal))
 }
 
 /// A warning if everybody on this machine may read the secret file.
@@ -124,10 +134,9 @@ fn is_public(method: &Method, path: &str) -> bool {
     }
 }
 
-/// Paths for admin keys: loading, unloading and metrics.
+/// Paths for admin keys: loading and unloading.
 fn needs_admin(method: &Method, path: &str) -> bool {
     match path {
-        "/metrics" => true,
         "/inference.GRPCInferenceService/RepositoryModelLoad"
         | "/inference.GRPCInferenceService/RepositoryModelUnload" => true,
         path => {

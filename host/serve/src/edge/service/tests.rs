@@ -13,7 +13,8 @@ use gpux::LoadOptions;
 fn guarded(folder: &std::path::Path) -> (Arc<Server>, Arc<EdgeService>) {
     let path = folder.join("keys.yml");
     let keys = "keys: [{name: alice, key: key-of-alice, pipelines: [one], rate: 1, burst: 3}, \
-                {name: root, key: key-of-root, admin: true}]";
+                {name: root, key: key-of-root, admin: true}, \
+                {name: prometheus, key: key-of-prometheus, metrics: true}]";
     std::fs::write(&path, keys).unwrap();
     let pipelines = ["one", "two"].map(|name| {
         let text = format!(
@@ -110,6 +111,33 @@ async fn keys_apply_to_the_open_inference_protocol() {
     assert!(index.contains("\"one\"") && !index.contains("\"two\""), "{index}");
     assert_eq!(options(Method::POST, "/v2/repository/models/one/unload", "key-of-alice").await.0, 403);
     assert_eq!(options(Method::GET, "/openapi.json", "").await.0, 401);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn metrics_keys_read_metrics_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let (_server, front) = guarded(folder.path());
+    let status = async |method: Method, path: &str, key: &str| {
+        let request = Request::builder().method(method).uri(path).header("authorization", format!("Bearer {key}"));
+        front.answer(request.body(Body::empty()).unwrap(), None).await.status().as_u16()
+    };
+    let key = "key-of-prometheus";
+    for method in [Method::GET, Method::HEAD] {
+        assert_eq!(status(method.clone(), "/metrics", key).await, 200, "{method}");
+        assert_eq!(status(method.clone(), "/metrics", "key-of-root").await, 200, "{method}");
+        assert_eq!(status(method.clone(), "/metrics", "key-of-alice").await, 403, "{method}");
+    }
+    for path in ["/metrics/", "/pipelines", "/openapi.json", "/info", "/v1/models", "/v2", "/v2/models/stats", "/none"]
+    {
+        assert_eq!(status(Method::GET, path, key).await, 403, "{path}");
+    }
+    for path in ["/pipelines/one/predict", "/v2/models/one/infer", "/v2/repository/models/one/unload", "/v1/embeddings"]
+    {
+        assert_eq!(status(Method::POST, path, key).await, 403, "{path}");
+    }
+    for name in ["ModelInfer", "ModelStreamInfer", "ModelMetadata", "RepositoryModelLoad"] {
+        assert_eq!(call(&front, &format!("{SERVICE}/{name}"), key, message("one")).await.0, "7", "{name}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -25,11 +25,22 @@ pub(crate) struct Tenant {
     pipelines: Option<BTreeSet<String>>,
     /// the highest priority of its requests
     priority: Priority,
-    /// whether it may load and unload pipelines and read the metrics of all pipelines
-    admin: bool,
+    role: Role,
     usage: Usage,
     /// whether a reload has changed or removed its key
     revoked: AtomicBool,
+}
+
+/// What a tenant may do, beside the pipelines that it may use.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Role {
+    /// sends requests to its pipelines
+    #[default]
+    User,
+    /// also loads and unloads pipelines, and reads the metrics of all
+    Admin,
+    /// reads the metrics of all pipelines, and nothing else
+    Metrics,
 }
 
 /// The rights and limits of a tenant.
@@ -41,8 +52,7 @@ pub(crate) struct TenantOptions {
     pub(crate) pipelines: Option<BTreeSet<String>>,
     /// the highest priority of its requests
     pub(crate) priority: Priority,
-    /// whether it may load and unload pipelines and read the metrics of all pipelines
-    pub(crate) admin: bool,
+    pub(crate) role: Role,
     /// requests per second, and the size of a burst
     pub(crate) rate: Option<(f64, f64)>,
     /// concurrent requests
@@ -118,7 +128,7 @@ impl ConcurrencySlots {
 impl Tenant {
     /// A tenant with these rights. It takes over the usage of `before` where the limit is the same.
     pub(crate) fn new(options: TenantOptions, before: Option<&Self>) -> Self {
-        let TenantOptions { name, pipelines, priority, admin, rate, concurrency } = options;
+        let TenantOptions { name, pipelines, priority, role, rate, concurrency } = options;
         let Usage { bucket, at_once, memory, addresses } =
             before.map(|before| before.usage.clone()).unwrap_or_default();
         let bucket = bucket.filter(|bucket| Some((bucket.rate, bucket.burst)) == rate);
@@ -130,7 +140,7 @@ impl Tenant {
             memory,
             addresses,
         };
-        Self { name, pipelines, priority, admin, usage, revoked: AtomicBool::new(false) }
+        Self { name, pipelines, priority, role, usage, revoked: AtomicBool::new(false) }
     }
 
     /// Its name, for logs.
@@ -138,14 +148,14 @@ impl Tenant {
         &self.name
     }
 
-    /// Whether it may load and unload pipelines and read the metrics of all pipelines.
-    pub(crate) const fn is_admin(&self) -> bool {
-        self.admin
+    /// What it may do.
+    pub(crate) const fn role(&self) -> Role {
+        self.role
     }
 
     /// Whether it may use the pipeline of this name.
     pub(crate) fn can_use(&self, pipeline: &str) -> bool {
-        self.pipelines.as_ref().is_none_or(|pipelines| pipelines.contains(pipeline))
+        self.role != Role::Metrics && self.pipelines.as_ref().is_none_or(|pipelines| pipelines.contains(pipeline))
     }
 
     /// The granted priority when a request asks for `asked`.
@@ -188,7 +198,7 @@ impl Tenant {
             let Usage { bucket, at_once, .. } = &tenant.usage;
             (bucket.as_ref().map(Arc::as_ptr), at_once.as_ref().map(|at_once| Arc::as_ptr(&at_once.left)))
         };
-        let who = |tenant: &Self| (tenant.name.clone(), tenant.pipelines.clone(), tenant.priority, tenant.admin);
+        let who = |tenant: &Self| (tenant.name.clone(), tenant.pipelines.clone(), tenant.priority, tenant.role);
         who(self) == who(other) && limits(self) == limits(other)
     }
 

@@ -13,7 +13,7 @@ use super::ApiKeys;
 use super::digest::Digest;
 use crate::edge::authentication::world_readable_warning;
 use crate::engine::request_options::Priority;
-use crate::engine::tenant::{Tenant, TenantOptions};
+use crate::engine::tenant::{Role, Tenant, TenantOptions};
 use gpux_config::{ConfigurationError, Diagnostic, FileKind, LoadError, Spanned, Variables, load_with};
 use gpux_core::sanitize::is_unsafe_for_terminal;
 
@@ -57,6 +57,9 @@ struct KeySpec {
     /// Whether it may load and unload pipelines, and see the metrics
     #[serde(default)]
     admin: bool,
+    /// Whether it may read the metrics of all pipelines, and nothing else
+    #[serde(default)]
+    metrics: bool,
 }
 
 /// Text, or a number that is taken as written: a key may consist of digits.
@@ -87,6 +90,11 @@ pub(crate) fn load(path: &Path, variables: &Variables<'_>, before: Option<&ApiKe
             }
             Ok(_) if keys.find(&spec.name.value).is_some() => {
                 faults.push(Diagnostic::new("key", spec.name.span.clone(), "this name is there already"));
+            }
+            Ok(_) if spec.metrics && (spec.admin || spec.pipelines.is_some()) => {
+                let message = "`metrics: true` is for a key that reads metrics alone";
+                let hint = "leave out `admin:` and `pipelines:`, or `metrics:`: an admin key reads metrics, too";
+                faults.push(Diagnostic::new("key", spec.name.span.clone(), message).hint(hint));
             }
             Ok(digest) => {
                 let tenant = Arc::new(tenant(spec, before));
@@ -133,15 +141,24 @@ fn digest(
     }
 }
 
+const fn role(spec: &KeySpec) -> Role {
+    match spec {
+        KeySpec { metrics: true, .. } => Role::Metrics,
+        KeySpec { admin: true, .. } => Role::Admin,
+        _ => Role::User,
+    }
+}
+
 fn tenant(spec: KeySpec, before: Option<&ApiKeys>) -> Tenant {
     let rate = spec.rate.map(|rate| f64::from(rate.get()));
     let burst = spec.burst.map(|burst| f64::from(burst.get())).or(rate);
     let before = before.and_then(|before| before.find(&spec.name.value));
+    let role = role(&spec);
     let options = TenantOptions {
         name: spec.name.value.clone(),
         pipelines: spec.pipelines,
         priority: spec.priority,
-        admin: spec.admin,
+        role,
         rate: rate.zip(burst),
         concurrency: spec.concurrency.map(|most| (most.get() as usize).min(Semaphore::MAX_PERMITS)),
     };

@@ -11,7 +11,7 @@ use http::HeaderMap;
 
 use self::digest::Digest;
 use crate::engine::error::ServeError;
-use crate::engine::tenant::Tenant;
+use crate::engine::tenant::{Role, Tenant};
 use gpux_config::{LoadError, Variables};
 
 /// All keys.
@@ -38,9 +38,9 @@ impl ApiKeys {
         self.tenants.iter().for_each(|(_, tenant)| tenant.set_revoked(false));
     }
 
-    /// The number of tenants. Keys with `admin: true` are the operator's own.
+    /// The number of tenants. Keys with `admin: true` or `metrics: true` are the operator's own.
     pub(crate) fn tenant_count(&self) -> usize {
-        self.tenants.iter().filter(|(_, tenant)| !tenant.is_admin()).count()
+        self.tenants.iter().filter(|(_, tenant)| tenant.role() == Role::User).count()
     }
 
     /// Warnings for the operator.

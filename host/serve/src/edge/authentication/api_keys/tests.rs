@@ -6,7 +6,7 @@ use http::{HeaderName, HeaderValue};
 
 use super::*;
 use crate::Priority;
-use crate::engine::tenant::LimitExceeded;
+use crate::engine::tenant::{LimitExceeded, Role};
 
 const SECRET: &str = "0123456789abcdef0123";
 
@@ -59,7 +59,7 @@ fn applies_rights_and_limits_of_a_key() {
     let text = alice("    pipelines: [digits]\n    priority: low\n    concurrency: 1\n    rate: 1\n    burst: 2\n");
     let keys = keys(&text, None).unwrap();
     let tenant = keys.tenants[0].1.clone();
-    assert!(tenant.can_use("digits") && !tenant.can_use("other") && !tenant.is_admin());
+    assert!(tenant.can_use("digits") && !tenant.can_use("other") && tenant.role() == Role::User);
     assert_eq!(tenant.priority(Priority::High), Priority::Low);
     let permit = tenant.begin_request().unwrap();
     assert_eq!(tenant.begin_request().unwrap_err(), LimitExceeded::Concurrency(1));
@@ -159,6 +159,8 @@ fn reports_mistakes_in_the_file() {
         ("keys:\n  - {name: a, key: secret}\n  - {name: a, key: other}\n".to_owned(), "this name is there already"),
         ("keys:\n  - {name: a, key: secret, rate: 0}\n".to_owned(), "rate"),
         ("keys:\n  - {name: \"a\\e[31m\", key: secret}\n".to_owned(), "control characters"),
+        ("keys:\n  - {name: a, key: secret, metrics: true, admin: true}\n".to_owned(), "reads metrics alone"),
+        ("keys:\n  - {name: a, key: secret, metrics: true, pipelines: [b]}\n".to_owned(), "reads metrics alone"),
     ] {
         let message = keys(&text, None).unwrap_err();
         assert!(message.contains(wanted), "{text}: {message}");

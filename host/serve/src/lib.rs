@@ -17,7 +17,7 @@ mod settings;
 pub use edge::lifecycle::InMemoryServer;
 pub use edge::lifecycle::{Event, ShutdownOutcome, serve};
 pub use edge::listen_error::ListenError;
-pub use edge::listeners::Listeners;
+pub use edge::listeners::{ListenAddress, ListenSocket, Listeners};
 pub use edge::tls::TlsError;
 pub use engine::error::ServeError;
 pub use engine::execution::Execution;

@@ -15,6 +15,7 @@ mod slow_readers;
 #[cfg(target_os = "linux")]
 mod thread_limit;
 mod traces;
+mod unix_sockets;
 
 use std::path::Path;
 use std::time::{Duration, Instant};

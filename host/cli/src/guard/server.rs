@@ -3,7 +3,6 @@
 
 use std::hash::{BuildHasher as _, RandomState};
 use std::io::{Error, ErrorKind, Read as _, Result, Write as _};
-use std::net::TcpListener;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
@@ -18,7 +17,7 @@ use super::child::{ChildEnd, SignalForwarder, is_child, same_command};
 use gpux_core::file_passing::{receive_files, send_files};
 use gpux_core::files::remove_tree;
 use gpux_core::threads;
-use gpux_serve::Listeners;
+use gpux_serve::{ListenSocket, Listeners};
 
 /// A server that has run so long has recovered from the crash before.
 const STABLE: Duration = Duration::from_mins(1);
@@ -147,7 +146,7 @@ impl ServerProcess {
         let mut child = command.spawn()?;
         // With it, the server's end of the socket is closed here.
         drop(command);
-        let sockets: Vec<_> = listeners.sockets().map(TcpListener::as_fd).collect();
+        let sockets: Vec<_> = listeners.sockets().map(ListenSocket::as_fd).collect();
         if let Err(error) = send_files(&ours, &sockets)
             // A server that is gone already says so when it is waited for.
             && !matches!(error.kind(), ErrorKind::BrokenPipe | ErrorKind::ConnectionReset)
@@ -192,9 +191,9 @@ impl SupervisorLink {
         let control = UnixStream::from(std::io::stdin().as_fd().try_clone_to_owned()?);
         // Programs that the server starts must not keep the socket open.
         rustix::stdio::dup2_stdin(std::fs::File::open("/dev/null")?)?;
-        let mut sockets = receive_files(&control)?.into_iter().map(TcpListener::from);
-        let main = sockets.next().ok_or(ErrorKind::UnexpectedEof)?;
-        let listeners = Listeners::inherited(main, sockets.next());
+        let mut sockets = receive_files(&control)?.into_iter().map(ListenSocket::try_from);
+        let main = sockets.next().ok_or(ErrorKind::UnexpectedEof)??;
+        let listeners = Listeners::inherited(main, sockets.next().transpose()?);
         let temporary = std::env::var_os(TEMPORARY_VARIABLE).map(PathBuf::from);
         // A server that is stopped goes on then, and ends.
         #[cfg(target_os = "linux")]

@@ -96,7 +96,7 @@ pub(crate) fn note_unread(server: &Server, status: u16, peer: Peer) {
             target: "gpux::access",
             protocol = protocol.name(),
             status,
-            client = peer.address.to_string(),
+            client = peer.sender.to_string(),
             "answered; the head of the request could not be read"
         );
     }
@@ -125,7 +125,7 @@ impl Drop for ResponseRecord {
                 queue_ms = self.context.queued().as_secs_f64() * 1e3,
                 bytes = self.bytes,
                 key = line.tenant.as_deref().map(Tenant::name),
-                client = line.peer.map(|peer| peer.address.to_string()),
+                client = line.peer.map(|peer| peer.sender.to_string()),
                 "answered"
             );
         }

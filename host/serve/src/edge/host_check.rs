@@ -4,6 +4,7 @@
 //! through a domain of its own that resolves there (DNS rebinding): the browser then sees a single origin. Such
 //! requests come from this machine but name the page's host.
 
+use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use http::header::HOST;
@@ -14,10 +15,39 @@ use crate::engine::error::ServeError;
 use crate::protocol::route::truncated;
 use crate::settings::Settings;
 
-/// The sender of a request.
+/// Where a request comes from.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Sender {
+    /// the remote end of a TCP connection
+    Socket(SocketAddr),
+    /// a process that has connected to a Unix socket
+    #[cfg_attr(not(unix), expect(dead_code, reason = "there are no Unix sockets"))]
+    Unix,
+}
+
+impl Sender {
+    /// The address by which clients are told apart. All that connect to Unix sockets have that of this machine.
+    pub(crate) const fn ip(self) -> IpAddr {
+        match self {
+            Self::Socket(address) => address.ip(),
+            Self::Unix => IpAddr::V4(Ipv4Addr::LOCALHOST),
+        }
+    }
+}
+
+impl fmt::Display for Sender {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Socket(address) => address.fmt(out),
+            Self::Unix => out.write_str("unix"),
+        }
+    }
+}
+
+/// The other end of a connection.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Peer {
-    pub(crate) address: SocketAddr,
+    pub(crate) sender: Sender,
     /// whether the connection comes from this machine
     is_local: bool,
 }
@@ -28,7 +58,13 @@ impl Peer {
         let ip = address.ip().to_canonical();
         // A name may resolve to any address of the machine, not only to 127.0.0.1.
         let is_local = ip.is_loopback() || local.is_some_and(|local| local.ip().to_canonical() == ip);
-        Self { address, is_local }
+        Self { sender: Sender::Socket(address), is_local }
+    }
+
+    /// A process that has connected to a Unix socket: no browser does that, so it may name any host.
+    #[cfg(unix)]
+    pub(crate) const fn unix() -> Self {
+        Self { sender: Sender::Unix, is_local: false }
     }
 }
 

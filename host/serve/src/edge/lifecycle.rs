@@ -1,6 +1,5 @@
 //! The server's lifecycle: listen, load, serve, reload on SIGHUP, drain.
 
-use std::net::{SocketAddr, TcpListener as StdListener};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,16 +7,15 @@ use axum::body::Body;
 use axum::response::Response;
 use futures_util::future::join_all;
 use http::Request;
-use tokio::net::TcpListener;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
 use super::authentication::Authentication;
 use super::connections;
-use super::connections::ConnectionLimit;
+use super::connections::{ConnectionLimit, Listener};
 use super::listen_error::ListenError;
-use super::listeners::Listeners;
+use super::listeners::{ListenAddress, ListenSocket, Listeners};
 use super::service::EdgeService;
 use super::signals::{Signal, Signals};
 use super::telemetry::Telemetry;
@@ -42,9 +40,9 @@ pub enum Event {
     /// each pipeline runs in a process of its own
     Isolated,
     /// the server accepts connections at this address; pipelines are not ready yet
-    Listening(SocketAddr),
+    Listening(ListenAddress),
     /// the server accepts connections at this second address, too
-    Grpc(SocketAddr),
+    Grpc(ListenAddress),
     /// the pipeline of this name is loaded and warmed up for the first time
     Loaded(String),
     /// the pipeline of this name could not be loaded, and is tried again
@@ -57,7 +55,7 @@ pub enum Event {
         pause: Duration,
     },
     /// requests are answered: the first load of every pipeline has ended, or takes long
-    Ready(SocketAddr),
+    Ready(ListenAddress),
     /// the pipeline of this name was reloaded and serves requests
     Reloaded(String),
     /// the reload failed; the previous version keeps serving
@@ -139,7 +137,7 @@ pub fn serve(
         Arc::new(tls)
     });
 
-    let local = listeners.main.local_addr().map_err(ListenError::Start)?;
+    let local = listeners.main.local_address().map_err(ListenError::Start)?;
     if settings.keys.is_none()
         && let Some(open) = listeners.open_address()
     {
@@ -196,7 +194,7 @@ struct ServerLifecycle<'a> {
     server: &'a Arc<Server>,
     access: Arc<Authentication>,
     tls: Option<Arc<Tls>>,
-    local: SocketAddr,
+    local: ListenAddress,
     on_event: Arc<dyn Fn(Event) + Send + Sync>,
 }
 
@@ -207,10 +205,10 @@ impl ServerLifecycle<'_> {
 
     /// Reports what happens to pipelines.
     fn on_load_event(&self) -> OnLoadEvent {
-        let (on_event, local) = (self.on_event.clone(), self.local);
+        let (on_event, local) = (self.on_event.clone(), self.local.clone());
         Box::new(move |event| {
             on_event(match event {
-                LoadEvent::Ready => Event::Ready(local),
+                LoadEvent::Ready => Event::Ready(local.clone()),
                 LoadEvent::Loaded(name) => Event::Loaded(name),
                 LoadEvent::NotLoaded { name, reason, pause } => Event::NotLoaded { name, reason, pause },
                 LoadEvent::Reloaded(name) => Event::Reloaded(name),
@@ -222,7 +220,7 @@ impl ServerLifecycle<'_> {
     async fn run(&self, listeners: Listeners, sources: Vec<PipelineSource>) -> Result<ShutdownOutcome, ListenError> {
         // Signal handlers are installed before the first event: a caller may signal as soon as it receives it.
         let mut signals = Signals::new();
-        self.emit(Event::Listening(self.local));
+        self.emit(Event::Listening(self.local.clone()));
         let telemetry = self.telemetry()?;
         let accepting = self.accept(listeners, telemetry.clone())?;
         self.run_until_signal(sources, &mut signals).await?;
@@ -262,8 +260,8 @@ impl ServerLifecycle<'_> {
     ) -> Result<Vec<JoinHandle<()>>, ListenError> {
         let front = Arc::new(EdgeService::new(self.server, self.access.clone(), telemetry));
         let limit = Arc::new(ConnectionLimit::new(self.server.settings(), self.server.metrics()));
-        let accept = |listener: StdListener| {
-            let listener = TcpListener::from_std(listener).map_err(ListenError::Start)?;
+        let accept = |socket: ListenSocket| {
+            let listener = Listener::new(socket).map_err(ListenError::Start)?;
             let (server, tls) = (self.server.clone(), self.tls.clone());
             let stopping = server.stopping();
             Ok::<_, ListenError>(tokio::spawn(connections::accept(
@@ -277,7 +275,7 @@ impl ServerLifecycle<'_> {
         };
         let mut accepting = vec![accept(listeners.main)?];
         if let Some(grpc) = listeners.grpc {
-            let local = grpc.local_addr().map_err(ListenError::Start)?;
+            let local = grpc.local_address().map_err(ListenError::Start)?;
             accepting.push(accept(grpc)?);
             self.emit(Event::Grpc(local));
         }

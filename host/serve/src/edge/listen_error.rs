@@ -1,6 +1,7 @@
 //! Why a server does not start.
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 
 use super::tls::TlsError;
 use gpux::GpuxError;
@@ -10,7 +11,7 @@ use gpux_config::LoadError;
 #[derive(Debug, thiserror::Error)]
 pub enum ListenError {
     /// cannot listen on the address
-    #[error("cannot listen on {address}: {source}{}", bind_hint(source, flag))]
+    #[error("cannot listen on {address}: {source}{}", bind_hint(source, flag, address))]
     Bind {
         /// the address
         address: String,
@@ -18,6 +19,14 @@ pub enum ListenError {
         flag: &'static str,
         /// the operating system's error
         source: std::io::Error,
+    },
+    /// cannot listen on the Unix socket
+    #[error("cannot listen on unix:{}: {reason}", path.display())]
+    Socket {
+        /// its path
+        path: PathBuf,
+        /// in words
+        reason: String,
     },
     /// threads or the runtime cannot be started
     #[error("cannot start: {0}")]
@@ -45,7 +54,10 @@ pub enum ListenError {
     Telemetry(String),
 }
 
-fn bind_hint(error: &std::io::Error, flag: &str) -> String {
+fn bind_hint(error: &std::io::Error, flag: &str, address: &str) -> String {
+    if address.starts_with("unix:") {
+        return "; a Unix socket is named on the command line: `--host unix:PATH`".to_owned();
+    }
     match error.kind() {
         std::io::ErrorKind::AddrInUse => {
             format!("; another program listens there: stop it, or choose another `{flag}`")

@@ -23,3 +23,5 @@ pub(crate) mod telemetry;
 #[path = "no_telemetry.rs"]
 pub(crate) mod telemetry;
 pub(crate) mod tls;
+#[cfg(unix)]
+pub(crate) mod unix_socket;

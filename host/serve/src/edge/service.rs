@@ -97,7 +97,7 @@ impl EdgeService {
 
     /// The tenant that sent the request; `None` if no key is needed.
     fn authenticate(&self, head: &Parts, peer: Option<Peer>) -> Result<Option<Arc<Tenant>>, ServeError> {
-        self.access.authenticate(head, peer.map(|peer| peer.address.ip())).inspect_err(|error| {
+        self.access.authenticate(head, peer.map(|peer| peer.sender.ip())).inspect_err(|error| {
             if matches!(error, ServeError::TooMany { .. }) {
                 self.server.metrics().none().note_rejection(RejectionReason::Guesses);
             }
@@ -163,7 +163,7 @@ impl EdgeService {
         // Handlers read the tenant's permit, the client and the span from the context.
         let context = Arc::new(
             RequestContext::new(id.to_str().unwrap_or_default(), permit, steps)
-                .sent_from(peer.map(|peer| peer.address.ip())),
+                .sent_from(peer.map(|peer| peer.sender.ip())),
         );
         // Dropped with the response, or with this future if the client leaves: then it counts, logs and ends the span.
         let line = server.settings().access_log.then(|| LogFields::new(&head, peer, known));

@@ -51,6 +51,12 @@ pub struct Settings {
     pub port: u16,
     /// a second port with the same API, for clients that expect gRPC on a separate port; 0 picks a free one
     pub grpc_port: Option<u16>,
+    /// the path of a Unix socket to listen on, in place of `host` and `port`
+    pub socket: Option<PathBuf>,
+    /// the path of a second Unix socket, in place of `grpc_port`
+    pub grpc_socket: Option<PathBuf>,
+    /// the mode of the files of Unix sockets: who may write may connect
+    pub socket_mode: u32,
     /// the path under which a reverse proxy shows the server, without a slash at its end; empty for none
     pub root_path: String,
     /// whether clients may load and unload pipelines
@@ -256,6 +262,9 @@ impl Settings {
             host: Self::HOST.to_owned(),
             port: Self::PORT,
             grpc_port: None,
+            socket: None,
+            grpc_socket: None,
+            socket_mode: 0o660,
             root_path: String::new(),
             model_control: false,
             workers: std::thread::available_parallelism().map_or(1, usize::from),

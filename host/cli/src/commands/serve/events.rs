@@ -1,7 +1,6 @@
 //! Events of the server, printed or logged.
 
 use std::borrow::Cow;
-use std::net::SocketAddr;
 use std::sync::mpsc::Receiver;
 use std::sync::{Mutex, PoisonError};
 
@@ -12,7 +11,7 @@ use gpux::internal::{ModelSummary, PipelineInfo};
 use gpux_core::sanitize::sanitize_for_terminal;
 #[cfg(target_os = "linux")]
 use gpux_serve::WorkerEvent;
-use gpux_serve::{Event, Server};
+use gpux_serve::{Event, ListenAddress, Server};
 
 /// Prints or logs events.
 pub(super) struct EventLogger {
@@ -28,11 +27,14 @@ pub(super) struct EventLogger {
 
 impl EventLogger {
     /// The URL of the server at this address; for an unspecified address, that of this machine.
-    fn url(&self, address: SocketAddr) -> String {
-        if address.ip().is_unspecified() {
-            return format!("{}://localhost:{}", self.scheme, address.port());
+    fn url(&self, address: &ListenAddress) -> String {
+        match address {
+            ListenAddress::Tcp(address) if address.ip().is_unspecified() => {
+                format!("{}://localhost:{}", self.scheme, address.port())
+            }
+            ListenAddress::Tcp(address) => format!("{}://{address}", self.scheme),
+            ListenAddress::Unix(_) => address.to_string(),
         }
-        format!("{}://{address}", self.scheme)
     }
 
     /// Prints or logs an event.
@@ -40,13 +42,13 @@ impl EventLogger {
         match event {
             Event::Isolated => self.isolated(server),
             Event::Listening(address) => {
-                self.detail(&format!("listening on {}; loading", self.url(*address)));
+                self.detail(&format!("listening on {}; loading", self.url(address)));
             }
             Event::Grpc(address) => self.note(&format!("gRPC on {address} as well")),
             Event::Ready(address) => {
                 // Not waited for: a terminal that is paused must not keep the server from being ready.
                 drop(self.erase_progress());
-                self.note(&format!("ready on {}", self.url(*address)));
+                self.note(&format!("ready on {}", self.url(address)));
             }
             Event::Loaded(name) => self.loaded(server, name),
             Event::NotLoaded { name, reason, pause } => {

@@ -28,8 +28,17 @@ pub(super) fn supervise_server(
         let pause = if pause.is_zero() { String::new() } else { format!(" in {} s", pause.as_secs_f32()) };
         warn(&format!("the server {what}; it is started again{pause}"));
     };
-    let listeners = Listeners::bind(settings).map_err(|error| report(printer, error))?;
-    match supervise(listeners, on_crash) {
+    let bound = Listeners::bind(settings);
+    if bound.is_err() {
+        // Of two, the first may have been bound.
+        Listeners::remove_sockets(settings);
+    }
+    let listeners = bound.map_err(|error| report(printer, error))?;
+    let supervised = supervise(listeners, on_crash);
+    if supervised.is_ok() {
+        Listeners::remove_sockets(settings);
+    }
+    match supervised {
         Err((listeners, reason)) => {
             if let Some(reason) = reason {
                 warn(&format!("the server has no supervisor, which would start it again after a crash: {reason}"));
@@ -56,6 +65,8 @@ pub(super) fn report(printer: Printer, error: ListenError) -> Exit {
         ListenError::Tls(_) | ListenError::Telemetry(_) | ListenError::ModelControl(_) => {
             printer.fail("UsageError", &error.to_string(), Exit::Usage)
         }
-        ListenError::Bind { .. } | ListenError::Start(_) | ListenError::Isolation(_) => printer.environment(&error),
+        ListenError::Bind { .. } | ListenError::Socket { .. } | ListenError::Start(_) | ListenError::Isolation(_) => {
+            printer.environment(&error)
+        }
     }
 }

@@ -7,6 +7,8 @@ mod precision;
 
 use std::mem::ManuallyDrop;
 use std::path::{Path, PathBuf};
+#[cfg(feature = "grpc")]
+use std::str::FromStr;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -31,7 +33,7 @@ use gpux_core::Size;
 use gpux_serve::IsolationPolicy;
 #[cfg(target_os = "linux")]
 use gpux_serve::TemporaryFiles;
-use gpux_serve::{Event, PipelineSource, Server, Settings, ShutdownOutcome, StartPolicy, serve};
+use gpux_serve::{Event, Listeners, PipelineSource, Server, Settings, ShutdownOutcome, StartPolicy, serve};
 
 /// How long the end waits for a terminal, which may be paused, to erase the line about loading.
 const ERASE_LIMIT: Duration = Duration::from_secs(1);
@@ -55,18 +57,19 @@ pub(crate) struct Arguments {
     #[arg(short, long)]
     port: Option<u16>,
 
-    /// A second port to listen on, for gRPC clients that expect one of their own; the first port
-    /// takes gRPC as well
+    /// A second port to listen on, or a second Unix socket (`unix:PATH`), for gRPC clients that expect one of their
+    /// own; the first takes gRPC as well
     #[cfg(feature = "grpc")]
     #[arg(long, value_name = "PORT")]
-    grpc_port: Option<u16>,
+    grpc_port: Option<GrpcAddress>,
 
     /// Let clients load and unload pipelines (Open Inference Protocol); without it, they may not. Needs
     /// `--keys`, or a `--host` that only this machine reaches
     #[arg(long)]
     model_control: bool,
 
-    /// Address to listen on [default: the only pipeline's `serving.host`, else 0.0.0.0]
+    /// Address to listen on, or `unix:PATH` for a Unix socket in place of an address and a port [default: the only
+    /// pipeline's `serving.host`, else 0.0.0.0]
     #[arg(short = 'h', long)]
     host: Option<String>,
 
@@ -138,6 +141,9 @@ pub(crate) fn main(mut arguments: Arguments) -> Exit {
         Ok(load_options) => load_options,
         Err(error) => return printer.error(&error),
     };
+    if let Err(message) = check_addresses(&arguments) {
+        return printer.fail("UsageError", &message, Exit::Usage);
+    }
     let sources = match sources(&arguments) {
         Ok(sources) => sources,
         Err(message) => return printer.fail("UsageError", &message, Exit::Usage),
@@ -181,6 +187,7 @@ pub(crate) fn main(mut arguments: Arguments) -> Exit {
         Ok(EventLogger { printer, log, format, scheme, progress: Mutex::new(None) })
     };
 
+    let is_supervised = supervisor.is_some();
     let (supervisor, listeners) = match supervisor {
         Some((supervisor, listeners)) => (Some(supervisor), listeners),
         None => match supervise_server(printer, &settings, start_log) {
@@ -218,6 +225,9 @@ pub(crate) fn main(mut arguments: Arguments) -> Exit {
     };
 
     let result = serve(&server, listeners, sources, on_event);
+    if !is_supervised {
+        Listeners::remove_sockets(server.settings());
+    }
     if let Some(erased) = shown.erase_progress() {
         let _ = erased.recv_timeout(ERASE_LIMIT);
     }
@@ -276,11 +286,17 @@ fn settings(
     }
     settings.port = arguments.port.unwrap_or(settings.port);
     #[cfg(feature = "grpc")]
-    {
-        settings.grpc_port = arguments.grpc_port;
+    match &arguments.grpc_port {
+        Some(GrpcAddress::Port(port)) => settings.grpc_port = Some(*port),
+        Some(GrpcAddress::Socket(path)) => settings.grpc_socket = Some(path.clone()),
+        None => {}
     }
     settings.model_control = arguments.model_control;
-    settings.host = arguments.host.clone().unwrap_or(settings.host);
+    match arguments.host.as_deref().map(|host| (host, socket_path(host))) {
+        Some((_, Some(path))) => settings.socket = Some(path),
+        Some((host, None)) => host.clone_into(&mut settings.host),
+        None => {}
+    }
     arguments.server.apply(&mut settings);
     settings.trace = !arguments.no_trace;
     settings.workers = arguments.workers.map_or(settings.workers, usize::from);
@@ -288,6 +304,60 @@ fn settings(
     settings.max_body = arguments.max_body.map_or(Settings::MAX_BODY, bytes).min(settings.body_memory);
     settings.max_queue = arguments.max_queue.unwrap_or(settings.max_queue);
     Ok(settings)
+}
+
+/// The path of `unix:PATH`.
+fn socket_path(address: &str) -> Option<PathBuf> {
+    address.strip_prefix("unix:").map(PathBuf::from)
+}
+
+/// Where a second listener is for gRPC.
+#[cfg(feature = "grpc")]
+#[derive(Clone, Debug)]
+enum GrpcAddress {
+    Port(u16),
+    Socket(PathBuf),
+}
+
+#[cfg(feature = "grpc")]
+impl FromStr for GrpcAddress {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let port = || text.parse().map(Self::Port).map_err(|_| "write a port, or `unix:PATH`");
+        socket_path(text).map_or_else(port, |path| Ok(Self::Socket(path)))
+    }
+}
+
+/// Fails if the addresses contradict each other.
+fn check_addresses(arguments: &Arguments) -> Result<(), String> {
+    let main = arguments.host.as_deref().and_then(socket_path);
+    #[cfg(feature = "grpc")]
+    let (grpc, grpc_port) = match &arguments.grpc_port {
+        Some(GrpcAddress::Socket(path)) => (Some(path), None),
+        Some(GrpcAddress::Port(port)) => (None, Some(*port)),
+        None => (None, None),
+    };
+    #[cfg(not(feature = "grpc"))]
+    let (grpc, grpc_port) = (None::<&PathBuf>, None::<u16>);
+    if [main.as_ref(), grpc].into_iter().flatten().any(|path| path.as_os_str().is_empty()) {
+        return Err("`unix:` needs a path, for example `unix:/run/gpux.sock`".to_owned());
+    }
+    if main.is_none() {
+        return Ok(());
+    }
+    if main.as_ref() == grpc {
+        return Err("`--host` and `--grpc-port` name the same socket, which takes gRPC as well".to_owned());
+    }
+    let contradiction = match (arguments.port, grpc_port) {
+        (Some(_), _) => "`--host unix:PATH` has no port: leave out `--port`",
+        (None, Some(_)) => "with `--host unix:PATH`, a second listener is `--grpc-port unix:PATH`, too",
+        (None, None) if arguments.server.has_tls() => {
+            "a Unix socket has no TLS: leave out `--tls-cert` and `--tls-key`"
+        }
+        (None, None) => return Ok(()),
+    };
+    Err(contradiction.to_owned())
 }
 
 /// The named pipelines; a folder of several adds each of them.

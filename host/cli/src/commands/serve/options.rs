@@ -51,6 +51,12 @@ fn host_name(text: &str) -> Result<String, String> {
     Err("write a name without scheme and port, for example `gpux.example.com`, or `*` for any".to_owned())
 }
 
+/// The permission bits of a file.
+fn mode(text: &str) -> Result<u32, String> {
+    let mode = u32::from_str_radix(text, 8).ok().filter(|mode| *mode <= 0o777);
+    mode.ok_or_else(|| "write three octal digits, for example 600, 660 or 666".to_owned())
+}
+
 /// A path without a slash at its end.
 fn root_path(text: &str) -> Result<String, String> {
     let path = text.trim_end_matches('/');
@@ -134,6 +140,10 @@ pub(super) struct ServerArguments {
     /// How long a connection may lie idle [default: 75s]
     #[arg(long, value_name = "TIME", value_parser = time)]
     idle_timeout: Option<Duration>,
+
+    /// Mode of the files of Unix sockets, in octal: who may write may connect
+    #[arg(long, value_name = "MODE", value_parser = mode, default_value = "660")]
+    socket_mode: u32,
 
     /// Certificate in PEM, followed by those between it and a trusted one; read again on kill -HUP
     #[arg(long, value_name = "FILE", requires = "tls_key")]
@@ -235,6 +245,7 @@ impl ServerArguments {
         settings.cors.clone_from(&self.cors);
         set(&mut settings.root_path, self.root_path.clone());
         settings.allow_hosts.clone_from(&self.allow_host);
+        settings.socket_mode = self.socket_mode;
         settings.access_log = self.access_log;
         settings.triton_metrics = self.triton_metrics;
         settings.reload = self.reload;
@@ -248,6 +259,11 @@ impl ServerArguments {
             IsolationName::None => IsolationPolicy::None,
             IsolationName::Pipeline => IsolationPolicy::Pipeline,
         };
+    }
+
+    /// Whether there is a certificate.
+    pub(super) const fn has_tls(&self) -> bool {
+        self.tls_cert.is_some()
     }
 
     /// The file of API keys.

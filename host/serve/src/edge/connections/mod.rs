@@ -1,5 +1,6 @@
 //! Accepts connections, serves them over TLS or plain TCP, closes idle and slow connections.
 
+mod accepted;
 mod connection_memory;
 mod framing;
 mod limit;
@@ -9,7 +10,6 @@ mod trailers;
 use crate::settings::LAST_CALL;
 use std::convert::Infallible;
 use std::io;
-use std::net::{SocketAddr, TcpListener as StdListener};
 use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -22,16 +22,18 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 
 use super::host_check::Peer;
 use super::response_budget::is_head_too_large;
 use super::service::{AmbiguousLength, EdgeService};
 use super::tls::{Tls, plain_http};
+use crate::edge::listeners::ListenSocket;
 use crate::engine::metrics::{Connection, EvictionReason};
 use crate::engine::server::Server;
 use crate::settings::Settings;
+pub(crate) use accepted::Listener;
+use accepted::{Accepted, accept_queued};
 pub(crate) use limit::ConnectionLimit;
 use limit::{ConnectionSlot, EVICTION_INTERVAL};
 use slow_client::Activity;
@@ -113,7 +115,7 @@ impl OpenConnection {
 
 /// Accepts connections until `stopped`, then waits for the open ones to close. All listeners share `limit`.
 pub(crate) async fn accept(
-    listener: TcpListener,
+    listener: Listener,
     server: Arc<Server>,
     front: Arc<EdgeService>,
     tls: Option<Arc<Tls>>,
@@ -123,13 +125,13 @@ pub(crate) async fn accept(
     let (large, small) = (builder(server.settings(), LARGE), builder(server.settings(), SMALL));
     let shared = Arc::new(Shared { server, front, large, small, limit, tls, over: watch::Sender::new(false) });
 
-    let start = |(stream, peer): (TcpStream, SocketAddr), permit| {
+    let start = |accepted: Accepted, permit| {
         // Counted before its task runs: the server must not end between the two.
         let open = OpenConnection { over: shared.over.subscribe(), _counted: shared.server.metrics().connection() };
         let settings = shared.server.settings();
         let activity = Arc::new(Activity::new(settings.header_timeout, settings.idle_timeout));
         let slot = shared.limit.slot(activity, permit);
-        tokio::spawn(connection(shared.clone(), stream, peer, slot, open));
+        tokio::spawn(connection(shared.clone(), accepted, slot, open));
     };
 
     loop {
@@ -161,7 +163,7 @@ pub(crate) async fn accept(
     }
 
     // The kernel has accepted the queued connections: their clients may have sent requests already.
-    match listener.into_std() {
+    match listener.into_socket() {
         Ok(listener) => take_queued(&listener, &shared, |accepted| start(accepted, None)).await,
         Err(error) => tracing::warn!(target: "gpux", %error, "the connections in the kernel's queue are lost"),
     }
@@ -176,13 +178,9 @@ pub(crate) async fn accept(
 
 /// Starts every connection in the kernel's queue. It calls `accept` directly: tokio's version yields after some dozens
 /// of calls in a row, and sees a connection only after its I/O driver has polled.
-async fn take_queued(listener: &StdListener, shared: &Shared, start: impl Fn((TcpStream, SocketAddr))) {
+async fn take_queued(socket: &ListenSocket, shared: &Shared, start: impl Fn(Accepted)) {
     loop {
-        let taken = listener.accept().and_then(|(stream, peer)| {
-            stream.set_nonblocking(true)?;
-            Ok((TcpStream::from_std(stream)?, peer))
-        });
-        match taken {
+        match accept_queued(socket) {
             Ok(accepted) => start(accepted),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
             Err(error) if is_client_gone(&error) => shared.server.metrics().count_accept_error(),
@@ -224,13 +222,13 @@ fn builder(settings: &Settings, windows: Windows) -> auto::Builder<TokioExecutor
 }
 
 /// Serves one connection from accept to close.
-async fn connection(
-    shared: Arc<Shared>,
-    stream: TcpStream,
-    peer: SocketAddr,
-    slot: ConnectionSlot,
-    mut open: OpenConnection,
-) {
+async fn connection(shared: Arc<Shared>, accepted: Accepted, slot: ConnectionSlot, mut open: OpenConnection) {
+    let (stream, peer) = match accepted {
+        Accepted::Tcp(stream, peer) => (stream, peer),
+        // What a Unix socket carries stays on this machine: it has no TLS.
+        #[cfg(unix)]
+        Accepted::Unix(stream) => return serve(&shared, stream, Peer::unix(), &slot, &mut open).await,
+    };
     let peer = Peer::new(peer, stream.local_addr().ok());
     // Without `TCP_NODELAY`, small responses wait for the client's acknowledgement of the previous one.
     let _ = stream.set_nodelay(true);

@@ -132,6 +132,13 @@ clients:
     cargo build
     target/client-tools/bin/python tests/serve/clients.py
 
+# nginx in front of a live server, over Unix sockets; needs curl and Debian's nginx-light, or NGINX
+proxies:
+    test -d target/proxy-tools || python3 -m venv target/proxy-tools
+    target/proxy-tools/bin/pip install --quiet -r tests/serve/requirements-proxies.txt
+    cargo build
+    target/proxy-tools/bin/python tests/serve/proxies.py
+
 # the tutorial's commands, in an empty folder; needs curl
 tutorial:
     cargo build
@@ -195,7 +202,7 @@ deploy-check:
     deploy/check.sh
 
 # the long suites and the races; not part of the gate
-full: check bench (compare "image") (compare "text") (compare "audio") (compare "tensor") (compare "text" "random") random-parity (onnx-backend "--engine embedded") instructions languages start-up hang-ups memory-attacks reloads (hang-ups "pipeline") (reloads "pipeline") isolation browser deploy-check
+full: check bench (compare "image") (compare "text") (compare "audio") (compare "tensor") (compare "text" "random") random-parity (onnx-backend "--engine embedded") instructions languages start-up hang-ups memory-attacks reloads (hang-ups "pipeline") (reloads "pipeline") isolation browser proxies deploy-check
 
 # numbers and speed of a few models on a GPU (CUDA, TensorRT, WebGPU), beside the CPU; exits with 3
 # where there is none

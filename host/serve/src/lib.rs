@@ -18,6 +18,7 @@ pub use edge::lifecycle::InMemoryServer;
 pub use edge::lifecycle::{Event, ShutdownOutcome, serve};
 pub use edge::listen_error::ListenError;
 pub use edge::listeners::{ListenAddress, ListenSocket, Listeners};
+pub use edge::root_path::parse as parse_root_path;
 pub use edge::tls::TlsError;
 pub use engine::error::ServeError;
 pub use engine::execution::Execution;
@@ -32,4 +33,4 @@ pub use engine::server::Server;
 pub use gpux_worker::{
     MemoryLimits, MemoryWatch, TemporaryFiles, WorkerCommand, WorkerEvent, WorkerOptions, remove_control_groups,
 };
-pub use settings::{IsolationPolicy, Otlp, Settings, StartPolicy, TlsFiles};
+pub use settings::{IsolationPolicy, Otlp, Settings, StartPolicy, TlsFiles, TrustedProxies, TrustedProxy};

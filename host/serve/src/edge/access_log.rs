@@ -12,7 +12,7 @@ use http::HeaderMap;
 use http::request::Parts;
 use hyper::body::{Body as _, Frame, SizeHint};
 
-use super::host_check::Peer;
+use super::host_check::{Peer, Sender};
 use crate::edge::telemetry::{Outcome, RequestSpan, Telemetry};
 use crate::engine::metrics::ProtocolLabel;
 use crate::engine::request_context::RequestContext;
@@ -40,16 +40,19 @@ pub(crate) struct ResponseRecord {
 pub(crate) struct LogFields {
     method: String,
     path: String,
-    peer: Option<Peer>,
+    sender: Option<Sender>,
+    /// the proxy that sent it for the sender
+    proxy: Option<Peer>,
     /// whose key it is, also if it may not do this
     tenant: Option<Arc<Tenant>>,
 }
 
 impl LogFields {
-    pub(crate) fn new(head: &Parts, peer: Option<Peer>, tenant: Option<Arc<Tenant>>) -> Self {
+    pub(crate) fn new(head: &Parts, sender: Option<Sender>, peer: Option<Peer>, tenant: Option<Arc<Tenant>>) -> Self {
         // The query may hold a secret and is left out.
         let path = truncated(head.uri.path()).to_owned();
-        Self { method: truncated(head.method.as_str()).to_owned(), path, peer, tenant }
+        let proxy = peer.filter(|_| matches!(sender, Some(Sender::Forwarded(_))));
+        Self { method: truncated(head.method.as_str()).to_owned(), path, sender, proxy, tenant }
     }
 }
 
@@ -125,7 +128,8 @@ impl Drop for ResponseRecord {
                 queue_ms = self.context.queued().as_secs_f64() * 1e3,
                 bytes = self.bytes,
                 key = line.tenant.as_deref().map(Tenant::name),
-                client = line.peer.map(|peer| peer.sender.to_string()),
+                client = line.sender.map(|sender| sender.to_string()),
+                proxy = line.proxy.map(|peer| peer.sender.to_string()),
                 "answered"
             );
         }

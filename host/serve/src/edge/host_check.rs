@@ -20,6 +20,8 @@ use crate::settings::Settings;
 pub(crate) enum Sender {
     /// the remote end of a TCP connection
     Socket(SocketAddr),
+    /// a client of a trusted proxy, which names its address
+    Forwarded(IpAddr),
     /// a process that has connected to a Unix socket
     #[cfg_attr(not(unix), expect(dead_code, reason = "there are no Unix sockets"))]
     Unix,
@@ -30,6 +32,7 @@ impl Sender {
     pub(crate) const fn ip(self) -> IpAddr {
         match self {
             Self::Socket(address) => address.ip(),
+            Self::Forwarded(address) => address,
             Self::Unix => IpAddr::V4(Ipv4Addr::LOCALHOST),
         }
     }
@@ -39,6 +42,7 @@ impl fmt::Display for Sender {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Socket(address) => address.fmt(out),
+            Self::Forwarded(address) => address.fmt(out),
             Self::Unix => out.write_str("unix"),
         }
     }

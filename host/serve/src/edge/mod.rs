@@ -7,6 +7,7 @@ pub(crate) mod cors;
 pub(crate) mod cross_site;
 pub(crate) mod drain_body;
 pub(crate) mod error_response;
+pub(crate) mod forwarded;
 pub(crate) mod host_check;
 pub(crate) mod lifecycle;
 pub(crate) mod listen_error;

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use http::request::Parts;
 
+use crate::edge::host_check::Sender;
 use crate::engine::metrics::{Metrics, ProtocolLabel};
 use crate::engine::step_spans::StepSpans;
 
@@ -32,7 +33,7 @@ impl Telemetry {
         Err(format!("traces cannot be sent to `{endpoint}`: this gpux was built without the feature `otlp`"))
     }
 
-    pub(crate) fn begin(&self, _head: &Parts) -> RequestSpan {
+    pub(crate) fn begin(&self, _head: &Parts, _is_https: bool, _sender: Option<Sender>) -> RequestSpan {
         RequestSpan(self.0)
     }
 

@@ -3,6 +3,13 @@
 use http::Uri;
 use http::uri::PathAndQuery;
 
+/// The root path in a text: the path of a URL, without a slash at its end; `None` if it is none.
+pub fn parse(text: &str) -> Option<&str> {
+    let path = text.trim_end_matches('/');
+    let is_path = path.bytes().all(|byte| byte.is_ascii_graphic() && !b"?#\"<>\\".contains(&byte));
+    (text.starts_with('/') && !path.starts_with("//") && is_path).then_some(path)
+}
+
 /// Removes the root path from a request whose proxy has left it.
 pub(crate) fn remove(uri: &mut Uri, root: &str) {
     let Some(path) = uri.path_and_query().map(PathAndQuery::as_str).filter(|_| !root.is_empty()) else { return };

@@ -18,8 +18,9 @@ use tower_http::cors::CorsLayer;
 
 use super::access_log::{LogFields, RecordedBody, ResponseRecord};
 use super::drain_body::RequestBody;
+use super::forwarded::Forwarded;
 use super::host_check::HostCheck;
-use super::host_check::Peer;
+use super::host_check::{Peer, Sender};
 
 use super::authentication::{Authentication, authorize};
 use super::telemetry::Telemetry;
@@ -96,8 +97,8 @@ impl EdgeService {
     }
 
     /// The tenant that sent the request; `None` if no key is needed.
-    fn authenticate(&self, head: &Parts, peer: Option<Peer>) -> Result<Option<Arc<Tenant>>, ServeError> {
-        self.access.authenticate(head, peer.map(|peer| peer.sender.ip())).inspect_err(|error| {
+    fn authenticate(&self, head: &Parts, sender: Option<Sender>) -> Result<Option<Arc<Tenant>>, ServeError> {
+        self.access.authenticate(head, sender.map(Sender::ip)).inspect_err(|error| {
             if matches!(error, ServeError::TooMany { .. }) {
                 self.server.metrics().none().note_rejection(RejectionReason::Guesses);
             }
@@ -123,6 +124,11 @@ impl EdgeService {
         let (server, started) = (&self.server, Instant::now());
         let (mut head, body) = request.into_parts();
 
+        // Trusted proxies say from whom it comes; the checks of hosts and pages are about the connection itself.
+        let forwarded = peer.map(|peer| Forwarded::read(&server.settings().trusted_proxies, peer, &head.headers));
+        let forwarded = forwarded.unwrap_or_default();
+        let sender = peer.map(|peer| forwarded.sender(peer));
+
         // `--root-path` goes before anything reads the path.
         root_path::remove(&mut head.uri, &server.settings().root_path);
         let protocol = protocol(&head);
@@ -139,7 +145,7 @@ impl EdgeService {
         let tenant = match misplaced {
             Some(error) => Err(error),
             None if preflight => Ok(None),
-            None => self.authenticate(&head, peer),
+            None => self.authenticate(&head, sender),
         };
         let known = tenant.as_ref().ok().cloned().flatten();
         let admitted = tenant.and_then(|tenant| tenant.map(|tenant| self.admit(&head, &tenant)).transpose());
@@ -147,7 +153,8 @@ impl EdgeService {
         // With keys required, unauthenticated requests leave no traces: clients without a key may send any number.
         let may_leave = |permit: &Option<TenantPermit>| permit.is_some() || server.settings().keys.is_none();
         let telemetry = self.telemetry.as_ref().filter(|_| admitted.as_ref().is_ok_and(may_leave));
-        let span = telemetry.map(|telemetry| telemetry.begin(&head));
+        let is_https = forwarded.is_https.unwrap_or_else(|| server.settings().tls.is_some());
+        let span = telemetry.map(|telemetry| telemetry.begin(&head, is_https, sender));
         let steps = telemetry.zip(span.as_ref()).and_then(|(telemetry, span)| telemetry.steps(span));
 
         // A large head counts against the budget until its request is answered.
@@ -163,10 +170,11 @@ impl EdgeService {
         // Handlers read the tenant's permit, the client and the span from the context.
         let context = Arc::new(
             RequestContext::new(id.to_str().unwrap_or_default(), permit, steps)
-                .sent_from(peer.map(|peer| peer.sender.ip())),
+                .sent_from(sender.map(Sender::ip))
+                .shown_under(forwarded.prefix),
         );
         // Dropped with the response, or with this future if the client leaves: then it counts, logs and ends the span.
-        let line = server.settings().access_log.then(|| LogFields::new(&head, peer, known));
+        let line = server.settings().access_log.then(|| LogFields::new(&head, sender, peer, known));
         let mut answered = ResponseRecord::new(server, context.clone(), protocol, started, line, span);
 
         // The routes, within the context; whatever was refused above is answered in the words of its protocol.

@@ -27,6 +27,8 @@ pub(crate) struct RequestContext {
     id: Box<str>,
     /// the client, for fair shares of a pipeline's time
     client: Client,
+    /// the path under which proxies show the server to its client
+    prefix: Option<String>,
     /// the permit of its tenant; `None` if no key is needed. Held also by a run that continues after its client has
     /// gone.
     permit: Option<TenantPermit>,
@@ -52,6 +54,7 @@ impl RequestContext {
         Self {
             id: id.into(),
             client: client.unwrap_or_default(),
+            prefix: None,
             permit,
             slots,
             step_spans,
@@ -71,6 +74,16 @@ impl RequestContext {
             known => known,
         };
         Self { client, ..self }
+    }
+
+    /// Notes the path under which proxies show the server to its client.
+    pub(crate) fn shown_under(self, prefix: Option<String>) -> Self {
+        Self { prefix, ..self }
+    }
+
+    /// The path under which proxies show the server to its client, if they name one.
+    pub(crate) fn prefix(&self) -> Option<&str> {
+        self.prefix.as_deref()
     }
 
     /// The context of the request that the calling task executes.

@@ -1,6 +1,7 @@
 //! The operator's settings of the server.
 
 mod available_memory;
+mod trusted_proxies;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -8,6 +9,8 @@ use std::time::Duration;
 use gpux_worker::GoldenCase;
 #[cfg(target_os = "linux")]
 use gpux_worker::WorkerCommand;
+
+pub use trusted_proxies::{TrustedProxies, TrustedProxy};
 
 /// The collector of traces.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -59,6 +62,8 @@ pub struct Settings {
     pub socket_mode: u32,
     /// the path under which a reverse proxy shows the server, without a slash at its end; empty for none
     pub root_path: String,
+    /// the reverse proxies that are believed what they say of clients
+    pub trusted_proxies: TrustedProxies,
     /// whether clients may load and unload pipelines
     pub model_control: bool,
     /// threads that run plans; one per core avoids contention between sandboxes and models
@@ -266,6 +271,7 @@ impl Settings {
             grpc_socket: None,
             socket_mode: 0o660,
             root_path: String::new(),
+            trusted_proxies: TrustedProxies::default(),
             model_control: false,
             workers: std::thread::available_parallelism().map_or(1, usize::from),
             max_body: Self::MAX_BODY,

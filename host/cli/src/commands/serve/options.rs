@@ -18,7 +18,7 @@ use gpux::LoadOptions;
 #[cfg(target_os = "linux")]
 use gpux_core::child_process;
 use gpux_core::{Size, TimeSpan};
-use gpux_serve::{IsolationPolicy, Otlp, Settings, StartPolicy, TlsFiles};
+use gpux_serve::{IsolationPolicy, Otlp, Settings, StartPolicy, TlsFiles, TrustedProxies, TrustedProxy};
 #[cfg(target_os = "linux")]
 use gpux_serve::{MemoryLimits, MemoryWatch, WorkerCommand, WorkerOptions};
 
@@ -59,12 +59,8 @@ fn mode(text: &str) -> Result<u32, String> {
 
 /// A path without a slash at its end.
 fn root_path(text: &str) -> Result<String, String> {
-    let path = text.trim_end_matches('/');
-    let is_path = path.bytes().all(|byte| byte.is_ascii_graphic() && !b"?#\"<>\\".contains(&byte));
-    if text.starts_with('/') && !path.starts_with("//") && is_path {
-        return Ok(path.to_owned());
-    }
-    Err("write the path of a URL, for example `/models`".to_owned())
+    let path = gpux_serve::parse_root_path(text).map(str::to_owned);
+    path.ok_or_else(|| "write the path of a URL, for example `/models`".to_owned())
 }
 
 /// Where pipelines run.
@@ -163,6 +159,12 @@ pub(super) struct ServerArguments {
     #[arg(long, value_name = "NAME", value_parser = host_name)]
     allow_host: Vec<String>,
 
+    /// A reverse proxy that is believed what it says of the client (`X-Forwarded-For`, `Forwarded`) and of the path
+    /// (`X-Forwarded-Prefix`): an address, a network (`10.0.0.0/8`), or `unix` for those that connect to a Unix
+    /// socket; may be repeated
+    #[arg(long, value_name = "CIDR")]
+    trusted_proxy: Vec<TrustedProxy>,
+
     /// The path under which a reverse proxy shows the server, for the page and for OpenAPI; the proxy may remove it
     /// from requests or leave it
     #[arg(long, value_name = "PATH", value_parser = root_path)]
@@ -245,6 +247,7 @@ impl ServerArguments {
         settings.cors.clone_from(&self.cors);
         set(&mut settings.root_path, self.root_path.clone());
         settings.allow_hosts.clone_from(&self.allow_host);
+        settings.trusted_proxies = TrustedProxies(self.trusted_proxy.clone());
         settings.socket_mode = self.socket_mode;
         settings.access_log = self.access_log;
         settings.triton_metrics = self.triton_metrics;

@@ -140,6 +140,36 @@ async fn metrics_keys_read_metrics_alone() {
     }
 }
 
+/// Wrong keys delay the client that a trusted proxy names, and no other client of that proxy.
+#[tokio::test]
+async fn brakes_of_wrong_keys_know_clients_behind_a_proxy() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("keys.yml");
+    std::fs::write(&path, "keys: [{name: alice, key: key-of-alice-1234}]").unwrap();
+    let trusted_proxies = crate::TrustedProxies(vec!["127.0.0.1".parse().unwrap()]);
+    let settings = Settings { keys: Some(path), trusted_proxies, ..Settings::default() };
+    let front = EdgeService::without_telemetry(&Arc::new(Server::new(settings, LoadOptions::default()))).unwrap();
+    let delay = |peer: &str, client: &str| {
+        let peer = Peer::new(peer.parse().unwrap(), None);
+        let request = Request::get("/pipelines").header("x-api-key", "wrong").header("x-forwarded-for", client);
+        let head = request.body(()).unwrap().into_parts().0;
+        let sender = Forwarded::read(&front.server.settings().trusted_proxies, peer, &head.headers).sender(peer);
+        match front.authenticate(&head, Some(sender)).unwrap_err() {
+            ServeError::UnknownKey(delay) => delay,
+            other => panic!("{other}"),
+        }
+    };
+    let proxy = "127.0.0.1:50000";
+    for _ in 0..40 {
+        delay(proxy, "1.2.3.4, 203.0.113.7");
+    }
+    assert!(delay(proxy, "203.0.113.7") > Duration::ZERO);
+    assert_eq!(delay(proxy, "203.0.113.8"), Duration::ZERO);
+    // Who is no proxy may write what it likes.
+    let own: Vec<_> = (0..40).map(|last| delay("192.0.2.1:50000", &format!("203.0.113.{last}"))).collect();
+    assert!(own.last().unwrap() > &Duration::ZERO, "{own:?}");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn detects_the_protocol_by_path() {
     let folder = tempfile::tempdir().unwrap();

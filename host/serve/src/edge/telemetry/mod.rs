@@ -17,6 +17,7 @@ use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::propagation::TraceContextPropagator;
 use opentelemetry_sdk::trace::{SdkTracer, SdkTracerProvider, Span};
 
+use crate::edge::host_check::Sender;
 use crate::engine::metrics::{Metrics, ProtocolLabel};
 use crate::engine::step_spans::StepSpans;
 use crate::protocol::route::{self, Purpose, Route, truncated};
@@ -70,7 +71,7 @@ impl Telemetry {
     }
 
     /// Starts the span of a request, as a child of the span that its `traceparent` names.
-    pub(crate) fn begin(&self, head: &Parts) -> RequestSpan {
+    pub(crate) fn begin(&self, head: &Parts, is_https: bool, sender: Option<Sender>) -> RequestSpan {
         let parent = self.propagator.extract_with_context(&Context::new(), &TraceParent::from_headers(&head.headers));
         let method = method(&head.method);
         let span = self.tracer.span_builder(method.unwrap_or(OTHER)).with_kind(SpanKind::Server);
@@ -80,6 +81,10 @@ impl Telemetry {
         if span.is_recording() {
             // The query may hold a secret and is left out.
             span.set_attribute(KeyValue::new("url.path", truncated(path).to_owned()));
+            span.set_attribute(KeyValue::new("url.scheme", if is_https { "https" } else { "http" }));
+            if let Some(sender) = sender {
+                span.set_attribute(KeyValue::new("client.address", sender.ip().to_string()));
+            }
             span.set_attribute(KeyValue::new("http.request.method", method.unwrap_or("_OTHER")));
             if let Some(route) = route {
                 span.update_name(name(method, route));

@@ -20,6 +20,7 @@ use serde_json::{Map, Value as Json, json};
 
 use super::http::response;
 use super::predict::info::{Info, Pipelines};
+use crate::engine::request_context::RequestContext;
 use crate::{LoadedPipeline, Server, Settings};
 use answers::{ErrorShape, guarded, open, response, with_errors};
 use gpux_core::{Kind, Port};
@@ -94,8 +95,10 @@ impl<'a> Document<'a> {
                 "responses": answers::responses(),
             },
         });
-        if !self.settings.root_path.is_empty() {
-            document["servers"] = json!([{ "url": self.settings.root_path }]);
+        let context = RequestContext::current();
+        let root = context.as_ref().and_then(|context| context.prefix()).unwrap_or(&self.settings.root_path);
+        if !root.is_empty() {
+            document["servers"] = json!([{ "url": root }]);
         }
         if self.settings.keys.is_some() {
             document["components"]["securitySchemes"] = json!({

@@ -90,9 +90,11 @@ const PATHS: [(&str, Purpose); 60] = [
 ];
 
 /// gRPC calls.
-const CALLS: [(&str, Purpose); 22] = [
+const CALLS: [(&str, Purpose); 24] = [
     ("/grpc.health.v1.Health/Check", Probe),
     ("/grpc.health.v1.Health/Watch", Probe),
+    ("/grpc.reflection.v1.ServerReflection/ServerReflectionInfo", Other),
+    ("/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo", Other),
     ("/inference.GRPCInferenceService/ServerLive", Probe),
     ("/inference.GRPCInferenceService/ServerReady", Probe),
     ("/inference.GRPCInferenceService/ModelReady", Probe),

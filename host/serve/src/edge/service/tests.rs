@@ -113,6 +113,27 @@ async fn keys_apply_to_the_open_inference_protocol() {
     assert_eq!(options(Method::GET, "/openapi.json", "").await.0, 401);
 }
 
+#[cfg(feature = "grpc")]
+#[tokio::test(flavor = "multi_thread")]
+async fn reflection_needs_a_key() {
+    let folder = tempfile::tempdir().unwrap();
+    let (_server, front) = guarded(folder.path());
+    // `list_services`, of any value.
+    let list = vec![0, 0, 0, 0, 2, 0x3a, 0];
+    for version in ["v1", "v1alpha"] {
+        let path = format!("/grpc.reflection.{version}.ServerReflection/ServerReflectionInfo");
+        for (key, expected) in [("", "16"), ("wrong", "16"), ("key-of-prometheus", "7"), ("key-of-root", "0")] {
+            let (status, body) = call(&front, &path, key, list.clone()).await;
+            let names_services = String::from_utf8_lossy(&body).contains("inference.GRPCInferenceService");
+            assert_eq!((status.as_str(), names_services), (expected, expected == "0"), "{version} {key}");
+        }
+        // Longer than any name: the stream ends.
+        let long = [&[0, 0, 1, 0, 0, 0x0a][..], &[0; 1 << 16]].concat();
+        let (_, body) = call(&front, &path, "key-of-root", long).await;
+        assert!(body.is_empty());
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn metrics_keys_read_metrics_alone() {
     let folder = tempfile::tempdir().unwrap();

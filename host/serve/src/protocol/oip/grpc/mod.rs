@@ -10,6 +10,7 @@ mod health;
 mod infer;
 mod messages;
 mod proto;
+mod reflection;
 mod service;
 mod settings;
 mod status;
@@ -45,6 +46,7 @@ pub(super) fn router(server: &Arc<Server>) -> Router {
         .with_state(server.clone())
         .route_service("/inference.GRPCInferenceService/{call}", body::Bounded::new(inference, server.clone()))
         .route_service("/grpc.health.v1.Health/{call}", body::Bounded::new(health, server.clone()))
+        .merge(reflection::router(server))
         .route_layer(middleware::from_fn(check))
 }
 

@@ -4,11 +4,12 @@ use std::cell::Cell;
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value as Json};
 
 use gpux::GpuxError;
 use gpux::Pipeline;
 use gpux_core::{
-    Dim, Kind, Outputs, Port, Request, RunError, RunOptions, StepFailure, SyntheticInputs, deadline_after,
+    Dim, Kind, Outputs, Port, Request, RunError, RunOptions, StepFailure, SyntheticInputs, deadline_after, to_json,
 };
 use gpux_inference::with_preferred_session;
 
@@ -17,6 +18,9 @@ use gpux_inference::with_preferred_session;
 pub struct WarmUpReport {
     /// why the pipeline is not warm, if it is not
     pub failure: Option<String>,
+    /// a request that shows what the pipeline takes, in the form of a JSON body
+    #[serde(default)]
+    pub sample: Option<Map<String, Json>>,
 }
 
 /// Reads the request of a golden case of a pipeline, if there is one.
@@ -24,6 +28,9 @@ pub type GoldenCase = fn(&Pipeline) -> Option<Request>;
 
 /// The most runs after the first run of each session.
 const RUNS: usize = 20;
+
+/// The largest sample, in bytes of its values: several times as many in JSON.
+const MAX_SAMPLE: usize = 128 << 10;
 
 /// Time limit of those runs.
 const LIMIT: Duration = Duration::from_millis(10);
@@ -43,17 +50,25 @@ pub fn warm_up(pipeline: &Pipeline, golden_case: GoldenCase) -> Result<WarmUpRep
     };
     let run_all = |requests: &[Request]| run_repeatedly(requests, sessions, LIMIT, run);
 
+    let case = golden_case(pipeline);
     let configured = pipeline.warm_up();
+    let sample = case.as_ref().or(configured.first()).and_then(sample_of);
     if !configured.is_empty() {
         let failed =
             |(index, error): (usize, RunError)| GpuxError::WarmUp { number: index + 1, error: Box::new(error.into()) };
-        return run_all(configured).map(|()| WarmUpReport::default()).map_err(failed);
+        return run_all(configured).map(|()| WarmUpReport { failure: None, sample }).map_err(failed);
     }
-    if golden_case(pipeline).is_some_and(|request| run_all(&[request]).is_ok()) {
-        return Ok(WarmUpReport::default());
+    if case.is_some_and(|request| run_all(&[request]).is_ok()) {
+        return Ok(WarmUpReport { failure: None, sample });
     }
     let failure = run_synthetic(pipeline, |request| run_all(&[request]).map_err(|(_, error)| error)).err();
-    Ok(WarmUpReport { failure })
+    Ok(WarmUpReport { failure, sample: None })
+}
+
+/// The request as JSON, unless it is large.
+fn sample_of(request: &Request) -> Option<Map<String, Json>> {
+    let size: usize = request.iter().map(|(_, value)| value.byte_len()).sum();
+    (size <= MAX_SAMPLE).then(|| request.iter().map(|(name, value)| (name.clone(), to_json(value))).collect())
 }
 
 /// Runs synthetic requests of several sizes until one succeeds. Fails with the reason for the first.
@@ -164,6 +179,24 @@ mod tests {
         assert_eq!(failure(&pipeline, case), None);
         assert_eq!(failure(&pipeline, |_| Some(Request::new())), unknown);
         assert_eq!(failure(&pipeline, |_| None), unknown);
+    }
+
+    #[test]
+    fn small_golden_cases_and_warm_up_requests_are_samples() {
+        fn text(length: usize) -> Option<Request> {
+            Some(vec![("x".to_owned(), Value::from("a".repeat(length)))])
+        }
+        let lines = "inputs: { x: text }\npipeline: [json-template: { template: { x: \"{{x}}\" }, out: y }]";
+        let sample = |lines: &str, case: GoldenCase| {
+            let sample = warm_up(&pipeline(lines), case).unwrap().sample;
+            sample.map(|sample| Json::Object(sample).to_string())
+        };
+        assert_eq!(sample(lines, |_| text(2)), Some("{\"x\":\"aa\"}".to_owned()));
+        assert_eq!(sample(lines, |_| text(MAX_SAMPLE + 1)), None, "it is large");
+        assert_eq!(sample(lines, |_| Some(Request::new())), None, "it fails");
+        assert_eq!(sample(lines, |_| None), None);
+        let configured = format!("{lines}\nserving: {{ warmup: [{{ x: b }}] }}");
+        assert_eq!(sample(&configured, |_| None), Some("{\"x\":\"b\"}".to_owned()));
     }
 
     #[test]

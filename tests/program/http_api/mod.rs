@@ -40,7 +40,7 @@ fn describes_a_pipeline() {
         (
             "inputs",
             json!([{
-                "name": "image", "type": "bytes", "shape": null, "required": true,
+                "name": "image", "type": "bytes", "shape": null, "columns": null, "required": true,
                 "description": "a photo or scan of one digit", "media_type": "image/*",
             }]),
         ),

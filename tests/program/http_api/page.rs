@@ -1,6 +1,7 @@
 //! The page comes from the binary and loads nothing from other hosts.
 
 use super::{Server, pipeline};
+use crate::digits::root;
 
 /// What stands in quotes after `before` in `text`.
 fn quoted<'t>(text: &'t str, before: &str) -> Vec<&'t str> {
@@ -28,6 +29,31 @@ fn shows_itself_below_a_root_path() {
     }
     assert_eq!(server.get("/models2/health").status, 404);
     assert!(server.get("/page/start.js").text().contains("`${root}/pipelines`"));
+}
+
+#[test]
+fn gives_the_first_golden_case_as_a_sample() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, case) = (folder.path().join("gpux.yml"), folder.path().join("tests/first"));
+    let inputs = "inputs: { photo: image, note: { type: text, default: none } }";
+    let steps = "pipeline: [decode-image: { in: photo }]";
+    std::fs::write(&path, format!("name: reader\nversion: 1.0.0\n{inputs}\n{steps}\n")).unwrap();
+    let server = Server::start(&[folder.path().to_str().unwrap(), &pipeline("scores")]);
+    assert_eq!(server.get("/pipelines/reader/info").with_status(200)["sample"], false);
+    assert!(server.get("/pipelines/reader/sample").error(404).contains("no golden case"));
+    drop(server);
+
+    std::fs::create_dir_all(&case).unwrap();
+    std::fs::copy(root().join("models/samples/seven.png"), case.join("seven.png")).unwrap();
+    std::fs::write(case.join("case.yml"), "inputs: { photo: { file: seven.png }, note: hello }\noutputs: {}\n")
+        .unwrap();
+    let server = Server::start(&[folder.path().to_str().unwrap()]);
+    assert_eq!(server.get("/info").with_status(200)["sample"], true);
+    let sample = server.get("/sample").with_status(200);
+    assert_eq!(sample["note"], "hello");
+    assert!(sample["photo"]["base64"].as_str().unwrap().starts_with("iVBORw"));
+    assert_eq!(server.get("/pipelines/reader/sample").with_status(200), sample);
+    server.json("/predict", &sample).with_status(200);
 }
 
 #[test]

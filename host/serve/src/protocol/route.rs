@@ -26,7 +26,7 @@ pub(crate) enum Purpose {
 }
 
 /// HTTP paths. Fixed segments precede variable ones that would match them.
-const PATHS: [(&str, Purpose); 60] = [
+const PATHS: [(&str, Purpose); 62] = [
     ("/", Other),
     ("/docs", Other),
     ("/health", Probe),
@@ -39,7 +39,9 @@ const PATHS: [(&str, Purpose); 60] = [
     ("/pipelines", Other),
     ("/pipelines/{name}/info", Other),
     ("/pipelines/{name}/predict", Other),
+    ("/pipelines/{name}/sample", Other),
     ("/predict", Other),
+    ("/sample", Other),
     ("/v1/models", Other),
     ("/v1/models/{*model}", Other),
     ("/v1/embeddings", Other),

@@ -46,6 +46,7 @@ pub(crate) fn router(server: &Arc<Server>) -> Router {
         .route("/health/live", get(health::live))
         .route("/health/ready", get(health::ready))
         .route("/info", get(predict::info::default_pipeline))
+        .route("/sample", get(predict::info::default_sample))
         .route("/metrics", get(metrics::metrics))
         .route("/predict", post(predict::default_pipeline))
         .route("/openapi.json", get(openapi::document))
@@ -54,6 +55,7 @@ pub(crate) fn router(server: &Arc<Server>) -> Router {
         .route("/page/{file}", get(page::file))
         .route("/pipelines", get(predict::info::all))
         .route("/pipelines/{name}/info", get(predict::info::by_name))
+        .route("/pipelines/{name}/sample", get(predict::info::sample_by_name))
         .route("/pipelines/{name}/predict", post(predict::by_name))
         .with_state(server.clone());
     let router = router

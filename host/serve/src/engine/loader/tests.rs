@@ -32,7 +32,8 @@ fn write(folder: &Path, name: &str) {
 fn claim(folder: &Path, name: &str) {
     let mut info = Pipeline::open(folder, &LoadOptions::default()).unwrap().info();
     name.clone_into(&mut info.name);
-    let ready = json!({ "Ready": { "info": info, "warm_up_report": { "failure": null }, "statistics": [] } });
+    let ready =
+        json!({ "Ready": { "info": info, "warm_up_report": { "failure": null, "sample": null }, "statistics": [] } });
     std::fs::write(folder.join("ready.json"), format!("{ready}\n")).unwrap();
 }
 

@@ -148,6 +148,15 @@ impl<'a> Document<'a> {
         info["tags"] = json!([name]);
         with_errors(&mut info, ErrorShape::Own, &["404", "503"]);
         self.get(&format!("{prefix}/info"), guarded(info, ErrorShape::Own));
+        let mut sample = get(
+            &format!("sample{suffix}"),
+            "A request to try, from the pipeline's first golden case",
+            "the body of a request; 404 without a golden case",
+            json!({ "type": "object" }),
+        );
+        sample["tags"] = json!([name]);
+        with_errors(&mut sample, ErrorShape::Own, &["404", "503"]);
+        self.get(&format!("{prefix}/sample"), guarded(sample, ErrorShape::Own));
         let operation = predict::operation(self, loaded, &format!("predict{suffix}"));
         self.post(&format!("{prefix}/predict"), guarded(operation, ErrorShape::Own));
     }

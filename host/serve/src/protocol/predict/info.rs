@@ -25,6 +25,24 @@ pub(crate) async fn by_name(State(server): State<Arc<Server>>, PathName(name): P
     answer_of(&server, server.repository().get(&name))
 }
 
+/// `/sample`: of the only pipeline.
+pub(crate) async fn default_sample(State(server): State<Arc<Server>>) -> Response {
+    sample_of(server.repository().only_pipeline("sample"))
+}
+
+/// `/pipelines/NAME/sample`
+pub(crate) async fn sample_by_name(State(server): State<Arc<Server>>, PathName(name): PathName) -> Response {
+    sample_of(server.repository().get(&name))
+}
+
+fn sample_of(loaded: Result<Arc<LoadedPipeline>, ServeError>) -> Response {
+    let sample = loaded.and_then(|loaded| match &loaded.warm_up_report().sample {
+        Some(sample) => Ok(response::json(&json!(sample))),
+        None => Err(ServeError::NotFound(format!("`{}` has no golden case that could be a sample", loaded.name()))),
+    });
+    sample.unwrap_or_else(|error| response::error(&error))
+}
+
 fn answer_of(server: &Server, loaded: Result<Arc<LoadedPipeline>, ServeError>) -> Response {
     match loaded {
         Ok(loaded) => response::json(&json!(Info { trace: server.settings().trace, ..Info::new(&loaded) })),
@@ -90,6 +108,8 @@ pub(crate) struct Info {
     warnings: Vec<String>,
     /// whether `?trace=true` is answered
     trace: bool,
+    /// whether `sample` beside this gives a request to try
+    sample: bool,
 }
 
 /// A model of the pipeline.
@@ -108,6 +128,8 @@ struct Input {
     r#type: String,
     /// the dimensions of a tensor; -1 is one that each request decides
     shape: Option<Vec<i64>>,
+    /// the names of its elements, which are columns of a table
+    columns: Option<Vec<String>>,
     required: bool,
     description: String,
     /// `image/*` or `audio/*`, where the bytes are known to be that
@@ -138,6 +160,7 @@ impl Info {
                 name: input.port.name.clone(),
                 r#type,
                 shape,
+                columns: input.columns.as_ref().map(|columns| columns.names.clone()).filter(|names| !names.is_empty()),
                 required: input.is_required(),
                 description: input.port.description.clone(),
                 media_type: pipeline.media_type(&input.port).map(str::to_owned),
@@ -168,6 +191,7 @@ impl Info {
             engine: pipeline.engine.clone(),
             warnings: pipeline.warnings.iter().map(|warning| redact_paths(warning)).collect(),
             trace: false,
+            sample: loaded.warm_up_report().sample.is_some(),
         }
     }
 }

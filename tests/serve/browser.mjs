@@ -7,8 +7,9 @@
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { readFileSync } from "node:fs";
+import { copyFileSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { createRequire } from "node:module";
+import { tmpdir } from "node:os";
 import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
 
@@ -205,6 +206,101 @@ async function docs(browser, base) {
   await close();
 }
 
+const COLUMNS = Array.from({ length: 13 }, (_, place) => `n${place + 1}`);
+
+// Two pipelines with a golden case each: of thirteen numbers, and of a picture.
+function golden() {
+  const folder = mkdtempSync(`${tmpdir()}/gpux-browser-`);
+  const write = (name, gpux, values) => {
+    mkdirSync(`${folder}/${name}/tests/first`, { recursive: true });
+    writeFileSync(`${folder}/${name}/gpux.yml`, `name: ${name}\nversion: 1.0.0\n${gpux}`);
+    writeFileSync(`${folder}/${name}/tests/first/case.yml`, values);
+  };
+  const inputs = COLUMNS.map((name) => `  ${name}: { type: float32, shape: [] }\n`).join("");
+  const pipeline = `pipeline:
+  - stack: { in: [${COLUMNS}], out: all }
+  - slice: { in: all, index: "0", out: first }
+  - slice: { in: all, index: "12", out: last }
+outputs:
+  first: { type: float32, shape: [] }
+  last: { type: float32, shape: [] }
+`;
+  const given = COLUMNS.map((name, place) => `  ${name}: ${place}.5\n`).join("");
+  write("measurements", `inputs:\n${inputs}${pipeline}`, `inputs:\n${given}outputs: { first: 0.5, last: 12.5 }\n`);
+  write("reader", `inputs:
+  photo: { type: image }
+  note: { type: text, default: none }
+pipeline:
+  - decode-image: { in: photo, channels: gray, out: gray }
+  - resize: { in: gray, size: [4, 4], out: small }
+outputs:
+  small: { type: uint8 }
+`, "inputs:\n  photo: { file: seven.png }\noutputs: {}\n");
+  copyFileSync(`${root}/models/samples/seven.png`, `${folder}/reader/tests/first/seven.png`);
+  return folder;
+}
+
+// On a phone: a sample to try and its code before anything was typed, numbers as fields, tables, the result above the
+// code.
+async function samples(browser, base) {
+  const phone = { viewport: { width: 390, height: 800 }, acceptDownloads: true };
+  const { page, close } = await opened(browser, `${base}/?pipeline=measurements`, phone);
+  await page.locator("#code").filter({ hasText: '"n13":12.5' }).waitFor();
+  assert.equal(await page.getByRole("textbox", { name: "n13" }).inputValue(), "12.5");
+  const height = await page.evaluate(() => document.documentElement.scrollHeight);
+  assert(height < 1600, `thirteen numbers take ${height} px`);
+  const top = async (selector) => (await page.locator(selector).boundingBox()).y;
+  assert((await top("#run")) < (await top("#answer")) && (await top("#answer")) < (await top("#code")));
+  await run(page);
+  assert.deepEqual(await page.locator("#result > p:not(.quiet)").allTextContents(), ["0.5", "12.5"]);
+
+  await page.getByRole("textbox", { name: "n1", exact: true }).fill("one");
+  await run(page);
+  await page.getByRole("alert").filter({ hasText: "n1: one is no number" }).waitFor();
+  await page.getByRole("textbox", { name: "n1", exact: true }).fill("-.25e1");
+  await run(page);
+  await page.locator("#result > p").filter({ hasText: /^-2\.5$/ }).waitFor();
+
+  await page.getByRole("button", { name: "Clear" }).click();
+  await page.locator("#code").filter({ hasText: '"n13":0' }).waitFor();
+  await run(page);
+  await page.getByRole("alert").filter({ hasText: "n1, n2, n3" }).waitFor();
+
+  await page.getByText("Or a table (CSV)").click();
+  const rows = Array.from({ length: 60 }, (_, row) => COLUMNS.map((_, place) => row + place).join(","));
+  const buffer = Buffer.from([COLUMNS.join(","), ...rows].join("\n"));
+  await page.getByLabel("a table").setInputFiles({ name: "many.csv", mimeType: "text/csv", buffer });
+  assert.match(await page.locator("#code").textContent(), /text\/csv[^]*@many\.csv/);
+  await run(page);
+  assert.equal(await page.locator("#result tbody tr").count(), 50);
+  const [download] = await Promise.all([page.waitForEvent("download"), page.getByText("Save as CSV").click()]);
+  const lines = readFileSync(await download.path(), "utf8").split("\r\n");
+  assert.deepEqual([lines.length, lines[0], lines[60]], [62, "first,last", "59,71"]);
+
+  await page.getByRole("combobox", { name: "Pipeline" }).selectOption("reader");
+  await page.locator(".drop img").first().waitFor();
+  assert.match(await page.locator("#code").textContent(), /photo=@"photo\.png"/);
+  const [saved] = await Promise.all([page.waitForEvent("download"), page.getByText("Save photo.png").click()]);
+  assert.equal(readFileSync(await saved.path()).toString("base64"), sample("seven.png"));
+  await run(page);
+  await page.locator("#result h3").filter({ hasText: "small" }).waitFor();
+  await bring(page, ".drop", "drop", sample("two.jpg"), "two.jpg", "image/jpeg");
+  await page.locator("#code").filter({ hasText: "two.jpg" }).waitFor();
+  assert.equal(await page.getByText("Save photo.png").count(), 0);
+  assert((await page.evaluate(() => document.documentElement.scrollWidth)) <= 390);
+  await close();
+
+  const api = await opened(browser, `${base}/docs`, phone);
+  const operation = api.page.locator("#predict_measurements");
+  await operation.locator("> summary").click();
+  await operation.getByRole("button", { name: "Send" }).click();
+  await operation.locator("form pre").filter({ hasText: '"last": 12.5' }).waitFor();
+  const [send, answers] = [await operation.locator("form").boundingBox(), await operation.getByText("Answers").boundingBox()];
+  assert(send.y < answers.y);
+  assert((await api.page.evaluate(() => document.documentElement.scrollWidth)) <= 390);
+  await api.close();
+}
+
 const executablePath = process.env.CHROMIUM ?? "/usr/bin/chromium";
 const browser = await chromium.launch({ executablePath, args: process.getuid?.() === 0 ? ["--no-sandbox"] : [] });
 try {
@@ -216,6 +312,14 @@ try {
     await docs(browser, base);
     console.log("docs: an operation tried");
   });
+  const folder = golden();
+  try {
+    // What golden cases give comes from the process of a pipeline as from the server's own.
+    await serving([folder, "--isolation", "pipeline"], (base) => samples(browser, base));
+  } finally {
+    rmSync(folder, { recursive: true });
+  }
+  console.log("golden cases: samples, fields for numbers, tables, on a phone");
   await serving(["tests/models/flip-int64.onnx"], (base) => exact(browser, base));
   console.log("numbers: as they were typed");
 } finally {

@@ -1,6 +1,7 @@
 // The API, from /openapi.json.
 
-import { byId, element, prose, root } from "./element.js";
+import { byId, element, indented, prose, root } from "./element.js";
+import { parse } from "./exact.js";
 
 const key = () => byId("key").value;
 const authorization = () => (key() ? { authorization: `Bearer ${key()}` } : {});
@@ -38,13 +39,13 @@ function shown(api, path, method, operation) {
       element("span", { class: "method" }, method.toUpperCase()), element("span", { class: "path" }, path),
       element("span", {}, prose(operation.summary))),
     operation.description && element("p", {}, prose(operation.description)),
+    element("h3", {}, "Try it"), form(path, method, operation, parameters),
     section("In the path", "path"), section("In the query", "query"), section("In the head", "header"),
     operation.requestBody && [element("h3", {}, "Body"), contents(api, operation.requestBody.content)],
     element("h3", {}, "Answers"),
     Object.entries(operation.responses).map(([status, given]) => [status, pointed(api, given)]).map(([status, response]) =>
       element("details", {},
-        element("summary", {}, `${status}: `, prose(response.description)), contents(api, response.content ?? {}))),
-    element("h3", {}, "Try"), form(path, method, operation, parameters));
+        element("summary", {}, `${status}: `, prose(response.description)), contents(api, response.content ?? {}))));
 }
 
 function contents(api, content) {
@@ -108,7 +109,7 @@ function form(path, method, operation, parameters) {
 
 function pretty(text) {
   try {
-    return JSON.stringify(JSON.parse(text), null, 2).slice(0, 100_000);
+    return indented(parse(text)).slice(0, 100_000);
   } catch {
     return text.slice(0, 10_000);
   }

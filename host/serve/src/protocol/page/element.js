@@ -31,6 +31,10 @@ export function prose(text = "") {
 
 export const byId = (id) => document.getElementById(id);
 
+// JSON on several lines; a list of numbers stays on one.
+export const indented = (json) =>
+  JSON.stringify(json, null, 2).replace(/\[\n\s+([-+\d.eE,\s]+?)\n\s+\]/g, (_, items) => `[${items.replace(/\s+/g, " ")}]`);
+
 // A number as people read it: enough digits to tell it from others, no more.
 export function number(value) {
   if (typeof value !== "number") return source(value) ?? String(value);

@@ -18,12 +18,13 @@ const SCRIPT: &str = "text/javascript; charset=utf-8";
 const START: File = ("index.html", HTML, include_str!("index.html"));
 const DOCS: File = ("docs.html", HTML, include_str!("docs.html"));
 
-const FILES: [File; 9] = [
+const FILES: [File; 10] = [
     ("style.css", STYLE, include_str!("style.css")),
     ("start.js", SCRIPT, include_str!("start.js")),
     ("docs.js", SCRIPT, include_str!("docs.js")),
     ("element.js", SCRIPT, include_str!("element.js")),
     ("exact.js", SCRIPT, include_str!("exact.js")),
+    ("form.js", SCRIPT, include_str!("form.js")),
     ("request.js", SCRIPT, include_str!("request.js")),
     ("code.js", SCRIPT, include_str!("code.js")),
     ("result.js", SCRIPT, include_str!("result.js")),

@@ -22,8 +22,13 @@ function parsed(input, text) {
   }
 }
 
-// `values` has for each input's name {file: {name, type}} or {text}; what is left out is not there.
-export function request(info, path, values) {
+// `values` has for each input's name {file: {name, type}} or {text}; what is left out is not there. A `table` takes
+// their place: each of its rows is a request.
+export function request(info, path, values, table) {
+  if (table) {
+    const isTabbed = /\.(tsv|tab)$/i.test(table.name);
+    return { path, kind: "raw", contentType: isTabbed ? "text/tab-separated-values" : "text/csv", file: table };
+  }
   const given = info.inputs.filter((input) => values[input.name]);
   const missing = info.inputs.filter((input) => input.required && !values[input.name]);
   if (missing.length > 0) throw new Error(`${missing.map((input) => input.name).join(", ")}: nothing is given`);

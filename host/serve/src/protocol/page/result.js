@@ -1,7 +1,7 @@
 // Outputs as people look at them: bars, pictures, tables, texts.
 
 import { source } from "./exact.js";
-import { bar, drawing, element, number } from "./element.js";
+import { bar, drawing, element, indented, number } from "./element.js";
 
 const ROWS = 50;
 const COLUMNS = 24;
@@ -87,7 +87,7 @@ export function output(value, { labels, probabilities, picture } = {}) {
   }
   if (isRow(value)) return table([value]);
   if (isTable(value)) return table(value);
-  const text = JSON.stringify(value, null, 2);
+  const text = indented(value);
   return element("pre", { tabindex: "0" }, text.length > 20_000 ? `${text.slice(0, 20_000)} …` : text);
 }
 

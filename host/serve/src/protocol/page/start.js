@@ -1,8 +1,9 @@
 // The page to try pipelines on.
 
 import { languages } from "./code.js";
-import { byId, element, root } from "./element.js";
+import { byId, element, indented, root } from "./element.js";
 import { parse } from "./exact.js";
+import { csv, drop, fields, resultTable, seenTable, takesTable, withExamples } from "./form.js";
 import { options, request } from "./request.js";
 import { failure, output } from "./result.js";
 import { steps, summary } from "./steps.js";
@@ -10,17 +11,21 @@ import { steps, summary } from "./steps.js";
 const pause = (seconds) => new Promise((done) => setTimeout(done, seconds * 1000));
 const key = () => byId("key").value;
 
+// Requests of a table whose results are shown.
+const ROWS = 50;
+
 // What the page shows now.
 let info;
 let path = `${root}/predict`;
 let values = {};
+let table;
 let language = "curl";
 let picture;
 
 async function asked(url) {
   for (;;) {
     const answer = await fetch(url, { headers: key() ? { authorization: `Bearer ${key()}` } : {} });
-    if (answer.ok) return answer.json();
+    if (answer.ok) return parse(await answer.text());
     const error = await answer.json().catch(() => ({}));
     if ([401, 403].includes(answer.status)) {
       notice(key() ? (error.message ?? "The key is not taken.") : "This server wants a key.");
@@ -61,72 +66,43 @@ async function show(name, several) {
   const prefix = several ? `${root}/pipelines/${encodeURIComponent(name)}` : root;
   info = await asked(`${prefix}/info`);
   path = `${prefix}/predict`;
-  values = {};
-  picture = undefined;
   notice("");
   document.title = `gpux: ${info.name}`;
   byId("name").textContent = `${info.name} ${info.version}`;
   byId("description").textContent = info.description ?? "";
   byId("steps-line").textContent = `${info.steps.join(" → ")} · ${info.engine}`;
-  byId("fields").replaceChildren(...info.inputs.map(field));
+  const sample = info.sample ? await asked(`${prefix}/sample`).catch(() => undefined) : undefined;
+  fill(sample);
   byId("trace").disabled = !info.trace;
   byId("trace").checked = info.trace;
   byId("result").replaceChildren(element("p", { class: "quiet" }, "Nothing has run yet."));
   for (const id of ["about", "columns"]) byId(id).hidden = false;
   byId("trace-section").hidden = true;
-  code();
 }
 
-// The part of the form that asks for one input.
-function field(input) {
-  const legend = element("legend", {}, input.name, input.required ? "" : " (may be left out)");
-  const about = input.description && element("p", { class: "quiet" }, input.description);
-  const shape = input.shape ? `[${input.shape.map((size) => (size < 0 ? "?" : size)).join(", ")}]` : "";
-  const kind = element("p", { class: "quiet" }, `${input.media_type ?? input.type}${shape}`);
-  const parts = input.type === "bytes" ? [drop(input)] : [area(input), drop(input)];
-  return element("fieldset", { class: "field", "data-input": input.name }, legend, about, kind, parts);
-}
-
-function area(input) {
-  const examples = { text: "a text", "any value": "a text, or JSON", JSON: "JSON" };
-  const example = examples[input.type] ?? "JSON, such as nested lists";
-  const write = (event) => {
-    const text = event.target.value;
-    if (text.trim()) values[input.name] = { text };
+// Makes the form anew, with this sample in it if there is one.
+function fill(sample) {
+  values = {};
+  table = undefined;
+  picture = undefined;
+  const set = (input, value) => {
+    if (value) values[input.name] = value;
     else delete values[input.name];
+    table = undefined;
+    tables.forEach((zone) => zone.clear());
     code();
   };
-  return element("textarea", { rows: 4, placeholder: example, "aria-label": input.name, input: write, spellcheck: "false" });
-}
-
-function drop(input) {
-  const seen = element("div");
   const take = (file) => {
-    if (!file) return;
-    values[input.name] = { file };
-    const area = zone.parentElement.querySelector("textarea");
-    if (area) area.value = "";
-    seen.replaceChildren(...shown(file));
+    table = file;
     code();
   };
-  const chooser = element("input", {
-    type: "file",
-    accept: input.media_type ?? (input.type === "text" ? "text/*" : false),
-    "aria-label": `a file for ${input.name}`,
-    change: (event) => take(event.target.files[0]),
-  });
-  const zone = element("label", {
-    class: "drop",
-    dragover: (event) => (event.preventDefault(), zone.classList.add("over")),
-    dragleave: () => zone.classList.remove("over"),
-    drop: (event) => {
-      event.preventDefault();
-      zone.classList.remove("over");
-      take(event.dataTransfer.files[0]);
-    },
-  }, "Drop, paste or choose a file", chooser, seen);
-  zone.take = take;
-  return zone;
+  const named = (file) => [`${file.name}, ${file.size} bytes: each row is a request`];
+  const tables = takesTable(info.inputs) ? [drop("a table", ".csv,.tsv,text/csv", take, named)] : [];
+  const parts = fields(info.inputs, sample, set, shown);
+  byId("fields").replaceChildren(...parts,
+    ...tables.map((zone) => element("details", {}, element("summary", {}, "Or a table (CSV), a request a row"), zone)));
+  byId("sample").hidden = !sample;
+  code();
 }
 
 // The file, where a browser can show it.
@@ -145,7 +121,7 @@ function shown(file) {
 document.addEventListener("paste", (event) => {
   const [file] = event.clipboardData?.files ?? [];
   const zones = [...document.querySelectorAll(".drop")];
-  const free = zones.find((zone) => !values[zone.closest("fieldset").dataset.input]) ?? zones[0];
+  const free = zones.find((zone) => !values[zone.closest("fieldset")?.dataset.input]) ?? zones[0];
   if (file && free) {
     event.preventDefault();
     free.take(file);
@@ -155,7 +131,7 @@ document.addEventListener("paste", (event) => {
 function code() {
   let text;
   try {
-    text = languages[language](location.origin, request(info, path, values));
+    text = languages[language](location.origin, request(info, path, withExamples(info.inputs, values), table));
   } catch (error) {
     text = error.message;
   }
@@ -185,6 +161,8 @@ byId("copy").addEventListener("click", async () => {
   }
 });
 
+byId("clear").addEventListener("click", () => fill());
+
 byId("pipelines").addEventListener("change", (event) => {
   history.replaceState(null, "", `?pipeline=${encodeURIComponent(event.target.value)}`);
   show(event.target.value, true).catch((error) => notice(error.message));
@@ -209,8 +187,9 @@ function tell(...nodes) {
 }
 
 async function run() {
-  const traced = byId("trace").checked;
-  const sent = options(request(info, path, values), key());
+  // A trace is of one request.
+  const traced = byId("trace").checked && !table;
+  const sent = options(request(info, path, values, table), key());
   const start = performance.now();
   let answer;
   try {
@@ -238,7 +217,13 @@ async function run() {
 }
 
 function results(outputs) {
-  if (Array.isArray(outputs)) return outputs.map((one, place) => [element("h3", {}, `request ${place + 1}`), results(one)]);
+  const several = resultTable(outputs);
+  if (several) {
+    const file = URL.createObjectURL(new Blob([csv(several)], { type: "text/csv" }));
+    const rows = several.rows.length > ROWS ? `${several.rows.length} rows; the first ${ROWS}` : `${several.rows.length} rows`;
+    return [seenTable(several, ROWS), element("p", { class: "quiet" }, rows, " · ", element("a", { href: file, download: "results.csv" }, "Save as CSV"))];
+  }
+  if (Array.isArray(outputs)) return outputs.slice(0, ROWS).map((one, place) => [element("h3", {}, `request ${place + 1}`), results(one)]);
   return Object.entries(outputs).map(([name, value]) => {
     const { labels, probabilities } = info.outputs.find((known) => known.name === name) ?? {};
     return [element("h3", {}, name), output(value, { labels, probabilities, picture })];
@@ -246,7 +231,7 @@ function results(outputs) {
 }
 
 function raw(json) {
-  const text = JSON.stringify(json, null, 2);
+  const text = indented(json);
   return element("details", {}, element("summary", {}, "JSON"),
     element("pre", { tabindex: "0" }, text.length > 100_000 ? `${text.slice(0, 100_000)} …` : text));
 }

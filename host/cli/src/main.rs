@@ -55,7 +55,7 @@ enum Command {
     /// Run a pipeline on input
     Run(run::Arguments),
     /// Serve pipelines on HTTP
-    Serve(serve::Arguments),
+    Serve(Box<serve::Arguments>),
     /// Check a pipeline and make it ready to run, or build a step from its sources
     Build(build::Arguments),
     /// Run the golden cases of a step or a pipeline
@@ -175,7 +175,7 @@ fn run_command(command: Command) -> Exit {
     match command {
         Command::New(arguments) => new::main(&arguments),
         Command::Run(arguments) => run::main(arguments),
-        Command::Serve(arguments) => serve::main(arguments),
+        Command::Serve(arguments) => serve::main(*arguments),
         Command::Build(arguments) => build::main(&arguments),
         Command::Test(arguments) => test::main(&arguments),
         Command::Inspect(arguments) => inspect::main(&arguments),

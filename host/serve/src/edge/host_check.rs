@@ -23,7 +23,7 @@ pub(crate) enum Sender {
     /// a client of a trusted proxy, which names its address
     Forwarded(IpAddr),
     /// a process that has connected to a Unix socket
-    #[cfg_attr(not(unix), expect(dead_code, reason = "there are no Unix sockets"))]
+    #[cfg_attr(not(unix), allow(dead_code, reason = "there are no Unix sockets"))]
     Unix,
 }
 
@@ -66,7 +66,7 @@ impl Peer {
     }
 
     /// A process that has connected to a Unix socket: no browser does that, so it may name any host.
-    #[cfg(unix)]
+    #[cfg_attr(not(unix), allow(dead_code, reason = "there are no Unix sockets"))]
     pub(crate) const fn unix() -> Self {
         Self { sender: Sender::Unix, is_local: false }
     }

@@ -1,5 +1,6 @@
 //! `gpux serve`: pipelines on HTTP.
 
+mod addresses;
 mod events;
 mod listen;
 mod options;
@@ -7,13 +8,14 @@ mod precision;
 
 use std::mem::ManuallyDrop;
 use std::path::{Path, PathBuf};
-#[cfg(feature = "grpc")]
-use std::str::FromStr;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use clap::{ArgAction, Args};
 
+#[cfg(feature = "grpc")]
+use addresses::GrpcAddress;
+use addresses::{check_addresses, socket_path};
 use events::EventLogger;
 use listen::{report, supervise_server};
 use options::ServerArguments;
@@ -141,10 +143,7 @@ pub(crate) fn main(mut arguments: Arguments) -> Exit {
         Ok(load_options) => load_options,
         Err(error) => return printer.error(&error),
     };
-    if let Err(message) = check_addresses(&arguments) {
-        return printer.fail("UsageError", &message, Exit::Usage);
-    }
-    let sources = match sources(&arguments) {
+    let sources = match check_addresses(&arguments).and_then(|()| sources(&arguments)) {
         Ok(sources) => sources,
         Err(message) => return printer.fail("UsageError", &message, Exit::Usage),
     };
@@ -304,60 +303,6 @@ fn settings(
     settings.max_body = arguments.max_body.map_or(Settings::MAX_BODY, bytes).min(settings.body_memory);
     settings.max_queue = arguments.max_queue.unwrap_or(settings.max_queue);
     Ok(settings)
-}
-
-/// The path of `unix:PATH`.
-fn socket_path(address: &str) -> Option<PathBuf> {
-    address.strip_prefix("unix:").map(PathBuf::from)
-}
-
-/// Where a second listener is for gRPC.
-#[cfg(feature = "grpc")]
-#[derive(Clone, Debug)]
-enum GrpcAddress {
-    Port(u16),
-    Socket(PathBuf),
-}
-
-#[cfg(feature = "grpc")]
-impl FromStr for GrpcAddress {
-    type Err = &'static str;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let port = || text.parse().map(Self::Port).map_err(|_| "write a port, or `unix:PATH`");
-        socket_path(text).map_or_else(port, |path| Ok(Self::Socket(path)))
-    }
-}
-
-/// Fails if the addresses contradict each other.
-fn check_addresses(arguments: &Arguments) -> Result<(), String> {
-    let main = arguments.host.as_deref().and_then(socket_path);
-    #[cfg(feature = "grpc")]
-    let (grpc, grpc_port) = match &arguments.grpc_port {
-        Some(GrpcAddress::Socket(path)) => (Some(path), None),
-        Some(GrpcAddress::Port(port)) => (None, Some(*port)),
-        None => (None, None),
-    };
-    #[cfg(not(feature = "grpc"))]
-    let (grpc, grpc_port) = (None::<&PathBuf>, None::<u16>);
-    if [main.as_ref(), grpc].into_iter().flatten().any(|path| path.as_os_str().is_empty()) {
-        return Err("`unix:` needs a path, for example `unix:/run/gpux.sock`".to_owned());
-    }
-    if main.is_none() {
-        return Ok(());
-    }
-    if main.as_ref() == grpc {
-        return Err("`--host` and `--grpc-port` name the same socket, which takes gRPC as well".to_owned());
-    }
-    let contradiction = match (arguments.port, grpc_port) {
-        (Some(_), _) => "`--host unix:PATH` has no port: leave out `--port`",
-        (None, Some(_)) => "with `--host unix:PATH`, a second listener is `--grpc-port unix:PATH`, too",
-        (None, None) if arguments.server.has_tls() => {
-            "a Unix socket has no TLS: leave out `--tls-cert` and `--tls-key`"
-        }
-        (None, None) => return Ok(()),
-    };
-    Err(contradiction.to_owned())
 }
 
 /// The named pipelines; a folder of several adds each of them.

@@ -128,7 +128,7 @@ async fn reflection_needs_a_key() {
             assert_eq!((status.as_str(), names_services), (expected, expected == "0"), "{version} {key}");
         }
         // Longer than any name: the stream ends.
-        let long = [&[0, 0, 1, 0, 0, 0x0a][..], &[0; 1 << 16]].concat();
+        let long = [vec![0, 0, 1, 0, 0, 0x0a], vec![0; 1 << 16]].concat();
         let (_, body) = call(&front, &path, "key-of-root", long).await;
         assert!(body.is_empty());
     }

@@ -15,6 +15,8 @@ impl Pipeline {
             "metadata": self.spec.metadata,
             "path": self.path().display().to_string(),
             "engine": self.engine,
+            "space": self.space.as_ref().map(|space| &space.digest),
+            "numerics": self.space.as_ref().map(|space| &space.numerics),
             "warnings": self.warnings,
             "inputs": self.plan.inputs().iter().map(input).collect::<Vec<_>>(),
             "steps": self.plan.steps().iter().map(step).collect::<Vec<_>>(),

@@ -107,6 +107,7 @@ mod precision;
 mod provider_options;
 mod runtime;
 mod source;
+mod space;
 mod step_factory;
 mod warm_up;
 
@@ -117,6 +118,7 @@ pub use pipeline::Pipeline;
 pub use policy::{AllowedDir, AllowedGrants, Policy};
 pub use precision::{PrecisionCandidate, PrecisionDecision, PrecisionGain, PrecisionReport};
 pub use runtime::{Runtime, RuntimeBuilder};
+pub use space::Space;
 
 pub use gpux_config::ConfigParser;
 pub use gpux_core::{

@@ -45,6 +45,13 @@ impl<'p> Lineage<'p> {
         maker.is_some_and(|(_, step)| MAKERS.contains(&step))
     }
 
+    /// Whether an output is scaled to length 1 as the last thing.
+    pub(super) fn has_unit_length(&self, output: &str) -> bool {
+        let output = self.plan.outputs().iter().find(|known| known.name == output);
+        let maker = output.and_then(|output| self.producer(output.slot()));
+        maker.is_some_and(|(step, tag)| tag == "l2-normalize" && step.step.details()["axis"] == -1)
+    }
+
     /// A warning for each image of whole numbers that a model of floats is given as it was decoded.
     pub(super) fn unscaled_images(&self) -> Vec<String> {
         let steps = self.plan.steps().iter().zip(self.specs);

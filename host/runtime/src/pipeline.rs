@@ -14,6 +14,7 @@ use super::models::{self, LoadedModel};
 use super::precision::ModelPrecision;
 use super::provider_options;
 use super::source::{Definition, Source};
+use super::space::{self, Space};
 use super::step_factory::{StepBuildError, StepFactory};
 use super::warm_up;
 use crate::GpuxError;
@@ -41,6 +42,7 @@ pub struct Pipeline {
     probabilities: BTreeSet<String>,
     warm_up: Vec<Request>,
     pub(super) endpoints: Endpoints,
+    pub(super) space: Option<Space>,
 }
 
 impl Pipeline {
@@ -93,6 +95,11 @@ impl Pipeline {
     /// Warnings: providers passed over, engines not loaded.
     pub fn warnings(&self) -> &[String] {
         &self.warnings
+    }
+
+    /// Which vectors can lie in one index with those that it gives, if it gives any.
+    pub const fn space(&self) -> Option<&Space> {
+        self.space.as_ref()
     }
 
     /// How long one request may take: `runtime.timeout`.
@@ -153,6 +160,7 @@ impl Pipeline {
         })?;
         let warm_up = warm_up::requests(spec, &plan, &files).map_err(report_all)?;
         warnings.extend(factory.warnings);
+        let computations = factory.computations;
         warnings.extend(loaded.warnings);
         warnings.extend(files.warnings());
         let lineage = Lineage::new(&spec.pipeline, &plan);
@@ -163,6 +171,11 @@ impl Pipeline {
         }));
         let endpoints = endpoints::of(spec, &plan, &lineage).map_err(report_all)?;
         let probabilities = lineage.probabilities().map(str::to_owned).collect();
+        let space =
+            space::of(spec, &plan, &lineage, &endpoints, &loaded.models, computations).unwrap_or_else(|unknown| {
+                warnings.push(format!("its vectors have no space id: {unknown}"));
+                None
+            });
         let mut files = files.named();
         files.extend(loaded.models.iter().flat_map(|model| model.step.file().external_data().to_owned()));
         files.insert(definition.source().path().to_owned(), definition.version());
@@ -171,7 +184,20 @@ impl Pipeline {
         }
         let (engine, models) = (loaded.engine, loaded.models);
         let (source, spec) = definition.into_parts();
-        Ok(Self { source, spec, plan, models, engine, warnings, files, labels, probabilities, warm_up, endpoints })
+        Ok(Self {
+            source,
+            spec,
+            plan,
+            models,
+            engine,
+            warnings,
+            files,
+            labels,
+            probabilities,
+            warm_up,
+            endpoints,
+            space,
+        })
     }
 
     /// The number of requests to run concurrently: the capacity of a model's instances.

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::endpoints::Endpoints;
 use super::pipeline::Pipeline;
 use super::precision::ModelPrecision;
+use super::space::Space;
 use gpux_core::files::FileVersions;
 use gpux_core::{PlanSignature, Port};
 use gpux_inference::{ExecutionProvider, ProviderManager};
@@ -43,6 +44,8 @@ pub struct PipelineInfo {
     pub concurrency: usize,
     /// the endpoints of other servers' clients that it answers
     pub endpoints: Endpoints,
+    /// which vectors can lie in one index with those that it gives, if it gives any
+    pub space: Option<Space>,
     /// further names by which those clients may call it
     pub aliases: Vec<String>,
     media_types: BTreeMap<String, String>,
@@ -139,6 +142,7 @@ impl Pipeline {
             timeout: spec.serving.timeout.0.min(spec.runtime.timeout.0),
             concurrency: self.concurrency(),
             endpoints: self.endpoints.clone(),
+            space: self.space.clone(),
             aliases: spec.serving.aliases.clone(),
             media_types: plan.inputs().iter().filter_map(|input| media_type(&input.port)).collect(),
             labels: self.all_labels().clone(),

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use serde_json::Value as Json;
 
 use super::load_options::LoadOptions;
-use super::{grants, limits};
+use super::{grants, limits, space};
 use gpux_config::{Action, Diagnostic, Instances, Node, Spanned, StepSpec, WasmSpec, Wiring};
 use gpux_core::{BuildError, FileError, Names, OptionOrigin, ProjectFiles, Registry, Step};
 use gpux_sandbox::{ComponentConfig, Limits, Refusal, Sandbox, SandboxError};
@@ -22,6 +22,8 @@ pub(super) struct StepFactory<'a> {
     sandbox: Option<&'a Sandbox>,
     /// bytes of the components, by path
     components: HashMap<String, Vec<u8>>,
+    /// what each built-in step computes, in the order of the file
+    pub(super) computations: Vec<Json>,
     /// for the user
     pub(super) warnings: Vec<String>,
     /// whether the registry lacks the pipeline's models, because they cannot be loaded
@@ -55,6 +57,7 @@ impl<'a> StepFactory<'a> {
             registry,
             sandbox,
             components: HashMap::new(),
+            computations: Vec::new(),
             warnings: Vec::new(),
             lacks_models: false,
         }
@@ -71,7 +74,11 @@ impl<'a> StepFactory<'a> {
                 Err(check_builtin(&self.registry, &spec.tag, options).into())
             }
             Action::BuiltIn(options) => {
-                builtin(&self.registry, self.files, &spec.tag, options).map(Arc::from).map_err(StepBuildError::from)
+                // Those of others.
+                self.files.take_contents();
+                let built = builtin(&self.registry, self.files, &spec.tag, options);
+                self.computations.push(space::builtin(&self.registry, self.files, &spec.tag.value, options));
+                built.map(Arc::from).map_err(StepBuildError::from)
             }
             Action::Wasm(wasm) => self.component(wasm),
             Action::ForEach(_) => return None,

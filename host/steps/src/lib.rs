@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 
 mod along_axis;
+mod arithmetic;
 #[cfg(feature = "audio")]
 mod audio;
 #[cfg(not(feature = "audio"))]
@@ -26,6 +27,7 @@ mod tensor;
 mod text;
 mod unary;
 
+pub use arithmetic::arithmetic_version;
 pub use image::preview;
 pub use text::tokenizer_file::cached_tokenizers;
 

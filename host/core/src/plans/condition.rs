@@ -90,6 +90,11 @@ impl Condition {
         (value.len() <= 128).then(|| Self { value: value.to_owned(), comparison })
     }
 
+    /// It without the name of the value: `>= 0.5`; empty where the value itself decides.
+    pub fn comparison(&self) -> String {
+        self.comparison.map(|(comparison, limit)| format!("{} {limit}", comparison.sign())).unwrap_or_default()
+    }
+
     /// Whether values of this kind can decide it, or why not.
     pub(crate) fn check_kind(&self, kind: &Kind) -> Result<(), String> {
         let fits = match kind {

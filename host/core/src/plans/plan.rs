@@ -138,6 +138,12 @@ impl PlannedStep {
         self.inputs.iter().map(|source| source.map(|source| source.slot))
     }
 
+    /// The condition under which it runs, and the number of the value that it is about.
+    #[doc(hidden)]
+    pub fn condition(&self) -> Option<(&Condition, usize)> {
+        self.condition.as_ref().map(|(condition, source)| (condition, source.slot))
+    }
+
     /// The numbers of the values that it gives.
     pub fn output_slots(&self) -> impl Iterator<Item = usize> {
         self.outputs.iter().map(|(_, slot)| *slot)

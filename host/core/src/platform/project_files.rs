@@ -5,7 +5,7 @@ use std::io::Read as _;
 use std::path::{Component, Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::platform::files::{FileVersion, FileVersions, open_canonical, similar_file};
+use crate::platform::files::{FileVersion, FileVersions, digest, open_canonical, similar_file};
 use crate::platform::hub::hub_blobs;
 
 /// The folder that the paths in a pipeline's options are relative to and must stay in.
@@ -16,6 +16,8 @@ pub struct ProjectFiles {
     /// the versions of the requested files before they were read
     named: Arc<Mutex<FileVersions>>,
     warnings: Arc<Mutex<Vec<String>>>,
+    /// digests of what was read
+    contents: Arc<Mutex<Vec<String>>>,
 }
 
 /// A path that a pipeline may not use.
@@ -64,7 +66,13 @@ pub enum FileError {
 impl ProjectFiles {
     /// Files below `root`; with `allow_outside` (the operator's word), anywhere.
     pub fn new(root: impl Into<PathBuf>, allow_outside: bool) -> Self {
-        Self { root: root.into(), allow_outside, named: Arc::default(), warnings: Arc::default() }
+        Self {
+            root: root.into(),
+            allow_outside,
+            named: Arc::default(),
+            warnings: Arc::default(),
+            contents: Arc::default(),
+        }
     }
 
     /// The folder itself.
@@ -168,6 +176,23 @@ impl ProjectFiles {
 
     /// The bytes of the file that `path` names, at most `limit` of them.
     pub fn read(&self, path: &Path, limit: u64) -> Result<Vec<u8>, FileError> {
+        let bytes = self.read_unnoted(path, limit)?;
+        self.note_content(&bytes);
+        Ok(bytes)
+    }
+
+    /// Counts `content` among what a step is made of, as files that were [read](Self::read) are.
+    pub fn note_content(&self, content: impl AsRef<[u8]>) {
+        self.contents.lock().unwrap_or_else(PoisonError::into_inner).push(digest(content));
+    }
+
+    /// The digests of the contents since this was asked last.
+    pub fn take_contents(&self) -> Vec<String> {
+        std::mem::take(&mut *self.contents.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// [`Self::read`] for a file that may be left unused; the caller [notes](Self::note_content) what it uses.
+    pub fn read_unnoted(&self, path: &Path, limit: u64) -> Result<Vec<u8>, FileError> {
         let (_, file) = self.open(path)?;
         let io = |source| FileError::Io { path: path.to_owned(), source };
         let too_large = |size| FileError::TooLarge { path: path.to_owned(), size, limit };
@@ -218,6 +243,7 @@ mod tests {
         std::fs::write(folder.path().join("secret"), "x").unwrap();
         let files = ProjectFiles::new(&root, false);
         assert_eq!(files.read(Path::new("./labels.txt"), 10).unwrap(), b"one");
+        assert_eq!(files.take_contents(), [digest("one")]);
         assert!(matches!(files.read(Path::new("labels.txt"), 2), Err(FileError::TooLarge { .. })));
         let before = files.named();
         std::fs::write(root.join("labels.txt"), "one\ntwo").unwrap();

@@ -61,7 +61,14 @@ pub(crate) fn find(name: &str, site: &OptionOrigin<'_>) -> Result<TokenizerFile,
     let OptionOrigin::Pipeline { files, .. } = site else {
         return Err(BuildError::option("tokenizer", FileError::Forbidden));
     };
-    find_in(name, files, &hub_folders())
+    let found = find_in(name, files, &hub_folders())?;
+    files.note_content(&found.bytes);
+    // Of the files beside it, nothing else is used.
+    if found.padding != DeclaredPadding::default() {
+        let DeclaredPadding { token, left } = &found.padding;
+        files.note_content(format!("padding: {token:?} {left:?}"));
+    }
+    Ok(found)
 }
 
 fn find_in(name: &str, files: &ProjectFiles, hubs: &[PathBuf]) -> Result<TokenizerFile, BuildError> {
@@ -74,8 +81,8 @@ fn find_in(name: &str, files: &ProjectFiles, hubs: &[PathBuf]) -> Result<Tokeniz
     let is_path = name.starts_with('.') || is_json || path.is_absolute();
     let local = |path: PathBuf, looked: &mut Vec<PathBuf>| {
         looked.push(path.clone());
-        let beside = |path: &Path| files.read(path, MAX_FILE_BESIDE);
-        let found = if_there(files.read(&path, MAX_FILE))?;
+        let beside = |path: &Path| files.read_unnoted(path, MAX_FILE_BESIDE);
+        let found = if_there(files.read_unnoted(&path, MAX_FILE))?;
         found.map(|bytes| TokenizerFile::with_padding(path, bytes, beside)).transpose()
     };
 

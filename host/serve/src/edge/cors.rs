@@ -14,6 +14,8 @@ pub(crate) fn layer(origins: &[String]) -> Option<CorsLayer> {
     let exposed = [
         "x-request-id",
         "x-gpux-truncated",
+        "x-gpux-space",
+        "x-gpux-numerics",
         "x-tensor-type",
         "x-tensor-shape",
         "retry-after",

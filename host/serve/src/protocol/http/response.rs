@@ -3,7 +3,7 @@
 use axum::body::Body;
 use axum::response::Response;
 use http::header::{CONTENT_TYPE, RETRY_AFTER};
-use http::{HeaderValue, StatusCode};
+use http::{HeaderName, HeaderValue, StatusCode};
 use serde_json::Value as Json;
 
 use crate::engine::error::ServeError;
@@ -15,6 +15,9 @@ pub(crate) const JSON: HeaderValue = HeaderValue::from_static("application/json"
 /// The media type of arbitrary bytes.
 pub(crate) const BYTES: HeaderValue = HeaderValue::from_static("application/octet-stream");
 
+const SPACE: HeaderName = HeaderName::from_static("x-gpux-space");
+const NUMERICS: HeaderName = HeaderName::from_static("x-gpux-numerics");
+
 /// A response of bytes with this media type.
 pub(crate) fn bytes(media_type: HeaderValue, bytes: impl Into<Body>) -> Response {
     let mut response = Response::new(bytes.into());
@@ -25,6 +28,17 @@ pub(crate) fn bytes(media_type: HeaderValue, bytes: impl Into<Body>) -> Response
 /// A response of JSON.
 pub(crate) fn json(json: &Json) -> Response {
     bytes(JSON, json.to_string())
+}
+
+/// Says in headers which space the vectors of a response lie in, and what computed them.
+pub(crate) fn with_space(mut response: Response, space: &str, numerics: &str) -> Response {
+    for (name, value) in [(SPACE, space), (NUMERICS, numerics)] {
+        // Names of GPUs may have letters that no header can have.
+        if let Ok(value) = HeaderValue::from_str(value) {
+            response.headers_mut().insert(name, value);
+        }
+    }
+    response
 }
 
 /// A response of JSON with this status.

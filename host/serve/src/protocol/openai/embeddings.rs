@@ -12,6 +12,7 @@ use serde_json::json;
 
 use super::error;
 use crate::protocol::http::json_list::JsonList;
+use crate::protocol::http::response;
 use crate::protocol::texts::{self, Encoding, Texts, Vectors};
 use crate::{ServeError, Server};
 
@@ -36,6 +37,12 @@ pub(crate) struct Embeddings {
     data: Vec<Embedding>,
     model: String,
     usage: Usage,
+    /// which vectors can lie in one index: those of equal `space`
+    #[serde(skip_serializing_if = "Option::is_none")]
+    space: Option<String>,
+    /// what computed them: engine, provider, precision, processor
+    #[serde(skip_serializing_if = "Option::is_none")]
+    numerics: Option<String>,
 }
 
 #[derive(Serialize, JsonSchema)]
@@ -83,5 +90,9 @@ async fn answer(server: &Server, request: HttpRequest<Body>) -> Result<Response,
 
     let tokens = texts::tokens();
     let usage = json!(Usage { prompt_tokens: tokens, total_tokens: tokens });
-    Ok(list.into_response(&format!(r#"],"model":{},"usage":{usage}}}"#, json!(body.model))))
+    let end = format!(r#"],"model":{},"usage":{usage}"#, json!(body.model));
+    let Some(space) = &loaded.info().space else { return Ok(list.into_response(&(end + "}"))) };
+    let (space, numerics) = (space.of_answer(vectors.dimensions, vectors.normalize), &space.numerics);
+    let end = format!(r#"{end},"space":"{space}","numerics":{}}}"#, json!(numerics));
+    Ok(response::with_space(list.into_response(&end), &space, numerics))
 }

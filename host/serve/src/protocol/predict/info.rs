@@ -104,6 +104,10 @@ pub(crate) struct Info {
     steps: Vec<String>,
     /// what runs its models
     engine: String,
+    /// which vectors can lie in one index: those of equal `space`; `null` if it gives none
+    space: Option<String>,
+    /// what computes them: engine, provider, precision, processor
+    numerics: Option<String>,
     /// what is not as it could be
     warnings: Vec<String>,
     /// whether `?trace=true` is answered
@@ -189,6 +193,8 @@ impl Info {
             models: pipeline.models.iter().map(model).collect(),
             steps: pipeline.steps.clone(),
             engine: pipeline.engine.clone(),
+            space: pipeline.space.as_ref().map(|space| space.digest.clone()),
+            numerics: pipeline.space.as_ref().map(|space| space.numerics.clone()),
             warnings: pipeline.warnings.iter().map(|warning| redact_paths(warning)).collect(),
             trace: false,
             sample: loaded.warm_up_report().sample.is_some(),

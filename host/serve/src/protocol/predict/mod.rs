@@ -201,9 +201,13 @@ async fn predict(
         }
     };
 
-    match server.run_parts(loaded, options, prepare, finish).await? {
+    let response = match server.run_parts(loaded, options, prepare, finish).await? {
         Outcome::Answer(written) => written.into_response(),
         Outcome::List(requests, _permit) => Box::pin(list(server, loaded, options, write, requests)).await,
+    };
+    match &loaded.info().space {
+        Some(space) => response.map(|response| response::with_space(response, &space.digest, &space.numerics)),
+        None => response,
     }
 }
 

@@ -12,6 +12,7 @@ use serde::Deserialize;
 use super::answered;
 use crate::engine::request_context::RequestContext;
 use crate::protocol::http::json_list::JsonList;
+use crate::protocol::http::response;
 use crate::protocol::texts::{self, Encoding, Texts, Vectors};
 use crate::{RequestOptions, ServeError, Server};
 
@@ -60,5 +61,12 @@ pub(super) async fn vectors(
     if body.truncate == Some(false) && RequestContext::current().is_some_and(|context| context.truncated() > 0) {
         return Err(ServeError::invalid("a text has more tokens than the pipeline takes, and `truncate` is false"));
     }
-    Ok(list.into_response("]"))
+    let response = list.into_response("]");
+    Ok(match &loaded.info().space {
+        Some(space) => {
+            let in_answer = space.of_answer(vectors.dimensions, vectors.normalize);
+            response::with_space(response, &in_answer, &space.numerics)
+        }
+        None => response,
+    })
 }

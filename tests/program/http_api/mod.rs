@@ -4,6 +4,7 @@ mod oip;
 mod openapi;
 mod page;
 mod predict;
+mod space;
 mod texts;
 mod trace;
 mod warm_up;

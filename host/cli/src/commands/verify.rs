@@ -1,5 +1,8 @@
 //! `gpux verify`: whether a pipeline gives the same in two places.
 
+mod embeddings_client;
+mod space;
+
 use clap::Args;
 use serde_json::json;
 
@@ -22,6 +25,7 @@ use gpux_inference::ExecutionProvider;
 ///   gpux verify . --file photo.jpg --on cpu --on openvino
 ///   gpux verify . --on embedded --on ./libonnxruntime.so=cpu
 ///   gpux verify . --file text.txt --precision bf16
+///   gpux verify --space http://old:8080 http://new:8080
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Arguments {
@@ -36,6 +40,19 @@ pub(crate) struct Arguments {
     /// the best other provider, else the embedded engine]
     #[arg(long, value_name = "PLACE")]
     on: Vec<MeasureTarget>,
+
+    /// Two servers with OpenAI's embeddings, instead: whether what both give can lie in one index. They are sent the texts
+    /// of the pipeline's golden cases, if it is named, and others. `?model=NAME` behind a URL names one of several
+    #[arg(long, value_name = "URL", num_args = 2, conflicts_with_all = ["on", "input", "file"])]
+    space: Option<Vec<String>>,
+
+    /// With --space: the smallest cosine between both vectors of a text that is accepted
+    #[arg(long, value_name = "NUMBER", default_value_t = 0.9999, requires = "space")]
+    cosine: f64,
+
+    /// With --space: the environment variable that holds a server's key; a second is that of the second server
+    #[arg(long, value_name = "VARIABLE", requires = "space")]
+    key_variable: Vec<String>,
 
     /// By how much a number may differ
     #[arg(long, value_name = "NUMBER", default_value_t = 1e-5)]
@@ -67,7 +84,11 @@ struct Row {
 
 pub(crate) fn main(arguments: &Arguments) -> Exit {
     let printer = crate::printer(arguments.json, false);
-    match verify(arguments, printer) {
+    let result = match &arguments.space {
+        Some(urls) => space::verify(arguments, urls, printer),
+        None => verify(arguments, printer),
+    };
+    match result {
         Ok(exit) | Err(exit) => exit,
     }
 }

@@ -84,6 +84,7 @@
 
 mod access;
 mod build_plan;
+mod computation;
 mod description;
 pub mod details;
 mod endpoints;

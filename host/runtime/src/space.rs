@@ -4,14 +4,15 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value as Json, json};
+use serde_json::{Value as Json, json};
 
+use super::computation::METADATA;
 use super::endpoints::Endpoints;
 use super::lineage::Lineage;
 use super::models::LoadedModel;
-use gpux_config::{Action, ForEachSpec, Node, Overflow, Spec, StepSpec, Wasi, WasmSpec};
+use gpux_config::{Action, ForEachSpec, Overflow, Spec, StepSpec, Wasi, WasmSpec};
 use gpux_core::files::digest;
-use gpux_core::{Dim, Kind, Plan, PlanOutput, PlannedStep, ProjectFiles, Registry, to_json};
+use gpux_core::{Dim, Kind, Plan, PlanOutput, PlannedStep, to_json};
 use gpux_inference::{ExecutionProvider, Hardware};
 
 /// Changes when the digest is made in another way, so that it never equals an older one by chance.
@@ -47,7 +48,7 @@ impl Space {
 type Computation = Result<String, String>;
 
 /// The space of a pipeline that gives vectors. Fails where something that is not known decides on their numbers.
-/// `builtins` has what [`builtin`] gave for each built-in step.
+/// `builtins` has the [`computation`](super::computation::of_builtin) of each built-in step.
 pub(super) fn of(
     spec: &Spec,
     plan: &Plan,
@@ -69,29 +70,6 @@ pub(super) fn of(
     let Some(digest) = outputs.into_iter().next().transpose()? else { return Ok(None) };
     let has_unit_length = lineage.has_unit_length(&output.name);
     Ok(Some(Space { digest, numerics: numerics(models), width: width(output), has_unit_length }))
-}
-
-/// What a built-in step computes: options with their defaults, and the contents of the files that they name.
-pub(super) fn builtin(registry: &Registry, files: &ProjectFiles, tag: &str, options: &Node) -> Json {
-    let mut contents = files.take_contents();
-    let schema = registry.builtin(tag).map(|builtin| (builtin.schema)().to_value()).unwrap_or_default();
-    let properties = schema["properties"].as_object().into_iter().flatten();
-    let mut all: Map<String, Json> =
-        properties.filter_map(|(name, property)| Some((name.clone(), property.get("default")?.clone()))).collect();
-    if let Json::Object(written) = options.to_json() {
-        all.extend(written);
-    }
-
-    let named = files.named();
-    let is_file = |option: &Json| option.as_str().is_some_and(|path| named.contains_key(&files.root().join(path)));
-    let reads_files = !contents.is_empty();
-    all.retain(|_, option| !(option.is_null() || reads_files && is_file(option)));
-    // What a model says about itself: its name here does not matter.
-    for option in all.values_mut().filter(|option| option.get("key").is_some()) {
-        option["model"].take();
-        contents.push("metadata".to_owned());
-    }
-    json!({ "step": tag, "arithmetic": gpux_steps::arithmetic_version(tag), "options": all, "contents": contents })
 }
 
 /// Follows values through the steps.
@@ -147,7 +125,7 @@ impl Describer<'_> {
 
     fn builtin(&mut self) -> Result<Json, String> {
         let mut work = self.builtins.next().ok_or("a step is lost")?;
-        if work["contents"].as_array().is_some_and(|contents| contents.contains(&json!("metadata"))) {
+        if work["contents"].as_array().is_some_and(|contents| contents.contains(&json!(METADATA))) {
             work["models"] = self.models.iter().map(|model| model.step.file().digest()).collect();
         }
         Ok(work)

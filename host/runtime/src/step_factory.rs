@@ -7,7 +7,7 @@ use std::sync::Arc;
 use serde_json::Value as Json;
 
 use super::load_options::LoadOptions;
-use super::{grants, limits, space};
+use super::{computation, grants, limits};
 use gpux_config::{Action, Diagnostic, Instances, Node, Spanned, StepSpec, WasmSpec, Wiring};
 use gpux_core::{BuildError, FileError, Names, OptionOrigin, ProjectFiles, Registry, Step};
 use gpux_sandbox::{ComponentConfig, Limits, Refusal, Sandbox, SandboxError};
@@ -77,7 +77,7 @@ impl<'a> StepFactory<'a> {
                 // Those of others.
                 self.files.take_contents();
                 let built = builtin(&self.registry, self.files, &spec.tag, options);
-                self.computations.push(space::builtin(&self.registry, self.files, &spec.tag.value, options));
+                self.computations.push(computation::of_builtin(&self.registry, self.files, &spec.tag.value, options));
                 built.map(Arc::from).map_err(StepBuildError::from)
             }
             Action::Wasm(wasm) => self.component(wasm),

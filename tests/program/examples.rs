@@ -162,6 +162,11 @@ fn speech_quality_matches_python() {
 }
 
 #[test]
+fn search_matches_python() {
+    passes_its_cases("search", &["model.onnx", "tokenizer.json"]);
+}
+
+#[test]
 fn object_detection_matches_python() {
     let engines = if onnxruntime_is_there() { vec!["embedded", "onnxruntime"] } else { vec!["embedded"] };
     for engine in engines {

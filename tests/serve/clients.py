@@ -8,6 +8,7 @@ Needs a build of gpux and the packages of requirements-clients.txt.
 import asyncio
 import json
 import shutil
+import sys
 import tempfile
 import urllib.request
 from pathlib import Path
@@ -130,6 +131,30 @@ def llama_index(address, expected):
         equal(vector, right)
 
 
+def search_by_meaning():
+    """The example of that name: what the arithmetic of sentence-transformers finds (examples/search/referee.py)."""
+    folder = ROOT / "examples/search"
+    if not (folder / "model.onnx").exists():
+        print("skipped: examples/search/fetch.sh brings the model of examples/search")
+        return
+    sys.path.insert(0, str(folder))
+    import search
+
+    expected = json.loads((folder / "expected.json").read_text())
+    with serving(str(folder)) as address, tempfile.TemporaryDirectory() as place:
+        client = openai.OpenAI(base_url=f"{address}/v1", api_key="none", timeout=120)
+        vectors = Path(place) / "vectors.npz"
+        for question, wanted in expected.items():
+            found = search.search(client, question, len(wanted), vectors)
+            assert [name for name, _, _ in found] == [name for name, _ in wanted], (question, found, wanted)
+            np.testing.assert_allclose([cosine for _, _, cosine in found], [cosine for _, cosine in wanted], atol=1e-5)
+        # Vectors of another space are made again.
+        kept = np.load(vectors)
+        np.savez(vectors, vectors=np.zeros_like(kept["vectors"]), space="another")
+        question, wanted = next(iter(expected.items()))
+        assert search.search(client, question, 1, vectors)[0][0] == wanted[0][0]
+
+
 def main():
     with tempfile.TemporaryDirectory() as folder:
         folder = Path(folder)
@@ -148,6 +173,7 @@ def main():
         keys.chmod(0o600)
         with serving(str(EMBEDS), "--keys", str(keys)) as address:
             openai_client_with_keys(address, key)
+    search_by_meaning()
     print("the clients of OpenAI, Cohere, Hugging Face, LangChain and LlamaIndex get what /predict gives")
 
 

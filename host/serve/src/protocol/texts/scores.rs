@@ -6,11 +6,16 @@ use futures_util::StreamExt as _;
 
 use super::{floats, json_list, run_each, unfit};
 use crate::{Execution, LoadedPipeline, RequestOptions, ServeError, Server};
+use gpux::ExecutionProvider;
 use gpux::internal::RerankEndpoint;
 use gpux_core::Value;
 
 /// The most documents that run together: those of similar length, as all are padded to the longest.
 const TOGETHER: usize = 32;
+
+/// Bytes of text that run together on a processor, about 500 tokens, where all count as the longest. Beyond that, rows
+/// no longer fit a core's cache, and each takes longer than alone.
+const BYTES_TOGETHER: usize = 2048;
 
 /// The most documents of a request.
 const MOST: usize = 10_000;
@@ -42,11 +47,24 @@ pub(crate) async fn rank(
     if documents.len() > MOST {
         return Err(ServeError::invalid(format!("a request has at most {MOST} documents")));
     }
+    // The longest first: what is left at the end for one session alone is then short.
     let mut order: Vec<usize> = (0..documents.len()).collect();
-    order.sort_by_key(|index| documents[*index].len());
-    let together = if endpoint.takes_list { TOGETHER } else { 1 };
-    let parts: Vec<Vec<String>> =
-        order.chunks(together).map(|part| part.iter().map(|index| documents[*index].clone()).collect()).collect();
+    order.sort_by_key(|index| std::cmp::Reverse(documents[*index].len()));
+    let together = |longest: usize| {
+        if !endpoint.takes_list {
+            return 1;
+        }
+        let on_processor = loaded.info().models.iter().all(|model| model.provider == ExecutionProvider::Cpu);
+        let fitting = BYTES_TOGETHER / (query.len() + documents[longest].len()).max(1);
+        if on_processor { fitting.clamp(1, TOGETHER) } else { TOGETHER }
+    };
+    let mut parts: Vec<Vec<String>> = Vec::new();
+    let mut rest = order.as_slice();
+    while let Some(longest) = rest.first() {
+        let (part, others) = rest.split_at(together(*longest).min(rest.len()));
+        parts.push(part.iter().map(|index| documents[*index].clone()).collect());
+        rest = others;
+    }
 
     let scores_of = endpoint.clone();
     let run = move |execution: &Execution, mut texts: Vec<String>| {

@@ -41,7 +41,7 @@ class Graph:
     def constant(self, name, value):
         if name not in self.known:
             self.known.add(name)
-            self.initializers.append(numpy_helper.from_array(np.ascontiguousarray(value), name))
+            self.initializers.append(numpy_helper.from_array(np.array(value, order="C"), name))
         return name
 
     def weight(self, name, transposed=False):

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Writes expected.json, what the arithmetic of sentence-transformers finds for some questions, in NumPy, and the vector of
-tests/question.
+"""Writes expected.json, what the arithmetic of sentence-transformers finds for some questions, in NumPy, and the vectors
+of tests/.
 
     examples/search/referee.py [--check]
 
@@ -31,6 +31,8 @@ QUESTIONS = [
     "compress data",
     "find spelling mistakes",
 ]
+# The second is that of https://github.com/huggingface/text-embeddings-inference/issues/146.
+CASES = {"question": QUESTIONS[0], "long": ("Hello world, " * 3000)[:1200]}
 COUNT = 10
 LONGEST = 256
 
@@ -93,7 +95,8 @@ def main():
         vectors, questions = sentence_transformers(list(texts)), sentence_transformers(QUESTIONS)
     else:
         bert = Bert()
-        np.save(HERE / "tests/question/vector.npy", bert.embed(QUESTIONS[0])[None].astype(np.float32))
+        for case, text in CASES.items():
+            np.save(HERE / f"tests/{case}/vector.npy", bert.embed(text)[None].astype(np.float32))
         vectors, questions = (np.array([bert.embed(text) for text in texts]) for texts in (texts, QUESTIONS))
 
     found = {}

@@ -70,7 +70,9 @@ impl EmbeddingsClient {
         }
         let authorization = key.map(|key| HeaderValue::from_str(&format!("Bearer {key}"))).transpose();
         let mut authorization = authorization.map_err(|_| "its key has letters that no header can have".to_owned())?;
-        authorization.iter_mut().for_each(|key| key.set_sensitive(true));
+        if let Some(key) = &mut authorization {
+            key.set_sensitive(true);
+        }
         let config = Agent::config_builder()
             .http_status_as_error(false)
             // The key goes to this server alone.

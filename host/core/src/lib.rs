@@ -31,6 +31,7 @@ pub use labels::read_labels;
 pub use memory_budget::{BudgetExhausted, MemoryBudget, MemoryPermit};
 pub use moving_estimate::MovingEstimate;
 pub use plans::benchmark::{Benchmark, BenchmarkOptions, LatencyStatistics, StepBenchmark};
+pub use plans::branch::BRANCH;
 pub use plans::calls::{CallStatistics, FlattenedCalls, StepCalls};
 pub use plans::condition::Condition;
 pub use plans::deadline::{Deadline, DeadlineExceeded};
@@ -49,6 +50,7 @@ pub use plans::step::{
 pub use plans::synthetic_inputs::SyntheticInputs;
 pub use plans::table::{Table, TableOptions, table_header};
 pub use plans::text_counts::TextCounts;
+pub use plans::tokenization::{TextOptions, TextSide, TokenizerRequest};
 pub use plans::trace::{RunTrace, StepTrace};
 pub use platform::cache::{CacheDir, CacheEntry, CacheFolder, PublicKey, SharedCache};
 #[cfg(unix)]

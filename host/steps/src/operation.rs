@@ -32,6 +32,16 @@ pub(crate) trait Operation: Send + Sync + 'static {
         0
     }
 
+    /// [`Step::class_names`]
+    fn class_names(&self) -> &[String] {
+        &[]
+    }
+
+    /// [`Step::tokenizer`]
+    fn tokenizer(&self) -> Option<Arc<dyn Step>> {
+        None
+    }
+
     /// The values of the output ports. Long work checks `deadline`, which has not passed at first.
     fn run(&self, inputs: Inputs<'_>, deadline: &Deadline) -> Result<Vec<Value>, StepFailure>;
 
@@ -76,6 +86,14 @@ impl<T: Operation> Step for BuiltinStep<T> {
 
     fn buffers(&self, inputs: &[Option<Value>]) -> usize {
         self.operation.buffers(inputs)
+    }
+
+    fn class_names(&self) -> &[String] {
+        self.operation.class_names()
+    }
+
+    fn tokenizer(&self) -> Option<Arc<dyn Step>> {
+        self.operation.tokenizer()
     }
 
     fn run(&self, inputs: Vec<Option<Value>>, context: &mut Context) -> Result<Vec<Value>, StepFailure> {

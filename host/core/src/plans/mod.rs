@@ -1,6 +1,7 @@
 //! Steps, the plan that they make, and its requests and runs.
 
 pub(crate) mod benchmark;
+pub(crate) mod branch;
 pub(crate) mod calls;
 pub(crate) mod condition;
 pub(crate) mod deadline;
@@ -18,4 +19,5 @@ pub(crate) mod step;
 pub(crate) mod synthetic_inputs;
 pub(crate) mod table;
 pub(crate) mod text_counts;
+pub(crate) mod tokenization;
 pub(crate) mod trace;

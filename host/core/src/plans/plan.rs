@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use super::branch::Branch;
 use super::condition::Condition;
 use super::failure_counts::FailureCounts;
 use super::step::{InputConversions, Step};
@@ -97,6 +98,7 @@ impl PlanOutput {
 }
 
 /// A step in its place.
+#[derive(Clone)]
 pub struct PlannedStep {
     /// its tag in gpux.yml, or the component's name
     pub name: String,
@@ -181,6 +183,9 @@ pub struct Plan {
     steps: Vec<PlannedStep>,
     slots: usize,
     json_depth: usize,
+    pub(crate) branches: Vec<Branch>,
+    /// names and slots of what requests may give beside the inputs
+    pub(crate) internal_inputs: Vec<(String, Slot)>,
 }
 
 impl Plan {
@@ -191,7 +196,17 @@ impl Plan {
         slots: usize,
         json_depth: usize,
     ) -> Self {
-        Self { signature: PlanSignature { inputs, outputs }, steps, slots, json_depth }
+        let signature = PlanSignature { inputs, outputs };
+        Self { signature, steps, slots, json_depth, branches: Vec::new(), internal_inputs: Vec::new() }
+    }
+
+    /// Feeds a port of a step from a new slot.
+    pub(crate) fn feed(&mut self, name: &str, step: usize, port: usize) {
+        let input = self.steps.get_mut(step).and_then(|step| step.inputs.get_mut(port));
+        let Some(input) = input.filter(|input| input.is_none()) else { return };
+        *input = Some(SlotRef { slot: self.slots, last: true });
+        self.internal_inputs.push((name.to_owned(), self.slots));
+        self.slots += 1;
     }
 
     /// Its inputs and outputs.

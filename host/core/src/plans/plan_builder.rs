@@ -386,7 +386,7 @@ fn too_deep(depth: usize) -> WiringError {
 }
 
 /// Marks the last read of each value, so that a run can move it there instead of sharing it.
-fn mark_last_reads(steps: &mut [PlannedStep], outputs: Slots<'_>, slots: usize) {
+pub(crate) fn mark_last_reads(steps: &mut [PlannedStep], outputs: Slots<'_>, slots: usize) {
     let mut read_later = vec![false; slots];
     for (_, slot) in outputs {
         read_later[*slot] = true;
@@ -401,7 +401,7 @@ fn mark_last_reads(steps: &mut [PlannedStep], outputs: Slots<'_>, slots: usize) 
 }
 
 /// Marks the outputs that stay on a device: all that read them take them from there.
-fn mark_device_values(steps: &mut [PlannedStep], outputs: Slots<'_>, slots: usize) {
+pub(crate) fn mark_device_values(steps: &mut [PlannedStep], outputs: Slots<'_>, slots: usize) {
     // For each value the memory it is left in, for as long as nothing wants it elsewhere.
     let mut memories: Vec<Option<Memory>> = vec![None; slots];
     let mut kinds = vec![Kind::Any; slots];

@@ -280,9 +280,25 @@ fn take(frame: &mut Frame, source: SlotRef) -> Option<HostOrDevice<Value>> {
 
 impl Plan {
     /// Runs one request on the calling thread. `values` are the inputs by name, in any order.
-    pub fn run(&self, values: Vec<(String, Value)>, mut options: RunOptions<'_>) -> Result<Outputs, RunError> {
+    pub fn run(&self, mut values: Vec<(String, Value)>, mut options: RunOptions<'_>) -> Result<Outputs, RunError> {
+        if let Some(branch) = self.take_branch(&mut values) {
+            // Observers count the steps of the whole plan.
+            let observer = options.observer.filter(|_| branch.is_part);
+            return branch.plan.run(values, RunOptions { observer, ..options });
+        }
+        let internal: Vec<_> = self
+            .internal_inputs
+            .iter()
+            .filter_map(|(name, slot)| {
+                let index = values.iter().position(|(given, _)| given == name)?;
+                Some((*slot, values.remove(index).1))
+            })
+            .collect();
         let mut frame: Frame = self.bind(values)?.into_iter().map(|value| value.map(HostOrDevice::Host)).collect();
         frame.resize_with(self.slots(), || None);
+        for (slot, value) in internal {
+            frame[slot] = Some(HostOrDevice::Host(value));
+        }
         let wants_values = options.observer.as_ref().is_some_and(|observer| observer.wants_values());
         for (index, planned) in self.steps().iter().enumerate() {
             let mut context = Context {

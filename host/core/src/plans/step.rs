@@ -92,6 +92,16 @@ pub trait Step: Send + Sync {
         None
     }
 
+    /// The names of the classes whose scores it reads; none if it knows none.
+    fn class_names(&self) -> &[String] {
+        &[]
+    }
+
+    /// A step for [`TokenizerRequest`](crate::TokenizerRequest)s, if it has a tokenizer.
+    fn tokenizer(&self) -> Option<Arc<dyn Step>> {
+        None
+    }
+
     /// Itself, if its tensors may stay in a device's memory.
     fn device(&self) -> Option<&dyn DeviceStep> {
         None

@@ -29,6 +29,11 @@ impl RankedLabels {
         Ok(Self { labels, longest })
     }
 
+    /// The labels; none without any.
+    pub(super) fn names(&self) -> &[String] {
+        self.labels.as_deref().unwrap_or_default()
+    }
+
     /// The number of labels; `None` without labels.
     pub(super) fn count(&self) -> Option<usize> {
         self.labels.as_ref().map(Vec::len)

@@ -189,6 +189,10 @@ fn compare<T: PartialOrd>(
 }
 
 impl Operation for Threshold {
+    fn class_names(&self) -> &[String] {
+        self.names.names()
+    }
+
     fn infer_tensor(&self, given: &TensorKind, outputs: &mut Vec<Kind>) -> Result<(), String> {
         let Some(shape) = &given.shape else { return Ok(()) };
         if let Dim::Fixed(scores) = shape.last().ok_or("it has no axis")? {

@@ -101,6 +101,10 @@ impl TopK {
 }
 
 impl Operation for TopK {
+    fn class_names(&self) -> &[String] {
+        self.names.names()
+    }
+
     fn infer_tensor(&self, given: &TensorKind, _: &mut Vec<Kind>) -> Result<(), String> {
         match given.shape.as_ref().map(|shape| shape.last()) {
             Some(None) => Err("it has no axis".into()),

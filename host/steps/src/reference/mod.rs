@@ -36,9 +36,14 @@ pub(crate) fn unpack(path: &str) -> Vec<u8> {
 }
 
 pub(crate) fn step(name: &str, options: Json) -> Box<dyn Step> {
+    try_step(name, options).unwrap_or_else(|error| panic!("{name}: {error}"))
+}
+
+/// Builds a step of a pipeline in the folder of the reference's files.
+pub(crate) fn try_step(name: &str, options: Json) -> Result<Box<dyn Step>, BuildError> {
     let files = ProjectFiles::new(FOLDER, false);
     let builtin = crate::all().into_iter().find(|builtin| builtin.name == name).unwrap();
-    build_at(builtin, options, &OptionOrigin::folder(&files)).unwrap_or_else(|error| panic!("{name}: {error}"))
+    build_at(builtin, options, &OptionOrigin::folder(&files))
 }
 
 /// Builds a step as a component does.

@@ -7,7 +7,7 @@ use tokenizers::{Encoding, PaddingDirection, Tokenizer};
 
 use super::text_input;
 use crate::deadline::Deadline;
-use gpux_core::{BuildError, Dim, ElementType, Kind, Mismatch, Port, StepFailure, Tensor, TensorKind, Value};
+use gpux_core::{BuildError, Dim, ElementType, Kind, Mismatch, Port, StepFailure, Tensor, TensorKind, TextSide, Value};
 
 /// Most tokens of one answer, over the whole batch, padding included.
 pub(super) const MAX_TOKENS: usize = 4 << 20;
@@ -26,14 +26,6 @@ pub(super) enum Padding {
     #[default]
     Longest,
     MaxLength,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-#[schemars(inline)]
-pub(super) enum TextSide {
-    Left,
-    Right,
 }
 
 /// The outputs beside `input_ids`, `attention_mask` and `token_type_ids`.

@@ -49,15 +49,27 @@ pub(super) struct TruncationRule {
     pub(super) stride: Option<usize>,
 }
 
+/// What one request changes of how its texts are cut.
+#[derive(Clone, Copy, Default)]
+pub(super) struct RequestLimits {
+    /// the end that goes
+    pub(super) side: Option<TruncationDirection>,
+    /// most tokens of the text, special ones not counted
+    pub(super) text: Option<usize>,
+    /// most tokens of its pair
+    pub(super) pair: Option<usize>,
+}
+
 /// Text → tokens.
+#[derive(Clone)]
 pub(super) struct Encoder {
-    core: Arc<EncoderCore>,
+    pub(super) core: Arc<EncoderCore>,
     pub(super) file: String,
-    offload: Offload,
+    pub(super) offload: Arc<Offload>,
 }
 
 /// The part of an encoder that threads share.
-struct EncoderCore {
+pub(super) struct EncoderCore {
     /// without its post-processor; where a single text is just cut, it stops at that many tokens
     tokenizer: Tokenizer,
     processor: Option<PostProcessorWrapper>,
@@ -140,7 +152,7 @@ impl Encoder {
         core.stop_early().map_err(|why| BuildError::option("tokenizer", why))?;
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let (core, offload) = (Arc::new(core), Offload::new(is_linear, MAX_TEXT.saturating_mul(cores)));
-        Ok(Self { core, file: file.path.display().to_string(), offload })
+        Ok(Self { core, file: file.path.display().to_string(), offload: Arc::new(offload) })
     }
 
     /// Memory that `bytes` of text take for a while.
@@ -156,12 +168,23 @@ impl Encoder {
         deadline: &Deadline,
         size: impl Fn(&Encoding) -> usize + Send + 'static,
     ) -> Result<Vec<Encoding>, StepFailure> {
+        self.encode_within(given, RequestLimits::default(), deadline, size)
+    }
+
+    /// [`encode`](Self::encode) for a request with limits of its own.
+    pub(super) fn encode_within(
+        &self,
+        given: EncoderInput,
+        limits: RequestLimits,
+        deadline: &Deadline,
+        size: impl Fn(&Encoding) -> usize + Send + 'static,
+    ) -> Result<Vec<Encoding>, StepFailure> {
         let core = self.core.clone();
-        self.offload.run(given.bytes(), deadline, move |deadline| core.encode(given, deadline, size))
+        self.offload.run(given.bytes(), deadline, move |deadline| core.encode(given, limits, deadline, size))
     }
 
     /// Reads the inputs `text` and `pair`. One text beside a list stands beside each text of the list.
-    pub(super) fn read_input(&self, mut inputs: Inputs<'_>) -> Result<EncoderInput, StepFailure> {
+    pub(super) fn read_input(&self, inputs: &mut Inputs<'_>) -> Result<EncoderInput, StepFailure> {
         let (name, given) = inputs.named()?;
         let is_one = text_input::is_one(&given);
         let mut texts = text_input::read(given, name)?;
@@ -204,6 +227,11 @@ impl Encoder {
 }
 
 impl EncoderCore {
+    /// The tokenizer without its post-processor.
+    pub(super) const fn tokenizer(&self) -> &Tokenizer {
+        &self.tokenizer
+    }
+
     /// Lets the tokenizer skip what of a single text would be cut anyway.
     fn stop_early(&mut self) -> Result<(), String> {
         let room = self.cut.map_or(0, |cut| cut.max_length - self.special_tokens(false));
@@ -249,13 +277,15 @@ impl EncoderCore {
     fn encode(
         &self,
         EncoderInput { texts, pairs }: EncoderInput,
+        limits: RequestLimits,
         deadline: &Deadline,
         size: impl Fn(&Encoding) -> usize,
     ) -> Result<Vec<Encoding>, StepFailure> {
         let mut pairs = pairs.map(Vec::into_iter);
         let mut tokens = 0_usize;
         let encode = |text: String| {
-            let encoding = self.encode_one(text, pairs.as_mut().and_then(Iterator::next), deadline)?;
+            let pair = pairs.as_mut().and_then(Iterator::next);
+            let encoding = self.encode_one(text, pair, limits, deadline)?;
             tokens = tokens.saturating_add(size(&encoding));
             if tokens > MAX_TOKENS { Err(batch_padder::too_many()) } else { Ok(encoding) }
         };
@@ -263,13 +293,41 @@ impl EncoderCore {
     }
 
     /// The tokens of a text or a pair. What would end after the request's time is not begun.
-    fn encode_one(&self, text: String, pair: Option<String>, deadline: &Deadline) -> Result<Encoding, StepFailure> {
+    fn encode_one(
+        &self,
+        text: String,
+        pair: Option<String>,
+        limits: RequestLimits,
+        deadline: &Deadline,
+    ) -> Result<Encoding, StepFailure> {
         for text in std::iter::once(&text).chain(&pair) {
             self.check_size(text, deadline)?;
         }
         let bytes = text.len() + pair.as_ref().map_or(0, String::len);
-        let encode = || catch_tokenizer_panic(|| self.encoding(text, pair));
-        let encoding = self.throughput.run(bytes, deadline, encode)?;
+        self.timed(bytes, deadline, || self.encoding(text, pair, limits))
+    }
+
+    /// All tokens of a text, with their places in it.
+    pub(super) fn encode_whole(
+        &self,
+        text: String,
+        add_special_tokens: bool,
+        deadline: &Deadline,
+    ) -> Result<Encoding, StepFailure> {
+        self.check_size(&text, deadline)?;
+        self.timed(text.len(), deadline, || {
+            let encoding = self.untruncated().encode_char_offsets(text, false)?;
+            self.processed(encoding, None, add_special_tokens)
+        })
+    }
+
+    fn timed(
+        &self,
+        bytes: usize,
+        deadline: &Deadline,
+        encode: impl FnOnce() -> tokenizers::Result<Encoding>,
+    ) -> Result<Encoding, StepFailure> {
+        let encoding = self.throughput.run(bytes, deadline, || catch_tokenizer_panic(encode))?;
         deadline.check()?;
         encoding.map_err(|why| StepFailure::InvalidInput(format!("the text cannot be tokenized: {why}")))
     }
@@ -301,19 +359,41 @@ impl EncoderCore {
         if size <= MAX_TEXT { Ok(()) } else { Err(too_long(", counted as its normalizer makes it")) }
     }
 
-    fn encoding(&self, text: String, pair: Option<String>) -> tokenizers::Result<Encoding> {
-        let first = self.tokens(if pair.is_some() { self.untruncated() } else { &self.tokenizer }, text)?;
+    fn encoding(&self, text: String, pair: Option<String>, limits: RequestLimits) -> tokenizers::Result<Encoding> {
+        let is_cut_otherwise = limits.side.is_some() || limits.text.is_some();
+        let tokenizer = if pair.is_some() || is_cut_otherwise { self.untruncated() } else { &self.tokenizer };
+        let limited = |mut encoding: Encoding, most: Option<usize>| {
+            if let Some(most) = most {
+                encoding.truncate(most, 0, self.side(limits));
+            }
+            encoding
+        };
+        let first = limited(self.tokens(tokenizer, text)?, limits.text);
         let second = pair.map(|pair| self.tokens(self.untruncated(), pair)).transpose()?.map(|mut second| {
             second.set_type_ids(vec![1; second.len()]);
-            second
+            limited(second, limits.pair)
         });
-        let (first, second) = self.cut(first, second)?;
+        let (first, second) = self.cut(first, second, limits)?;
+        self.processed(first, second, self.add_special_tokens)
+    }
+
+    fn processed(
+        &self,
+        first: Encoding,
+        second: Option<Encoding>,
+        add_special_tokens: bool,
+    ) -> tokenizers::Result<Encoding> {
         if let Some(processor) = &self.processor {
-            return processor.process(first, second, self.add_special_tokens);
+            return processor.process(first, second, add_special_tokens);
         }
         let both = [Some(first), second].into_iter().flatten().collect();
-        let mut both = <dyn PostProcessor>::default_process(both, self.add_special_tokens)?;
+        let mut both = <dyn PostProcessor>::default_process(both, add_special_tokens)?;
         both.pop().ok_or_else(|| "there are no tokens".into())
+    }
+
+    /// The end that goes.
+    fn side(&self, limits: RequestLimits) -> TruncationDirection {
+        limits.side.or_else(|| self.cut?.side).unwrap_or_default()
     }
 
     fn tokens(&self, tokenizer: &Tokenizer, text: String) -> tokenizers::Result<Encoding> {
@@ -334,7 +414,12 @@ impl EncoderCore {
         })
     }
 
-    fn cut(&self, first: Encoding, second: Option<Encoding>) -> tokenizers::Result<(Encoding, Option<Encoding>)> {
+    fn cut(
+        &self,
+        first: Encoding,
+        second: Option<Encoding>,
+        limits: RequestLimits,
+    ) -> tokenizers::Result<(Encoding, Option<Encoding>)> {
         let Some(cut) = self.cut else { return Ok((first, second)) };
         let room = cut.max_length - self.special_tokens(second.is_some());
         let lengths = (first.len(), second.as_ref().map_or(0, Encoding::len));
@@ -372,7 +457,7 @@ impl EncoderCore {
                 return Err(format!("that makes {windows} windows of {} tokens", cut.max_length).into());
             }
         }
-        let direction = cut.side.unwrap_or_default();
+        let direction = self.side(limits);
         let params = TruncationParams { direction, max_length: room, strategy, stride };
         truncate_encodings(first, second, &params)
     }
@@ -380,75 +465,4 @@ impl EncoderCore {
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
-mod tests {
-    use std::time::{Duration, Instant};
-
-    use super::*;
-    use crate::text::tokenizer_file::DeclaredPadding;
-
-    fn encoder(parts: &serde_json::Value) -> Encoder {
-        let mut file = json!({
-            "version": "1.0",
-            "added_tokens": [],
-            "model": { "type": "WordLevel", "vocab": { "a": 0 }, "unk_token": "a" },
-        });
-        file.as_object_mut().unwrap().extend(parts.as_object().unwrap().clone());
-        let file = TokenizerFile {
-            path: "t.json".into(),
-            bytes: file.to_string().into_bytes(),
-            padding: DeclaredPadding::default(),
-        };
-        Encoder::new(read(&file).unwrap(), &file, true, None, false).unwrap()
-    }
-
-    fn input(encoder: &Encoder, text: String) -> EncoderInput {
-        let ports = [text_input::port("text", "")];
-        encoder.read_input(Inputs::new(&ports, vec![Some(text.into())])).unwrap()
-    }
-
-    #[test]
-    fn rejects_texts_that_grow_too_large() {
-        let nfkc = json!({ "normalizer": { "type": "NFKC" } });
-        let metaspace = json!({ "normalizer": { "type": "Replace", "pattern": { "String": " " }, "content": "▁" } });
-        let long = "counted as its normalizer makes it";
-        for (parts, text, why) in [
-            // The growth counts only where the normalizer applies.
-            (&nfkc, "b".repeat(4 << 20), None),
-            (&nfkc, "\u{fdfa}".repeat(1 << 16), None),
-            (&nfkc, "\u{fdfa}".repeat(1 << 18), Some(long)),
-            (&metaspace, " b".repeat(1 << 20), None),
-            (&metaspace, " ".repeat(3 << 19), Some(long)),
-            (&json!({}), "b".repeat(4 << 20), None),
-            (&json!({}), "b".repeat((4 << 20) + 1), Some("takes 4194304 at once; cut it")),
-        ] {
-            let encoder = encoder(parts);
-            let bytes = text.len();
-            let given = input(&encoder, text);
-            let done = encoder.encode(given, &Deadline::default(), Encoding::len).map(drop);
-            match (done, why) {
-                (Ok(()), None) => {}
-                (Err(StepFailure::InvalidInput(message)), Some(why)) => assert!(message.contains(why), "{message}"),
-                (done, why) => panic!("{bytes} bytes: {done:?} instead of {why:?}"),
-            }
-        }
-    }
-
-    #[test]
-    fn slow_tokenizers_are_abandoned_at_the_deadline() {
-        // The time of a word grows with the cube of its characters.
-        let words = json!({
-            "model": { "type": "WordPiece", "vocab": { "[UNK]": 0, "a": 1, "##a": 2 }, "unk_token": "[UNK]",
-                "continuing_subword_prefix": "##", "max_input_chars_per_word": 1_000_000 },
-        });
-        let encoder = encoder(&words);
-        let encode = |characters: usize, deadline: &Deadline| {
-            let given = input(&encoder, "a".repeat(characters));
-            encoder.encode(given, deadline, Encoding::len).map(|encodings| encodings[0].get_ids().to_vec())
-        };
-        let soon = Deadline::at(Instant::now().checked_add(Duration::from_millis(20)));
-        assert_eq!(encode(1500, &soon), Err(StepFailure::Timeout));
-        assert_eq!(Arc::strong_count(&encoder.core), 2, "it goes on elsewhere");
-        let later = Deadline::at(Instant::now().checked_add(Duration::from_mins(10)));
-        assert_eq!(encode(3, &later).unwrap(), [1, 2, 2]);
-    }
-}
+mod tests;

@@ -1,19 +1,25 @@
 //! `tokenize`: text → the numbers that a language model takes.
 
+use std::sync::Arc;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 use tokenizers::{Encoding, TruncationDirection, TruncationStrategy};
 
-use super::batch_padder::{
-    BatchPadder, ExtraOutputs, Padding, PaddingOptions, TextSide, inferred_batch, outputs, with_batch,
-};
-use super::encoder::{self, Encoder, TruncationRule};
+use super::batch_padder::{BatchPadder, ExtraOutputs, Padding, PaddingOptions, inferred_batch, outputs, with_batch};
+use super::encoder::{self, Encoder, RequestLimits, TruncationRule};
+use super::prompts::{Prompts, PromptsOption};
 use super::text_input;
 use super::tokenizer_file::{self, TokenizerFile};
+use super::tokenizer_requests;
 use crate::deadline::Deadline;
 use crate::operation::{BuiltinStep, Inputs, Operation};
 use crate::ports;
-use gpux_core::{BuildError, Builtin, Group, Kind, Mismatch, Port, Signature, StepFailure, TextCounts, Value};
+use gpux_core::{
+    BuildError, Builtin, Group, Kind, Mismatch, Port, Signature, Step, StepFailure, TextCounts, TextOptions, TextSide,
+    Value,
+};
 
 /// Options of `tokenize`.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
@@ -53,6 +59,13 @@ struct Options {
     /// Whether the tokens that mark start, end and separation are added. Default: true.
     #[serde(default = "crate::ports::default_true")]
     add_special_tokens: bool,
+    /// What stands before and behind each `text`, by names that a request can choose from: a text for what stands
+    /// before, or `{prefix, suffix}`; or the path of a `config_sentence_transformers.json`, which has them. Default: none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    prompts: Option<PromptsOption>,
+    /// The name of the prompt for requests that choose none. Default: what the file of `prompts` says, else no prompt.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    prompt: Option<String>,
     /// Whether to give `offsets` too, batch × length × 2: the first character of each token in its text,
     /// and one past its last, counted in Unicode characters as Python does. Default: false.
     #[serde(default)]
@@ -137,13 +150,16 @@ impl Options {
 /// read them.
 ///
 /// Takes a text, a JSON list of texts or a string tensor of one axis; with a second port, `pair`,
-/// pairs of them; one text beside a list of texts is paired with each. Follows the Python package `tokenizers` exactly: it is the same code. Truncation
+/// pairs of them; one text beside a list of texts is paired with each. The third port, `text_options`, takes a JSON
+/// object with what one request wants: `prompt`, `truncation_side`, and the most tokens of each text,
+/// `max_text_tokens` and `max_pair_tokens`, special ones not counted. Follows the Python package `tokenizers` exactly: it is the same code. Truncation
 /// and padding are those of the options, never those that the file switches on; the file still says
 /// from which side, and with which token, unless the options do.
 struct Tokenize {
     options: Options,
     encoder: Encoder,
     padder: BatchPadder,
+    prompts: Arc<Prompts>,
     /// the number of its outputs
     outputs: usize,
 }
@@ -159,28 +175,27 @@ pub(super) fn builtin() -> Builtin {
         build: |options, site| {
             let options: Options = ports::options(options)?;
             let file = tokenizer_file::find(&options.tokenizer, site)?;
-            Ok(Box::new(Tokenize::new(options, &file)?))
+            let prompts = Prompts::new(options.prompts.as_ref(), options.prompt.as_deref(), site)?;
+            Ok(Box::new(Tokenize::new(options, &file, prompts)?))
         },
     }
 }
 
-impl TextSide {
-    pub(super) const fn direction(self) -> TruncationDirection {
-        match self {
-            Self::Left => TruncationDirection::Left,
-            Self::Right => TruncationDirection::Right,
-        }
+pub(super) const fn direction(side: TextSide) -> TruncationDirection {
+    match side {
+        TextSide::Left => TruncationDirection::Left,
+        TextSide::Right => TruncationDirection::Right,
     }
 }
 
 impl Tokenize {
-    fn new(options: Options, file: &TokenizerFile) -> Result<BuiltinStep<Self>, BuildError> {
+    fn new(options: Options, file: &TokenizerFile, prompts: Prompts) -> Result<BuiltinStep<Self>, BuildError> {
         options.check()?;
         let tokenizer = encoder::read(file)?;
         let padder = BatchPadder::new(&options.padding_options(), &tokenizer, file)?;
         let cut = options.strategy().zip(options.max_length).map(|(strategy, max_length)| TruncationRule {
             max_length,
-            side: options.truncation_side.map(TextSide::direction),
+            side: options.truncation_side.map(direction),
             strategy,
             stride: None,
         });
@@ -190,24 +205,36 @@ impl Tokenize {
             inputs: vec![
                 text_input::port("text", "a text, or a list of texts"),
                 Port { optional: true, ..text_input::port("pair", "the second text of each pair, or one for all") },
+                Port { optional: true, ..text_input::port(TextOptions::NAME, "what this request wants of its texts") },
             ],
             outputs: outputs(&padder.fixed_length(cut.is_some()), extras),
         };
-        let (details, outputs) = (encoder.details(&options), signature.outputs.len());
-        Ok(BuiltinStep::new(signature, details, Self { options, encoder, padder, outputs }))
+        let (mut details, outputs) = (encoder.details(&options), signature.outputs.len());
+        if options.prompts.is_some() {
+            details["prompts"] = json!(prompts);
+        }
+        let prompts = Arc::new(prompts);
+        Ok(BuiltinStep::new(signature, details, Self { options, encoder, padder, prompts, outputs }))
     }
 }
 
 impl Operation for Tokenize {
     fn infer(&self, signature: &Signature, inputs: &[Option<Kind>]) -> Result<Vec<Kind>, Mismatch> {
-        let batch = inferred_batch(&signature.inputs, inputs)?;
+        let batch = inferred_batch(&signature.inputs, texts_of(inputs))?;
         Ok(with_batch(&signature.outputs, &batch))
     }
 
     fn buffers(&self, inputs: &[Option<Value>]) -> usize {
+        let inputs = texts_of(inputs);
         let most = self.options.strategy().and(self.options.max_length);
         let answer = self.padder.output_bytes(inputs, most, self.outputs + 1);
-        Encoder::buffers(text_input::paired_bytes(inputs)).saturating_add(answer)
+        let rows = inputs.iter().flatten().map(|value| text_input::count_and_bytes(value).0).max().unwrap_or(0);
+        let prompts = self.prompts.longest().saturating_mul(rows);
+        Encoder::buffers(text_input::paired_bytes(inputs).saturating_add(prompts)).saturating_add(answer)
+    }
+
+    fn tokenizer(&self) -> Option<Arc<dyn Step>> {
+        Some(tokenizer_requests::step(&self.encoder, &self.prompts))
     }
 
     fn run(&self, inputs: Inputs<'_>, deadline: &Deadline) -> Result<Vec<Value>, StepFailure> {
@@ -216,12 +243,20 @@ impl Operation for Tokenize {
 
     fn run_noting(
         &self,
-        inputs: Inputs<'_>,
+        mut inputs: Inputs<'_>,
         deadline: &Deadline,
         texts: &mut TextCounts,
     ) -> Result<Vec<Value>, StepFailure> {
-        let given = self.encoder.read_input(inputs)?;
-        let encodings = self.encoder.encode(given, deadline, Encoding::len)?;
+        let mut given = self.encoder.read_input(&mut inputs)?;
+        let wanted = inputs.optional().map_or_else(|| Ok(TextOptions::default()), text_options)?;
+        self.prompts.apply(wanted.prompt.as_deref(), &mut given.texts)?;
+        text_input::check_size(given.texts.iter().chain(given.pairs.iter().flatten()))?;
+        let limits = RequestLimits {
+            side: wanted.truncation_side.map(direction),
+            text: wanted.max_text_tokens,
+            pair: wanted.max_pair_tokens,
+        };
+        let encodings = self.encoder.encode_within(given, limits, deadline, Encoding::len)?;
         texts.add(TextCounts {
             truncated: encodings.iter().filter(|encoding| !encoding.get_overflowing().is_empty()).count() as u32,
             tokens: encodings.iter().map(|encoding| encoding.len() as u64).sum(),
@@ -230,248 +265,20 @@ impl Operation for Tokenize {
     }
 }
 
+/// The inputs that are texts.
+fn texts_of<T>(inputs: &[T]) -> &[T] {
+    inputs.get(..2).unwrap_or(inputs)
+}
+
+fn text_options(value: Value) -> Result<TextOptions, StepFailure> {
+    let Value::Json(json) = value else {
+        let message = format!("`{}` takes a JSON object, but gets {}", TextOptions::NAME, value.kind());
+        return Err(StepFailure::InvalidInput(message));
+    };
+    let wrong = |error| StepFailure::InvalidInput(format!("`{}`: {error}", TextOptions::NAME));
+    TextOptions::deserialize(&*json).map_err(wrong)
+}
+
 #[cfg(test)]
 #[allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
-mod tests {
-    use serde_json::json;
-
-    use super::super::tokenizer_file::DeclaredPadding;
-    use super::*;
-    use crate::reference;
-    use gpux_core::{Context, Dim, ElementType, Step, Tensor, TensorKind};
-
-    fn file(bytes: &[u8]) -> TokenizerFile {
-        TokenizerFile { path: "t.json".into(), bytes: bytes.to_vec(), padding: DeclaredPadding::default() }
-    }
-
-    fn build(name: &str, mut options: serde_json::Value) -> Result<BuiltinStep<Tokenize>, BuildError> {
-        options["tokenizer"] = json!(name);
-        reference::check_options(builtin(), &options)?;
-        Tokenize::new(ports::options(options)?, &file(&reference::read(&format!("tokenize/{name}.json"))))
-    }
-
-    fn run(step: &dyn Step, inputs: Vec<Value>) -> Result<Vec<Vec<i64>>, StepFailure> {
-        let outputs = step.run(inputs.into_iter().map(Some).collect(), &mut Context::default())?;
-        Ok(outputs.iter().map(|value| value.as_tensor().unwrap().as_slice::<i64>().unwrap().to_vec()).collect())
-    }
-
-    #[test]
-    fn accepts_every_form_of_text() {
-        let step = build("wordpiece", json!({})).unwrap();
-        let text = run(&step, vec!["the fox".into()]).unwrap();
-        let strings = Tensor::new([1], vec!["the fox".to_owned()]).unwrap();
-        for value in [json!("the fox").into(), json!(["the fox"]).into(), Value::Tensor(strings)] {
-            assert_eq!(run(&step, vec![value]).unwrap(), text);
-        }
-        for value in [
-            json!([]).into(),
-            json!(["a", 1]).into(),
-            json!({"text": "a"}).into(),
-            json!(null).into(),
-            vec![1_u8].into(),
-            Value::Tensor(Tensor::new([1], vec![1_i64]).unwrap()),
-            Value::Tensor(Tensor::new([0], Vec::<String>::new()).unwrap()),
-        ] {
-            let error = run(&step, vec![value]).unwrap_err();
-            assert!(error.to_string().contains("takes text or a list of texts"), "{error}");
-        }
-        let error = run(&step, vec![json!(["a", "b"]).into(), json!(["c"]).into()]).unwrap_err();
-        assert!(error.to_string().contains("`text` holds 2 texts, but `pair` 1"), "{error}");
-        assert!(run(&step, vec![]).is_err());
-    }
-
-    #[test]
-    fn pairs_one_text_with_each_of_a_list() {
-        let step = build("wordpiece", json!({"max_length": 12})).unwrap();
-        let documents = json!(["the fox", "a lazy dog jumps", ""]);
-        let queries = json!(["the dog", "the dog", "the dog"]);
-        let expected = run(&step, vec![queries.clone().into(), documents.clone().into()]).unwrap();
-        assert_eq!(run(&step, vec!["the dog".into(), documents.clone().into()]).unwrap(), expected);
-        assert_eq!(run(&step, vec![json!("the dog").into(), documents.clone().into()]).unwrap(), expected);
-        let expected = run(&step, vec![documents.clone().into(), queries.into()]).unwrap();
-        assert_eq!(run(&step, vec![documents.clone().into(), "the dog".into()]).unwrap(), expected);
-
-        let error = run(&step, vec![json!(["the dog"]).into(), documents.into()]).unwrap_err();
-        assert!(error.to_string().contains("`text` holds 1 texts, but `pair` 3; give one text"), "{error}");
-        let many = json!(vec![""; 1 << 10]);
-        let error = run(&step, vec!["a".repeat(1 << 17).as_str().into(), many.clone().into()]).unwrap_err();
-        assert!(error.to_string().contains("the text is 134217728 bytes"), "{error}");
-        let declared = step.buffers(&[Some("a".repeat(1 << 10).as_str().into()), Some(many.into())]);
-        assert!(declared > 512 << 20, "{declared}");
-
-        let infer = |kinds: [Kind; 2]| step.infer(&kinds.map(Some)).unwrap()[0].to_string();
-        assert_eq!(infer([Kind::Text, Kind::Text]), "tensor int64[1, ?]");
-        assert_eq!(infer([Kind::Text, Kind::Json]), "tensor int64[?, ?]");
-        let three = Kind::Tensor(TensorKind::shaped(ElementType::String, [Dim::Fixed(3)]));
-        assert_eq!(infer([Kind::Text, three]), "tensor int64[3, ?]");
-    }
-
-    #[test]
-    fn counts_truncated_texts() {
-        let truncated = |options, inputs: Vec<Value>| {
-            let (step, mut context) = (build("wordpiece", options).unwrap(), Context::default());
-            step.run(inputs.into_iter().map(Some).collect(), &mut context).unwrap();
-            context.texts.truncated
-        };
-        let length = run(&build("wordpiece", json!({})).unwrap(), vec!["the fox the fox".into()]).unwrap()[0].len();
-        let texts = || vec![json!(["the fox the fox", "the", "the fox the fox the"]).into()];
-        for side in ["left", "right"] {
-            for (max_length, expected) in [(length + 1, 0), (length, 1), (length - 1, 2)] {
-                let options = json!({"max_length": max_length, "truncation_side": side});
-                assert_eq!(truncated(options, texts()), expected, "{side} {max_length} of {length}");
-            }
-        }
-        let pair = || vec!["the fox the fox".into(), "the fox".into()];
-        assert_eq!(truncated(json!({"max_length": 5}), pair()), 1);
-        assert_eq!(truncated(json!({"max_length": 5, "truncation": false}), pair()), 0);
-    }
-
-    #[test]
-    fn infers_batch_and_length() {
-        let infer = |options, kind| {
-            build("wordpiece", options).unwrap().infer(&[Some(kind), None]).map(|kinds| kinds[0].to_string())
-        };
-        assert_eq!(infer(json!({}), Kind::Text).unwrap(), "tensor int64[1, ?]");
-        assert_eq!(infer(json!({"max_length": 10}), Kind::Json).unwrap(), "tensor int64[?, ?]");
-        let padded = json!({"max_length": 10, "padding": "max_length", "pad_to_multiple_of": 8});
-        assert_eq!(infer(padded, Kind::Text).unwrap(), "tensor int64[1, 16]");
-        let strings = |dim| Kind::Tensor(TensorKind::shaped(ElementType::String, [dim]));
-        assert_eq!(infer(json!({}), strings(Dim::Fixed(3))).unwrap(), "tensor int64[3, ?]");
-        assert!(infer(json!({}), Kind::Bytes).is_err());
-        assert!(infer(json!({}), Kind::Tensor(TensorKind::of_elements(ElementType::Int64))).is_err());
-    }
-
-    #[test]
-    fn pads_as_the_files_beside_the_tokenizer_declare() {
-        let bytes = reference::read("tokenize/wordpiece.json");
-        let ids = |token: Option<&str>, left: Option<bool>| {
-            let padding = DeclaredPadding { token: token.map(str::to_owned), left };
-            let file = TokenizerFile { padding, ..file(&bytes) };
-            let step = Tokenize::new(ports::options(json!({"tokenizer": "t.json"})).unwrap(), &file).unwrap();
-            run(&step, vec![json!(["the", "the the"]).into()]).unwrap().remove(0)
-        };
-        let usual = ids(None, None);
-        let [cls, the, sep, pad, ..] = usual[..] else { panic!("{usual:?}") };
-        assert_eq!(usual, [cls, the, sep, pad, cls, the, the, sep]);
-        assert_eq!(ids(Some("[SEP]"), Some(true)), [sep, cls, the, sep, cls, the, the, sep]);
-        // A token that the tokenizer does not have.
-        assert_eq!(ids(Some("<none>"), Some(false)), usual);
-    }
-
-    #[test]
-    fn ignores_truncation_and_padding_of_the_file() {
-        let unlimited = reference::read_json("tokenize/wordpiece.json");
-        let mut limited = unlimited.clone();
-        limited["truncation"] = json!({"direction": "Right", "max_length": 8, "strategy": "LongestFirst", "stride": 2});
-        limited["padding"] = json!({"strategy": {"Fixed": 64}, "direction": "Right", "pad_to_multiple_of": 16,
-            "pad_id": 0, "pad_type_id": 0, "pad_token": "[PAD]"});
-        let text = "the quick brown fox jumps over the lazy dog ".repeat(9);
-        for mut options in [
-            json!({}),
-            json!({"max_length": 12, "truncation": false}),
-            json!({"max_length": 40, "truncation": "only_second"}),
-            json!({"max_length": 40, "truncation_side": "left", "word_ids": true}),
-            json!({"add_special_tokens": false, "offsets": true}),
-        ] {
-            options["tokenizer"] = json!("t");
-            for inputs in [vec![text.as_str().into()], vec!["what?".into(), text.as_str().into()]] {
-                let given = [&unlimited, &limited].map(|json| {
-                    let options = ports::options(options.clone()).unwrap();
-                    run(&Tokenize::new(options, &file(json.to_string().as_bytes())).unwrap(), inputs.clone())
-                });
-                assert_eq!(given[0], given[1], "{options}");
-            }
-        }
-    }
-
-    #[test]
-    fn rejects_invalid_options() {
-        for (options, option) in [
-            (json!({"max_length": 0}), "max_length"),
-            (json!({"max_length": 1}), "max_length"),
-            (json!({"max_length": 1_u64 << 40}), "max_length"),
-            (json!({"truncation": true}), "truncation"),
-            (json!({"truncation": "only_second"}), "truncation"),
-            (json!({"padding": "max_length"}), "padding"),
-            (json!({"pad_to_multiple_of": 0}), "pad_to_multiple_of"),
-            (json!({"pad_token": "[NONE]"}), "pad_token"),
-        ] {
-            assert_eq!(build("wordpiece", options.clone()).err().unwrap().option, [option], "{options}");
-        }
-        assert!(build("wordpiece", json!({"max_length": 1, "add_special_tokens": false})).is_ok());
-        assert!(build("wordpiece", json!({"max_length": 1, "truncation": false})).is_ok());
-    }
-
-    #[test]
-    fn rejects_batches_of_unequal_lengths_without_padding() {
-        let batch = || vec![json!(["a", "a much longer text"]).into()];
-        let error = run(&build("wordpiece", json!({"padding": "none"})).unwrap(), batch()).unwrap_err();
-        assert!(error.to_string().contains("set `padding: longest`"), "{error}");
-        let short = build("wordpiece", json!({"max_length": 2})).unwrap();
-        assert_eq!(run(&short, batch()).unwrap()[0], [2, 3, 2, 3], "only [CLS] and [SEP] fit");
-        let error = run(&short, vec!["a".into(), "b".into()]).unwrap_err();
-        assert!(error.to_string().contains("special tokens alone are 3"), "{error}");
-        let left = build("bpe", json!({"max_length": 3, "padding": "max_length"})).unwrap();
-        assert_eq!(run(&left, vec!["a".into()]).unwrap()[1], [0, 0, 1], "the file says: from the left");
-    }
-
-    #[test]
-    fn returns_requested_extra_outputs() {
-        let all = json!({"offsets": true, "special_tokens_mask": true, "sequence_ids": true, "word_ids": true});
-        let step = build("wordpiece", all).unwrap();
-        let names: Vec<_> = step.signature().outputs.iter().skip(3).map(|port| port.name.as_str()).collect();
-        assert_eq!(names, ["offsets", "special_tokens_mask", "sequence_ids", "word_ids"]);
-        let kinds = step.infer(&[Some(Kind::Text), None]).unwrap();
-        assert_eq!(kinds[3].to_string(), "tensor int64[1, ?, 2]");
-        let given = run(&step, vec!["the fox".into(), "a fox".into()]).unwrap();
-        assert_eq!(given[5].iter().filter(|id| **id == -1).count(), 3, "[CLS] and two [SEP]");
-        assert_eq!(given[6].len(), given[0].len());
-        assert_eq!(given[3].len(), 2 * given[0].len());
-    }
-
-    #[test]
-    fn impossible_truncation_is_invalid_input() {
-        let step = build("wordpiece", json!({"max_length": 6, "truncation": "only_second"})).unwrap();
-        let long = "the quick brown fox jumps over the lazy dog";
-        assert!(run(&step, vec!["the fox".into()]).is_ok(), "nothing needs to be cut");
-        for inputs in [vec![long.into()], vec![long.into(), "fox".into()]] {
-            assert!(matches!(run(&step, inputs), Err(StepFailure::InvalidInput(_))));
-        }
-    }
-
-    #[test]
-    fn rejects_too_much_text() {
-        let step = build("wordpiece", json!({"max_length": 1 << 20, "padding": "max_length"})).unwrap();
-        let error = run(&step, vec![json!(vec![""; 17]).into()]).unwrap_err();
-        assert!(error.to_string().contains("tokens"), "{error}");
-        let error = run(&step, vec!["a".repeat(text_input::MAX_TEXT + 1).into()]).unwrap_err();
-        assert!(error.to_string().contains("bytes"), "{error}");
-    }
-
-    #[test]
-    fn rejects_hostile_files_and_texts() {
-        let options = || Options { max_length: None, ..ports::options(json!({"tokenizer": "t"})).unwrap() };
-        let deep = format!("{}1{}", "[".repeat(100_000), "]".repeat(100_000));
-        for bytes in [&b""[..], b"{}", b"null", &[0xff, 0xfe], deep.as_bytes(), b"{\"model\": {\"type\": \"BPE\"}}"] {
-            assert!(Tokenize::new(options(), &file(bytes)).is_err());
-        }
-        let mut random = reference::random();
-        for name in ["wordpiece", "bpe", "unigram"] {
-            let whole = reference::read(&format!("tokenize/{name}.json"));
-            for length in (0..whole.len() - 1).step_by(1501) {
-                assert!(Tokenize::new(options(), &file(&whole[..length])).is_err());
-            }
-            for _ in 0..100 {
-                let mut bytes = whole.clone();
-                for _ in 0..=random(4) {
-                    let at = random(bytes.len());
-                    bytes[at] = b"0195,:{}[]\"-e\\ aZ"[random(17)];
-                }
-                if let Ok(step) = Tokenize::new(options(), &file(&bytes)) {
-                    let text: String = (0..40).filter_map(|_| char::from_u32(random(0x3000) as u32)).collect();
-                    let _ = run(&step, vec![text.as_str().into(), "pair".into()]);
-                }
-            }
-        }
-    }
-}
+mod tests;

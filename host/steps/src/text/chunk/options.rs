@@ -3,8 +3,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::text::batch_padder::{ExtraOutputs, Padding, TextSide};
-use gpux_core::{BuildError, Dim, ElementType, Kind, Port, TensorKind};
+use crate::text::batch_padder::{ExtraOutputs, Padding};
+use gpux_core::{BuildError, Dim, ElementType, Kind, Port, TensorKind, TextSide};
 
 /// Options of `chunk`.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]

@@ -74,8 +74,8 @@ impl Operation for ChunkText {
         Encoder::buffers(bytes).saturating_add(answer).saturating_add(shortest)
     }
 
-    fn run(&self, inputs: Inputs<'_>, deadline: &Deadline) -> Result<Vec<Value>, StepFailure> {
-        let given = self.encoder.read_input(inputs)?;
+    fn run(&self, mut inputs: Inputs<'_>, deadline: &Deadline) -> Result<Vec<Value>, StepFailure> {
+        let given = self.encoder.read_input(&mut inputs)?;
         let windows = |encoding: &Encoding| 1 + encoding.get_overflowing().len();
         let max_length = self.options.max_length;
         let size = move |encoding: &Encoding| windows(encoding).saturating_mul(max_length);

@@ -1,7 +1,8 @@
 //! For the program `gpux` and the Python package. No other program should use this: it changes without notice.
 
 pub use super::access::PipelineAccess;
-pub use super::endpoints::{EmbeddingEndpoint, Endpoints, RerankEndpoint};
+pub use super::branches::{MASK, RAW_SCORES, SCORES, TOKEN_VECTORS};
+pub use super::endpoints::{ClassifyEndpoint, EmbeddingEndpoint, Endpoints, RerankEndpoint, TokenizerEndpoint};
 pub use super::engine::{SelectedEngine, engine_search, select_engine};
 pub use super::file_content::FileContent;
 pub use super::fork::{engine_library, prepare_for_fork, start_engine_threads};

@@ -83,6 +83,7 @@
 #![forbid(unsafe_code)]
 
 mod access;
+mod branches;
 mod build_plan;
 mod computation;
 mod description;

@@ -52,6 +52,35 @@ impl<'p> Lineage<'p> {
         maker.is_some_and(|(step, tag)| tag == "l2-normalize" && step.step.details()["axis"] == -1)
     }
 
+    /// The step that makes one vector of those of the tokens, with its tag.
+    pub(super) fn pooling(&self, slot: usize) -> Option<(&'p PlannedStep, &'p str)> {
+        const POOLS: [&str; 2] = ["cls-pool", "mean-pool"];
+        match self.producer(slot)? {
+            found @ (_, tag) if POOLS.contains(&tag) => Some(found),
+            (step, tag) if ["l2-normalize", "cast"].contains(&tag) || REARRANGING_STEPS.contains(&tag) => {
+                self.pooling(step.input_slots().next().flatten()?)
+            }
+            _ => None,
+        }
+    }
+
+    /// What `softmax` or `sigmoid` read, if a value comes from them.
+    pub(super) fn before_probability(&self, slot: usize) -> Option<usize> {
+        match self.producer(slot)? {
+            (step, "softmax" | "sigmoid") => step.input_slots().next().flatten(),
+            (step, "cast") => self.before_probability(step.input_slots().next().flatten()?),
+            _ => None,
+        }
+    }
+
+    /// The built-in steps with their numbers, from 0, and tags.
+    pub(super) fn built_in_steps(&self) -> impl Iterator<Item = (usize, &'p PlannedStep, &'p str)> {
+        let steps = self.plan.steps().iter().zip(self.specs).enumerate();
+        steps
+            .filter(|(_, (_, spec))| matches!(spec.action, Action::BuiltIn(_)))
+            .map(|(index, (step, spec))| (index, step, spec.tag.value.as_str()))
+    }
+
     /// A warning for each image of whole numbers that a model of floats is given as it was decoded.
     pub(super) fn unscaled_images(&self) -> Vec<String> {
         let steps = self.plan.steps().iter().zip(self.specs);
@@ -105,7 +134,7 @@ impl<'p> Lineage<'p> {
     }
 
     /// The built-in step that gave the value, with its tag.
-    fn producer(&self, number: usize) -> Option<(&'p PlannedStep, &'p str)> {
+    pub(super) fn producer(&self, number: usize) -> Option<(&'p PlannedStep, &'p str)> {
         let mut steps = self.plan.steps().iter().zip(self.specs);
         let (step, spec) = steps.find(|(step, _)| step.output_slots().any(|given| given == number))?;
         matches!(spec.action, Action::BuiltIn(_)).then_some((step, spec.tag.value.as_str()))

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::branches::Branches;
 use super::build_plan::build_plan;
 use super::endpoints::{self, Endpoints};
 use super::labels;
@@ -154,7 +155,7 @@ impl Pipeline {
             Ok(labels) => (labels, Vec::new()),
             Err(faults) => (BTreeMap::new(), faults),
         };
-        let plan = build_plan(spec, faults, &mut factory).map_err(|error| match error {
+        let mut plan = build_plan(spec, faults, &mut factory).map_err(|error| match error {
             StepBuildError::Invalid(faults) => report_all(faults),
             StepBuildError::Environment(error) => error.into(),
         })?;
@@ -169,13 +170,14 @@ impl Pipeline {
             let model = loaded.models.iter().find(|loaded| model.is_none_or(|name| name == loaded.name))?;
             model.step.file().info().inputs.iter().find(|spec| spec.name == input)?.index_limit
         }));
-        let endpoints = endpoints::of(spec, &plan, &lineage).map_err(report_all)?;
+        let mut endpoints = endpoints::of(spec, &plan, &lineage, &labels).map_err(report_all)?;
         let probabilities = lineage.probabilities().map(str::to_owned).collect();
         let space =
             space::of(spec, &plan, &lineage, &endpoints, &loaded.models, computations).unwrap_or_else(|unknown| {
                 warnings.push(format!("its vectors have no space id: {unknown}"));
                 None
             });
+        Branches::find(&plan, &lineage, &mut endpoints).add_to(&mut plan);
         let mut files = files.named();
         files.extend(loaded.models.iter().flat_map(|model| model.step.file().external_data().to_owned()));
         files.insert(definition.source().path().to_owned(), definition.version());

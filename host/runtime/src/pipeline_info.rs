@@ -10,7 +10,7 @@ use super::pipeline::Pipeline;
 use super::precision::ModelPrecision;
 use super::space::Space;
 use gpux_core::files::FileVersions;
-use gpux_core::{PlanSignature, Port};
+use gpux_core::{BRANCH, PlanOutput, PlanSignature, Port, Request, Value};
 use gpux_inference::{ExecutionProvider, ProviderManager};
 
 /// A loaded pipeline, described.
@@ -48,6 +48,7 @@ pub struct PipelineInfo {
     pub space: Option<Space>,
     /// further names by which those clients may call it
     pub aliases: Vec<String>,
+    branches: BTreeMap<String, Vec<PlanOutput>>,
     media_types: BTreeMap<String, String>,
     labels: BTreeMap<String, Vec<String>>,
     probabilities: BTreeSet<String>,
@@ -80,6 +81,14 @@ pub struct ModelSummary {
 }
 
 impl PipelineInfo {
+    /// The outputs of a request: those of the branch that it selects, if it does.
+    pub fn promised_outputs(&self, request: &Request) -> &[PlanOutput] {
+        match request.iter().find(|(name, _)| name == BRANCH) {
+            Some((_, Value::Text(name))) => self.branches.get(&**name).map_or(&[], Vec::as_slice),
+            _ => self.signature.outputs(),
+        }
+    }
+
     /// The labels that the file declares for an output; none where it declares none.
     pub fn labels(&self, output: &str) -> &[String] {
         self.labels.get(output).map_or(&[], Vec::as_slice)
@@ -144,6 +153,7 @@ impl Pipeline {
             endpoints: self.endpoints.clone(),
             space: self.space.clone(),
             aliases: spec.serving.aliases.clone(),
+            branches: plan.branches().map(|(name, branch)| (name.to_owned(), branch.outputs().to_owned())).collect(),
             media_types: plan.inputs().iter().filter_map(|input| media_type(&input.port)).collect(),
             labels: self.all_labels().clone(),
             probabilities: outputs().filter(|output| self.is_probability(output)).map(str::to_owned).collect(),

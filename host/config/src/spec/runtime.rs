@@ -130,6 +130,8 @@ pub enum Endpoint {
     Embeddings,
     /// the scores of documents for a query
     Rerank,
+    /// the classes of a text, with their scores
+    Classify,
 }
 
 /// The server.
@@ -162,6 +164,10 @@ pub struct ServingSpec {
     #[schemars(length(max = 20), inner(length(min = 1, max = 200)))]
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub aliases: Vec<String>,
+    /// Whether clients of those endpoints may send numbers of tokens in place of a text: they must be of the pipeline's own
+    /// tokenizer
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub token_ids: bool,
 }
 
 impl Default for ServingSpec {
@@ -175,6 +181,7 @@ impl Default for ServingSpec {
             warmup: Vec::new(),
             endpoints: None,
             aliases: Vec::new(),
+            token_ids: false,
         }
     }
 }

@@ -19,7 +19,7 @@ use gpux::internal::Definition;
 use gpux::internal::PipelineInfo;
 use gpux::{GpuxError, Pipeline};
 #[cfg(target_os = "linux")]
-use gpux_core::{MemoryPermit, RunError, StepError, StepFailure, Value};
+use gpux_core::{MemoryPermit, PlanOutput, RunError, StepError, StepFailure, Value};
 use gpux_core::{Outputs, Request, RunOptions};
 use gpux_inference::{BatchSizes, Batcher, SessionSet};
 #[cfg(target_os = "linux")]
@@ -114,8 +114,9 @@ impl Runner {
             Self::Local(pipeline) => Ok(gpux_worker::run_observed(pipeline.plan(), request, options, timer, trace)?),
             #[cfg(target_os = "linux")]
             Self::Isolated(pipeline) => {
+                let promised = info.promised_outputs(&request);
                 let call = |call: &CallOptions<'_>| pipeline.run(&request, call);
-                run_isolated(call, info, options, budget, timer, trace)
+                run_isolated(call, info, promised, options, budget, timer, trace)
             }
         }
     }
@@ -159,7 +160,7 @@ impl Runner {
                     SentRequest::Pending(pending) => pending.finish(pipeline, call),
                     SentRequest::Answered(answer) => answer.read(call),
                 };
-                run_isolated(call, info, options, budget, timer, None)
+                run_isolated(call, info, info.signature.outputs(), options, budget, timer, None)
             }
             Self::Local(_) => Err(ServeError::NotReady("the pipeline has no process of its own".to_owned())),
         }
@@ -223,6 +224,7 @@ impl Runner {
 fn run_isolated(
     call: impl FnOnce(&CallOptions<'_>) -> Result<Reply, WorkerError>,
     info: &PipelineInfo,
+    promised: &[PlanOutput],
     options: RunOptions<'_>,
     budget: &dyn Fn() -> RequestBudget,
     timer: &mut StepTimer<'_>,
@@ -246,7 +248,7 @@ fn run_isolated(
         waits: options.waits.as_deref(),
         cancelled: options.cancelled.as_deref(),
         is_traced: trace.is_some(),
-        max_outputs: info.signature.outputs().len(),
+        max_outputs: promised.len(),
         admits: Some(&admits),
     };
 
@@ -285,7 +287,6 @@ fn run_isolated(
     }
     let outputs = result?;
 
-    let promised = info.signature.outputs();
     // The process may be hostile: its results have the names and kinds that the pipeline promises. Their shapes are not
     // compared, since honest models have others than they declare.
     let is_promised = |(name, value): &(String, Value)| {

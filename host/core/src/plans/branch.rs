@@ -1,6 +1,6 @@
 //! What a request can ask of a plan beside its outputs: values between its steps, and work of their tokenizer.
 
-use super::plan::{Plan, PlanOutput, Slot};
+use super::plan::{Branch, Plan, PlanOutput, Slot};
 use super::plan_builder::{mark_device_values, mark_last_reads};
 use super::request::Request;
 use crate::values::signature::Kind;
@@ -9,14 +9,6 @@ use crate::values::value::Value;
 
 /// The name of the value that selects a branch. No client can give it: requests from outside name declared inputs.
 pub const BRANCH: &str = "@branch";
-
-/// A plan that runs instead of the one it belongs to, for a request that names it.
-pub(crate) struct Branch {
-    pub(crate) name: String,
-    pub(crate) plan: Plan,
-    /// whether its steps are the first ones of the whole plan
-    pub(crate) is_part: bool,
-}
 
 impl Plan {
     /// The plans that a request can select, by their names.

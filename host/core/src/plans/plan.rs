@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::branch::Branch;
 use super::condition::Condition;
 use super::failure_counts::FailureCounts;
 use super::step::{InputConversions, Step};
@@ -175,6 +174,14 @@ impl PlanSignature {
     pub fn outputs(&self) -> &[PlanOutput] {
         &self.outputs
     }
+}
+
+/// A plan that runs instead of the one it belongs to, for a request that names it.
+pub(crate) struct Branch {
+    pub(crate) name: String,
+    pub(crate) plan: Plan,
+    /// whether its steps are the first ones of the whole plan
+    pub(crate) is_part: bool,
 }
 
 /// A checked pipeline, which runs any number of requests concurrently.

@@ -23,6 +23,7 @@ from llama_index.embeddings.openai_like import OpenAILikeEmbedding
 from server import ROOT, serving
 
 EMBEDS = ROOT / "examples/sentence-embedding"
+CLASSIFIES = ROOT / "examples/text-classification"
 # A score is how many tokens a pair has.
 RANKS = """
 name: ranks
@@ -34,16 +35,22 @@ pipeline:
   - sum: { axis: 1 }
 serving: { aliases: [rerank-v3.5] }
 """
+# LangChain's default sends tokens of OpenAI's tokenizer. A server that takes those of its own tells them apart.
+TAKES_IDS = (EMBEDS / "gpux.yml").read_text() + "\nserving: { token_ids: true }\n"
 TEXTS = ["a web server written in C", "plays music", "command line tool that edits pictures"]
 DOCUMENTS = ["one", "one two three", "one two"]
 
 
-def predicted(address, text):
-    body = json.dumps({"text": text}).encode()
+def post(url, body):
     headers = {"Content-Type": "application/json"}
-    request = urllib.request.Request(f"{address}/pipelines/sentence-embedding/predict", body, headers)
-    with urllib.request.urlopen(request) as answer:
-        return np.array(next(iter(json.load(answer).values())), np.float32)[0]
+    request = urllib.request.Request(url, json.dumps(body).encode(), headers)
+    with urllib.request.urlopen(request, timeout=60) as answer:
+        return json.load(answer)
+
+
+def predicted(address, text):
+    answer = post(f"{address}/pipelines/sentence-embedding/predict", {"text": text})
+    return np.array(next(iter(answer.values())), np.float32)[0]
 
 
 def equal(given, expected):
@@ -76,7 +83,7 @@ def openai_client(address, expected):
 
     equal(asyncio.run(later()).data[2].embedding, expected[2])
     names = {model.id for model in client.models.list()}
-    assert names == {"sentence-embedding", "ranks", "rerank-v3.5"}, names
+    assert names == {"sentence-embedding", "text-classification", "ranks", "rerank-v3.5"}, names
     assert client.models.retrieve("ranks").id == "ranks"
 
     error = raises(openai.NotFoundError, lambda: client.embeddings.create(model="none", input="a"))
@@ -114,6 +121,21 @@ def hugging_face(address, expected):
     np.testing.assert_allclose(cosines, [vector @ expected[0] for vector in expected], atol=1e-6)
     error = raises(huggingface_hub.errors.HfHubHTTPError, lambda: client.feature_extraction(""))
     assert error.response.status_code == 400, error
+
+    top = post(f"{address}/pipelines/text-classification/predict", {"text": TEXTS[0]})["top"]
+    classes = client.text_classification(TEXTS[0], top_k=2)
+    assert [(one.label, one.score) for one in classes] == [(one["label"], one["score"]) for one in top[:2]], classes
+    assert len(client.text_classification(TEXTS[0])) > 20
+
+
+def token_ids(address, expected):
+    client = openai.OpenAI(base_url=f"{address}/v1", api_key="none", max_retries=0)
+    ask = lambda ids: client.embeddings.create(model="sentence-embedding", input=ids).data[0].embedding
+    tokens = post(f"{address}/tokenize", {"inputs": TEXTS[0], "add_special_tokens": False})[0]
+    equal(ask([token["id"] for token in tokens]), expected[0])
+    # cl100k_base's for "a web server written in C"
+    error = raises(openai.BadRequestError, lambda: ask([64, 3566, 3622, 5439, 304, 356]))
+    assert "of another tokenizer" in error.message, error
 
 
 def langchain(address, expected):
@@ -160,13 +182,20 @@ def main():
         folder = Path(folder)
         shutil.copy(EMBEDS / "tokenizer.json", folder)
         (folder / "gpux.yml").write_text(RANKS)
-        with serving(str(EMBEDS), str(folder)) as address:
+        with serving(str(EMBEDS), str(CLASSIFIES), str(folder)) as address:
             expected = [predicted(address, text) for text in TEXTS]
             openai_client(address, expected)
             cohere_client(address)
             hugging_face(address, expected)
             langchain(address, expected)
             llama_index(address, expected)
+        takes_ids = folder / "takes-ids"
+        takes_ids.mkdir()
+        for file in ("tokenizer.json", "model.onnx"):
+            shutil.copy(EMBEDS / file, takes_ids)
+        (takes_ids / "gpux.yml").write_text(TAKES_IDS)
+        with serving(str(takes_ids)) as address:
+            token_ids(address, expected)
         key = "0123456789abcdefghijklmnopqrstuvwxyz"
         keys = folder / "keys.yml"
         keys.write_text(f"keys:\n  - {{ name: one, key: {key}, rate: 1, burst: 3 }}\n")

@@ -5,6 +5,7 @@ mod openapi;
 mod page;
 mod predict;
 mod space;
+mod tei;
 mod texts;
 mod trace;
 mod warm_up;

@@ -7,6 +7,9 @@ use serde_json::{Value as Json, json};
 use crate::digits::{gpux, root};
 use crate::test_server::Server;
 
+/// Where pipelines run.
+pub(crate) const ISOLATIONS: &[&str] = if cfg!(target_os = "linux") { &["none", "pipeline"] } else { &["none"] };
+
 /// A folder with the pipelines `embeds` and `ranks`. A score of the second is how many tokens a pair has.
 pub(crate) fn pipelines() -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
@@ -56,8 +59,7 @@ fn start(folder: &Path, more: &[&str]) -> Server {
 #[test]
 fn answers_embeddings_as_openai_does() {
     let folder = pipelines();
-    let isolations: &[&str] = if cfg!(target_os = "linux") { &["none", "pipeline"] } else { &["none"] };
-    for isolation in isolations {
+    for isolation in ISOLATIONS {
         let server = start(folder.path(), &["--isolation", isolation]);
         let ask = |body: Json| server.json("/v1/embeddings", &body);
         let predicted = |text: &str| {
@@ -106,7 +108,7 @@ fn names_what_is_wrong_in_the_form_of_each_client() {
         (json!({ "model": "embeds", "input": ["a", ""] }), 400, "an empty text"),
         (json!({ "model": "embeds", "input": [1, 2] }), 400, "numbers of tokens"),
         (json!({ "model": "embeds", "input": [[1], [2, 3]] }), 400, "numbers of tokens"),
-        (json!({ "model": "embeds", "input": { "a": 1 } }), 400, "is a text or a list of texts"),
+        (json!({ "model": "embeds", "input": { "a": 1 } }), 400, "or numbers of tokens"),
         (json!({ "model": "embeds", "input": vec!["a".repeat(40); 2049] }), 400, "2048 are allowed"),
         (json!({ "model": "embeds", "input": "a", "dimensions": 100_000 }), 400, "`dimensions` is 1 to "),
         (json!({ "model": "embeds", "input": "a", "encoding_format": "int8" }), 400, "unknown variant `int8`"),
@@ -134,10 +136,10 @@ fn names_what_is_wrong_in_the_form_of_each_client() {
     let number = refused("/rerank", "error", json!({ "query": "a", "texts": [5] }));
     assert!(number.contains("invalid type: integer"), "{number}");
     let prompt = refused("/embed", "error", json!({ "inputs": "a", "prompt_name": "query" }));
-    assert!(prompt.contains("there is no prompt `query`"), "{prompt}");
+    assert!(prompt.contains("has no prompt `query`; it has none"), "{prompt}");
     let long = json!({ "inputs": "word ".repeat(100), "truncate": false });
     assert!(refused("/embed", "error", long).contains("more tokens than the pipeline takes"));
-    assert!(refused("/", "error", json!({ "inputs": 5 })).contains("`inputs` is a text"));
+    assert!(refused("/", "error", json!({ "inputs": 5 })).contains("(`inputs`) is a text"));
     assert_eq!(server.get("/embed").with_status(405)["error_type"], "Validation");
     assert!(server.get("/v2/rerank").with_status(405)["message"].is_string());
 }

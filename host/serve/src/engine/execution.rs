@@ -116,6 +116,9 @@ impl Execution {
         let end = Instant::now();
         self.loaded.metrics().record_run_time(end - start);
         self.ran.set(Some((start, end)));
+        if let Some(context) = &self.context {
+            context.note_run(end - start, clock.tokenization);
+        }
         self.note_texts(clock.texts);
         if let (Some(spans), Some(steps)) = (spans, clock.traced) {
             spans.record(steps);

@@ -42,6 +42,8 @@ pub(crate) struct RequestContext {
     queued_nanos: AtomicU64,
     truncated: AtomicU32,
     tokens: AtomicU64,
+    tokenization_nanos: AtomicU64,
+    run_nanos: AtomicU64,
     /// the memory permit of its response
     response_permit: Mutex<Option<MemoryPermit>>,
 }
@@ -63,6 +65,8 @@ impl RequestContext {
             queued_nanos: AtomicU64::new(0),
             truncated: AtomicU32::new(0),
             tokens: AtomicU64::new(0),
+            tokenization_nanos: AtomicU64::new(0),
+            run_nanos: AtomicU64::new(0),
             response_permit: Mutex::default(),
         }
     }
@@ -186,6 +190,19 @@ impl RequestContext {
 
     pub(crate) fn note_queued(&self, time: Duration) {
         self.queued_nanos.fetch_add(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX), Ordering::Relaxed);
+    }
+
+    /// Adds the time of a run, and that of its `tokenize` steps.
+    pub(crate) fn note_run(&self, run: Duration, tokenization: Duration) {
+        for (nanos, time) in [(&self.run_nanos, run), (&self.tokenization_nanos, tokenization)] {
+            nanos.fetch_add(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX), Ordering::Relaxed);
+        }
+    }
+
+    /// The time of its `tokenize` steps, and of all.
+    pub(crate) fn run_times(&self) -> (Duration, Duration) {
+        let time = |nanos: &AtomicU64| Duration::from_nanos(nanos.load(Ordering::Relaxed));
+        (time(&self.tokenization_nanos), time(&self.run_nanos))
     }
 
     /// Counts the texts that the steps of a run read.

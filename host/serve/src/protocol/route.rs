@@ -26,7 +26,7 @@ pub(crate) enum Purpose {
 }
 
 /// HTTP paths. Fixed segments precede variable ones that would match them.
-const PATHS: [(&str, Purpose); 62] = [
+const PATHS: [(&str, Purpose); 66] = [
     ("/", Other),
     ("/docs", Other),
     ("/health", Probe),
@@ -53,6 +53,10 @@ const PATHS: [(&str, Purpose); 62] = [
     ("/embed", Other),
     ("/rerank", Other),
     ("/similarity", Other),
+    ("/embed_all", Other),
+    ("/classify", Other),
+    ("/tokenize", Other),
+    ("/decode", Other),
     ("/v2", Other),
     ("/v2/", Other),
     ("/v2/health/live", Probe),

@@ -41,6 +41,7 @@ impl Routes {
 }
 
 pub(crate) fn router(server: &Arc<Server>) -> Router {
+    let predict = if server.settings().tei_predict { post(tei::predict) } else { post(predict::default_pipeline) };
     let router = Router::new()
         .route("/health", get(health::health))
         .route("/health/live", get(health::live))
@@ -48,7 +49,7 @@ pub(crate) fn router(server: &Arc<Server>) -> Router {
         .route("/info", get(predict::info::default_pipeline))
         .route("/sample", get(predict::info::default_sample))
         .route("/metrics", get(metrics::metrics))
-        .route("/predict", post(predict::default_pipeline))
+        .route("/predict", predict)
         .route("/openapi.json", get(openapi::document))
         .route("/", get(page::start))
         .route("/docs", get(page::docs))

@@ -105,6 +105,8 @@ pub struct Settings {
     pub allow_hosts: Vec<String>,
     /// whether metrics are also exported under Triton's names
     pub triton_metrics: bool,
+    /// whether `/predict` is that of Text Embeddings Inference
+    pub tei_predict: bool,
     /// whether each response is logged
     pub access_log: bool,
     /// the collector of traces (OTLP over gRPC)
@@ -290,6 +292,7 @@ impl Settings {
             cors: Vec::new(),
             allow_hosts: Vec::new(),
             triton_metrics: false,
+            tei_predict: false,
             access_log: false,
             otlp: None,
             isolation: IsolationPolicy::Auto,

@@ -194,6 +194,11 @@ pub(super) struct ServerArguments {
     /// Give the metrics under Triton's names (nv_inference_…) as well
     #[arg(long)]
     triton_metrics: bool,
+
+    /// Let /predict answer Text Embeddings Inference's clients, as /classify does; gpux's own requests then go to
+    /// /pipelines/NAME/predict
+    #[arg(long)]
+    tei_predict: bool,
 }
 
 impl ServerArguments {
@@ -251,6 +256,7 @@ impl ServerArguments {
         settings.socket_mode = self.socket_mode;
         settings.access_log = self.access_log;
         settings.triton_metrics = self.triton_metrics;
+        settings.tei_predict = self.tei_predict;
         settings.reload = self.reload;
         settings.golden_case = gpux_author::first_case_request;
         settings.isolation_strict = self.isolation_strict;

@@ -30,11 +30,19 @@ pub(crate) struct StepTimer<'a> {
     pub(crate) traced: Option<Vec<StepTime>>,
     /// counts of the texts that the steps read
     pub(crate) texts: TextCounts,
+    /// the time of steps that are called `tokenize`
+    pub(crate) tokenization: Duration,
 }
 
 impl<'a> StepTimer<'a> {
     pub(crate) fn new(steps: &'a [Arc<StepMetrics>], traced: bool) -> Self {
-        Self { steps, next: 0, traced: traced.then(Vec::new), texts: TextCounts::default() }
+        Self {
+            steps,
+            next: 0,
+            traced: traced.then(Vec::new),
+            texts: TextCounts::default(),
+            tokenization: Duration::ZERO,
+        }
     }
 
     /// Records a step that has run.
@@ -51,6 +59,9 @@ impl<'a> StepTimer<'a> {
             step.calls.record(calls);
         }
         self.next += 1;
+        if name == "tokenize" {
+            self.tokenization += time;
+        }
         if let Some(traced) = &mut self.traced {
             let failure = failure.map(ToString::to_string);
             traced.push(StepTime { name: name.to_owned(), end, time, failure, calls: calls.clone() });

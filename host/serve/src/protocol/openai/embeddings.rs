@@ -13,7 +13,7 @@ use serde_json::json;
 use super::error;
 use crate::protocol::http::json_list::JsonList;
 use crate::protocol::http::response;
-use crate::protocol::texts::{self, Encoding, Texts, Vectors};
+use crate::protocol::texts::{self, Encoding, TextParameters, Texts, Vectors, Wanted};
 use crate::{ServeError, Server};
 
 /// What a client sends. Other fields are ignored.
@@ -27,6 +27,8 @@ pub(crate) struct EmbeddingsRequest {
     /// the first so many numbers of each vector, scaled to length 1 again
     #[schemars(range(min = 1))]
     dimensions: Option<usize>,
+    /// the name of a prompt of the pipeline; OpenAI has no such field
+    prompt_name: Option<String>,
 }
 
 /// The vectors. The document of the API alone is made of this: the texts are written one by one.
@@ -81,12 +83,15 @@ async fn answer(server: &Server, request: HttpRequest<Body>) -> Result<Response,
     let vectors =
         Vectors { encoding: body.encoding_format.unwrap_or_default(), dimensions: body.dimensions, normalize: false };
 
+    let texts = body.input.read("input", &loaded.info().endpoints)?;
+    let parameters = TextParameters { prompt_name: body.prompt_name, ..TextParameters::default() };
+    let wanted = Wanted::new(parameters, &loaded)?;
     let mut list = JsonList::new(server, r#"{"object":"list","data":["#)?;
     let write = |index: usize, vector: &[u8]| {
         let opening = format!(r#"{{"object":"embedding","index":{index},"embedding":"#);
         [opening.as_bytes(), vector, b"}"].concat()
     };
-    vectors.collect(server, &loaded, endpoint, (options, body.input.read("input")?), &mut list, write).await?;
+    vectors.collect(server, &loaded, endpoint, (options, texts, &wanted), &mut list, write).await?;
 
     let tokens = texts::tokens();
     let usage = json!(Usage { prompt_tokens: tokens, total_tokens: tokens });

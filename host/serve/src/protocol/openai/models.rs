@@ -60,6 +60,5 @@ pub(super) async fn one(State(server): State<Arc<Server>>, Path(name): Path<Stri
 }
 
 fn is_able(loaded: &LoadedPipeline) -> bool {
-    let endpoints = &loaded.info().endpoints;
-    endpoints.embeddings.is_some() || endpoints.rerank.is_some()
+    !loaded.info().endpoints.is_empty()
 }

@@ -10,7 +10,10 @@ use super::{Document, get};
 use crate::LoadedPipeline;
 use crate::protocol::openai::{Embeddings, EmbeddingsRequest, Model, Models};
 use crate::protocol::rerank::{self, CohereRequest, CohereResults, JinaRequest, JinaResults};
-use crate::protocol::tei::{self, EmbedRequest, RerankRequest, RerankResult, SimilarityRequest};
+use crate::protocol::tei::{
+    self, Classes, ClassifyRequest, DecodeRequest, EmbedAllRequest, EmbedRequest, RerankRequest, RerankResult,
+    SimilarityRequest, Token, TokenizeRequest,
+};
 
 /// Error responses of a run.
 const ERRORS: [&str; 8] = ["400", "404", "408", "413", "415", "500", "503", "504"];
@@ -20,8 +23,9 @@ pub(super) fn paths(document: &mut Document<'_>, loaded: &[Arc<LoadedPipeline>])
     let any = |has: fn(&LoadedPipeline) -> bool| loaded.iter().any(|loaded| has(loaded));
     let embeds = any(|loaded| loaded.info().endpoints.embeddings.is_some());
     let ranks = any(|loaded| loaded.info().endpoints.rerank.is_some());
-    let [embed, ranking, similarity] = tei::PATHS;
-    if embeds || ranks {
+    let classifies = any(|loaded| loaded.info().endpoints.classify.is_some());
+    let [embed, ranking, similarity, embed_all, classify, tokenize, decode] = tei::PATHS;
+    if embeds || ranks || classifies {
         let schema = document.subschema::<Models>();
         let models = get("openai_models", "The pipelines that have such an endpoint", "all of them", schema);
         document.get("/v1/models", guarded(models, ErrorShape::OpenAi));
@@ -41,6 +45,23 @@ pub(super) fn paths(document: &mut Document<'_>, loaded: &[Arc<LoadedPipeline>])
         let summary = "Cosines between a text and others";
         let operation = run::<SimilarityRequest, Vec<f32>>(document, "tei_similarity", summary, ErrorShape::Tei);
         document.post(similarity, operation);
+    }
+    if any(|loaded| loaded.info().endpoints.embeddings.as_ref().is_some_and(|endpoint| endpoint.has_token_vectors)) {
+        let summary = "Vectors of all tokens of texts";
+        let operation = run::<EmbedAllRequest, Vec<Vec<Vec<f32>>>>(document, "tei_embed_all", summary, ErrorShape::Tei);
+        document.post(embed_all, operation);
+    }
+    if classifies {
+        let summary = "Classes of texts with their scores";
+        let operation = run::<ClassifyRequest, Classes>(document, "tei_classify", summary, ErrorShape::Tei);
+        document.post(classify, operation);
+    }
+    if any(|loaded| loaded.info().endpoints.tokenizer.is_some()) {
+        let summary = "Tokens of texts";
+        let operation = run::<TokenizeRequest, Vec<Vec<Token>>>(document, "tei_tokenize", summary, ErrorShape::Tei);
+        document.post(tokenize, operation);
+        let operation = run::<DecodeRequest, Vec<String>>(document, "tei_decode", "Texts of tokens", ErrorShape::Tei);
+        document.post(decode, operation);
     }
     if ranks {
         let (form, summary) = (ErrorShape::Rerank, "Documents by their scores for a query");

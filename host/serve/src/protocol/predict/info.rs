@@ -10,6 +10,7 @@ use serde_json::json;
 
 use crate::protocol::http::path_name::PathName;
 use crate::protocol::http::response;
+use crate::protocol::tei::TeiInfo;
 use crate::{LoadedPipeline, PipelineState, ServeError, Server};
 use gpux::internal::ModelSummary;
 use gpux_core::sanitize::redact_paths;
@@ -45,7 +46,10 @@ fn sample_of(loaded: Result<Arc<LoadedPipeline>, ServeError>) -> Response {
 
 fn answer_of(server: &Server, loaded: Result<Arc<LoadedPipeline>, ServeError>) -> Response {
     match loaded {
-        Ok(loaded) => response::json(&json!(Info { trace: server.settings().trace, ..Info::new(&loaded) })),
+        Ok(loaded) => {
+            let tei = TeiInfo::new(server, &loaded);
+            response::json(&json!(Info { trace: server.settings().trace, tei, ..Info::new(&loaded) }))
+        }
         Err(error) => response::error(&error),
     }
 }
@@ -114,6 +118,9 @@ pub(crate) struct Info {
     trace: bool,
     /// whether `sample` beside this gives a request to try
     sample: bool,
+    /// for a pipeline with endpoints of other services
+    #[serde(flatten)]
+    tei: Option<TeiInfo>,
 }
 
 /// A model of the pipeline.
@@ -198,6 +205,7 @@ impl Info {
             warnings: pipeline.warnings.iter().map(|warning| redact_paths(warning)).collect(),
             trace: false,
             sample: loaded.warm_up_report().sample.is_some(),
+            tei: None,
         }
     }
 }

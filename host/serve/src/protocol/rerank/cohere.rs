@@ -13,7 +13,7 @@ use serde_json::json;
 use super::answered;
 use crate::engine::request_context::RequestContext;
 use crate::protocol::http::response;
-use crate::protocol::texts;
+use crate::protocol::texts::{self, Ranking, Wanted};
 use crate::{ServeError, Server};
 
 /// What a client sends. Other fields are ignored.
@@ -25,8 +25,9 @@ pub(crate) struct CohereRequest {
     documents: Vec<String>,
     /// the best so many alone
     top_n: Option<usize>,
-    /// refused: the pipeline's `max_length` cuts
-    max_tokens_per_doc: Option<u64>,
+    /// a document's tokens after these are left out
+    #[schemars(range(min = 1))]
+    max_tokens_per_doc: Option<usize>,
 }
 
 /// The documents, the best first.
@@ -63,13 +64,10 @@ pub(super) async fn rerank(State(server): State<Arc<Server>>, request: HttpReque
 
 async fn answer(server: &Server, request: HttpRequest<Body>) -> Result<Response, ServeError> {
     let (body, options, _memory) = texts::read::<CohereRequest>(server, request).await?;
-    if body.max_tokens_per_doc.is_some() {
-        return Err(ServeError::invalid(
-            "`max_tokens_per_doc` is not read: `max_length` in the pipeline cuts documents",
-        ));
-    }
     let (loaded, endpoint) = texts::find(server, Some(&body.model), "rerank", |endpoints| endpoints.rerank.clone())?;
-    let ranked = texts::rank(server, &loaded, endpoint, options, body.query, &body.documents).await?;
+    let wanted = Wanted::documents(body.max_tokens_per_doc, &loaded, &endpoint.documents)?;
+    let ranking = Ranking { query: body.query, wanted, raw: false };
+    let ranked = texts::rank(server, &loaded, endpoint, options, ranking, &body.documents).await?;
     let result = |ranked: texts::Ranked| CohereResult { index: ranked.index, relevance_score: ranked.score };
     Ok(response::json(&json!(CohereResults {
         id: RequestContext::current().map(|context| context.id().to_owned()).unwrap_or_default(),

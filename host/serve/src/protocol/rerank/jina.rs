@@ -12,7 +12,7 @@ use serde_json::json;
 
 use super::answered;
 use crate::protocol::http::response;
-use crate::protocol::texts;
+use crate::protocol::texts::{self, Ranking, Wanted};
 use crate::{ServeError, Server};
 
 /// What a client sends. Other fields are ignored.
@@ -85,7 +85,8 @@ async fn answer(server: &Server, request: HttpRequest<Body>) -> Result<Response,
         Document::Text(text) | Document::Object { text } => text,
     };
     let documents: Vec<_> = body.documents.into_iter().map(text).collect();
-    let ranked = texts::rank(server, &loaded, endpoint, options, body.query, &documents).await?;
+    let ranking = Ranking { query: body.query, wanted: Wanted::default(), raw: false };
+    let ranked = texts::rank(server, &loaded, endpoint, options, ranking, &documents).await?;
     let result = |ranked: texts::Ranked| JinaResult {
         index: ranked.index,
         relevance_score: ranked.score,

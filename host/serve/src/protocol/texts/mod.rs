@@ -1,6 +1,9 @@
 //! What the endpoints of other servers' clients share: they name a pipeline in the body, and send texts.
 
+mod classes;
+mod inputs;
 mod scores;
+mod tokens;
 mod vectors;
 
 use std::sync::Arc;
@@ -9,8 +12,6 @@ use axum::body::Body;
 use bytes::Bytes;
 use futures_util::{Stream, StreamExt as _, stream};
 use http::Request as HttpRequest;
-use schemars::JsonSchema;
-use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value as Json;
 
@@ -20,48 +21,16 @@ use crate::engine::memory_charge::Charge;
 use crate::engine::request_context::RequestContext;
 use crate::{Execution, LoadedPipeline, RequestOptions, ServeError, Server};
 use gpux::internal::Endpoints;
-use gpux_core::{MemoryPermit, Outputs, StepError, StepFailure, Tensor, Value, json_decoded_size};
+use gpux_core::{BRANCH, MemoryPermit, Outputs, StepError, StepFailure, Tensor, Value, json_decoded_size};
 
-pub(crate) use scores::{Ranked, rank};
-pub(crate) use vectors::{Encoding, Vectors, vectors};
+pub(crate) use classes::{Class, Sequence, classify};
+pub(crate) use inputs::{TextInput, TextParameters, Texts, Wanted};
+pub(crate) use scores::{Ranked, Ranking, rank};
+pub(crate) use tokens::{decode, tokenize};
+pub(crate) use vectors::{Encoding, Vectors, token_vectors, vectors};
 
 /// The most texts of a request, as at OpenAI.
 pub(crate) const MOST_TEXTS: usize = 2048;
-
-/// One text or several.
-#[derive(Deserialize, JsonSchema)]
-#[serde(untagged, expecting = "`input` (`inputs`) is a text or a list of texts")]
-pub(crate) enum Texts {
-    One(String),
-    Several(Vec<String>),
-    /// refused: they are of the client's tokenizer
-    #[schemars(skip)]
-    Tokens(#[expect(dead_code, reason = "told apart, and refused")] Vec<u32>),
-    #[schemars(skip)]
-    Lists(#[expect(dead_code, reason = "told apart, and refused")] Vec<Vec<u32>>),
-}
-
-impl Texts {
-    /// The texts of this field.
-    pub(crate) fn read(self, field: &str) -> Result<Vec<String>, ServeError> {
-        let texts = match self {
-            Self::One(text) => vec![text],
-            Self::Several(texts) => texts,
-            Self::Tokens(_) | Self::Lists(_) => {
-                return Err(ServeError::invalid(format!(
-                    "`{field}` has numbers of tokens, which are those of another tokenizer: send texts (in LangChain \
-                     `check_embedding_ctx_length=False`)",
-                )));
-            }
-        };
-        match texts.len() {
-            0 => Err(ServeError::invalid(format!("`{field}` has no text"))),
-            1..=MOST_TEXTS if texts.iter().all(|text| !text.is_empty()) => Ok(texts),
-            1..=MOST_TEXTS => Err(ServeError::invalid(format!("`{field}` has an empty text"))),
-            count => Err(ServeError::invalid(format!("`{field}` has {count} texts; {MOST_TEXTS} are allowed"))),
-        }
-    }
-}
 
 /// Holds the memory of a request's body until the request is answered.
 pub(crate) struct BodyMemory {
@@ -129,6 +98,17 @@ pub(crate) fn find<T>(
     }
 }
 
+/// Whether a pipeline that the request may use, the one called `model` if it names one, has such endpoints.
+pub(crate) fn is_any(server: &Server, model: Option<&str>, able: impl Fn(&Endpoints) -> bool) -> bool {
+    match model {
+        Some(name) => server.repository().by_name_or_alias(name).is_ok_and(|loaded| able(&loaded.info().endpoints)),
+        None => {
+            let visible = server.repository().visible();
+            visible.iter().filter_map(|slot| slot.loaded()).any(|loaded| able(&loaded.info().endpoints))
+        }
+    }
+}
+
 /// Runs each of the requests as one of its own, several at a time, and gives what `work` makes of them in their order.
 pub(crate) fn run_each<'a, R: Send + 'static, T: Send + 'static>(
     server: &'a Server,
@@ -168,6 +148,11 @@ fn floats(outputs: Outputs, name: &str) -> Result<Tensor, ServeError> {
     let output = outputs.into_iter().find(|(output, _)| output == name);
     let Some((_, Value::Tensor(tensor))) = output else { return Err(unfit(format!("`{name}` is no tensor"))) };
     tensor.cast(gpux_core::ElementType::Float32).map_err(|error| unfit(format!("`{name}`: {error}")))
+}
+
+/// A branch of the pipeline, as a value of a request.
+fn branch(name: &str) -> (String, Value) {
+    (BRANCH.to_owned(), Value::from(name))
 }
 
 /// Texts as a list in JSON.

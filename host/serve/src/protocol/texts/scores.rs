@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use futures_util::StreamExt as _;
 
-use super::{floats, json_list, run_each, unfit};
+use super::{Wanted, floats, json_list, run_each, unfit};
 use crate::{Execution, LoadedPipeline, RequestOptions, ServeError, Server};
 use gpux::ExecutionProvider;
-use gpux::internal::RerankEndpoint;
+use gpux::internal::{RAW_SCORES, RerankEndpoint};
 use gpux_core::Value;
 
 /// The most documents that run together: those of similar length, as all are padded to the longest.
@@ -28,17 +28,26 @@ pub(crate) struct Ranked {
     pub(crate) score: f32,
 }
 
-fn sigmoid(number: f32) -> f32 {
+pub(super) fn sigmoid(number: f32) -> f32 {
     (1.0 / (1.0 + (-f64::from(number)).exp())) as f32
 }
 
-/// The documents with their scores, the best first. Scores that are not probabilities already get a sigmoid.
+/// What is ranked, and how.
+pub(crate) struct Ranking {
+    pub(crate) query: String,
+    pub(crate) wanted: Wanted,
+    /// whether the model's own scores are wanted
+    pub(crate) raw: bool,
+}
+
+/// The documents with their scores, the best first. Scores that are not probabilities already get a sigmoid, unless raw
+/// ones are wanted.
 pub(crate) async fn rank(
     server: &Server,
     loaded: &Arc<LoadedPipeline>,
     endpoint: RerankEndpoint,
     options: RequestOptions,
-    query: String,
+    Ranking { query, wanted, raw }: Ranking,
     documents: &[String],
 ) -> Result<Vec<Ranked>, ServeError> {
     if documents.is_empty() || query.is_empty() {
@@ -66,7 +75,8 @@ pub(crate) async fn rank(
         rest = others;
     }
 
-    let scores_of = endpoint.clone();
+    let (scores_of, cut) = (endpoint.clone(), wanted.clone());
+    let raw_branch = raw && endpoint.has_raw_scores;
     let run = move |execution: &Execution, mut texts: Vec<String>| {
         let count = texts.len();
         let endpoint = &scores_of;
@@ -74,7 +84,11 @@ pub(crate) async fn rank(
             if endpoint.takes_list { json_list(texts) } else { Value::from(texts.pop().unwrap_or_default()) };
         let query = Value::from(query.clone());
         let request = vec![(endpoint.query.clone(), query), (endpoint.documents.clone(), documents)];
-        let scores = floats(execution.infer(request, None)?, &endpoint.scores)?;
+        let scores = if raw_branch {
+            floats(execution.infer(cut.branch(RAW_SCORES, request), None)?, RAW_SCORES)?
+        } else {
+            floats(execution.infer(cut.request(request), None)?, &endpoint.scores)?
+        };
         let scores =
             scores.as_slice::<f32>().filter(|numbers| numbers.len() == count).map(<[f32]>::to_vec).ok_or_else(
                 || unfit(format!("`{}` has the shape {:?} for {count} documents", endpoint.scores, scores.shape())),
@@ -90,8 +104,9 @@ pub(crate) async fn rank(
     while let Some(scores) = results.next().await {
         ranked.extend(scores?.into_iter().zip(&mut places).map(|(score, index)| Ranked { index: *index, score }));
     }
+    wanted.check()?;
     ranked.sort_by(|one, other| other.score.total_cmp(&one.score).then(one.index.cmp(&other.index)));
-    if !loaded.info().is_probability(&endpoint.scores) {
+    if !raw && !loaded.info().is_probability(&endpoint.scores) {
         for document in &mut ranked {
             document.score = sigmoid(document.score);
         }

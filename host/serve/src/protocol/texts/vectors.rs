@@ -8,10 +8,11 @@ use futures_util::{Stream, StreamExt as _};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::{floats, run_each, unfit};
+use super::inputs::named;
+use super::{TextInput, Wanted, floats, run_each, unfit};
 use crate::protocol::http::json_list::JsonList;
 use crate::{Execution, LoadedPipeline, RequestOptions, ServeError, Server};
-use gpux::internal::EmbeddingEndpoint;
+use gpux::internal::{EmbeddingEndpoint, MASK, TOKEN_VECTORS};
 use gpux_core::{Outputs, Tensor, Value, encoded_size, write_json};
 
 /// How the numbers of a vector are written.
@@ -42,12 +43,13 @@ impl Vectors {
         server: &Server,
         loaded: &Arc<LoadedPipeline>,
         endpoint: EmbeddingEndpoint,
-        (options, texts): (RequestOptions, Vec<String>),
+        (options, texts, wanted): (RequestOptions, Vec<TextInput>, &Wanted),
         list: &mut JsonList,
         write: impl Fn(usize, &[u8]) -> Vec<u8>,
     ) -> Result<(), ServeError> {
-        let run = move |execution: &Execution, text: String| {
-            let outputs = infer(execution, &endpoint, text)?;
+        let cut = wanted.clone();
+        let run = move |execution: &Execution, text: TextInput| {
+            let outputs = infer(execution, &endpoint, text, &cut)?;
             execution.reserve_response(outputs.iter().map(|(_, value)| value), || {
                 outputs.iter().map(|(_, value)| encoded_size::json(value)).sum()
             })?;
@@ -59,7 +61,7 @@ impl Vectors {
             list.push(&write(index, &result?))?;
             index += 1;
         }
-        Ok(())
+        wanted.check()
     }
 
     fn encode(self, numbers: &[f32]) -> Result<Vec<u8>, ServeError> {
@@ -87,17 +89,65 @@ pub(crate) fn vectors<'a>(
     server: &'a Server,
     loaded: &'a Arc<LoadedPipeline>,
     endpoint: &EmbeddingEndpoint,
-    options: RequestOptions,
-    texts: Vec<String>,
+    (options, texts, wanted): (RequestOptions, Vec<TextInput>, &Wanted),
 ) -> impl Stream<Item = Result<Vec<f32>, ServeError>> + use<'a> {
-    let endpoint = endpoint.clone();
+    let (endpoint, wanted) = (endpoint.clone(), wanted.clone());
     run_each(server, loaded, options, texts, move |execution, text| {
-        vector(infer(execution, &endpoint, text)?, &endpoint.vector)
+        vector(infer(execution, &endpoint, text, &wanted)?, &endpoint.vector)
     })
 }
 
-fn infer(execution: &Execution, endpoint: &EmbeddingEndpoint, text: String) -> Result<Outputs, ServeError> {
-    execution.infer(vec![(endpoint.text.clone(), Value::from(text))], None)
+fn infer(
+    execution: &Execution,
+    endpoint: &EmbeddingEndpoint,
+    text: TextInput,
+    wanted: &Wanted,
+) -> Result<Outputs, ServeError> {
+    let text = text.into_text(execution)?;
+    execution.infer(wanted.request(vec![named(&endpoint.text, text)]), None)
+}
+
+/// The vectors of the tokens of each text, as JSON, in order. Padding is left out.
+pub(crate) fn token_vectors<'a>(
+    server: &'a Server,
+    loaded: &'a Arc<LoadedPipeline>,
+    endpoint: &EmbeddingEndpoint,
+    (options, texts, wanted): (RequestOptions, Vec<TextInput>, &Wanted),
+) -> impl Stream<Item = Result<Vec<u8>, ServeError>> + use<'a> {
+    let (name, wanted) = (endpoint.text.clone(), wanted.clone());
+    run_each(server, loaded, options, texts, move |execution, text: TextInput| {
+        let text = text.into_text(execution)?;
+        let outputs = execution.infer(wanted.branch(TOKEN_VECTORS, vec![named(&name, text)]), None)?;
+        execution.reserve_response(outputs.iter().map(|(_, value)| value), || {
+            outputs.iter().map(|(_, value)| encoded_size::json(value)).sum()
+        })?;
+        rows(outputs)
+    })
+}
+
+/// The rows of `[1, tokens, size]` that the mask counts.
+fn rows(outputs: Outputs) -> Result<Vec<u8>, ServeError> {
+    let mask = outputs.iter().any(|(name, _)| name == MASK).then(|| floats(outputs.clone(), MASK)).transpose()?;
+    let tensor = floats(outputs, TOKEN_VECTORS)?;
+    let [1, tokens, size] = *tensor.shape() else {
+        let message = format!("the vectors of tokens have the shape {:?}, which is not one text's", tensor.shape());
+        return Err(unfit(message));
+    };
+    let counts = mask.as_ref().and_then(|mask| mask.as_slice::<f32>()).filter(|counts| counts.len() == tokens);
+    let numbers = tensor.as_slice::<f32>().unwrap_or_default();
+    let mut text = vec![b'['];
+    for (index, row) in numbers.chunks_exact(size.max(1)).enumerate() {
+        if counts.is_some_and(|counts| counts[index] == 0.0) {
+            continue;
+        }
+        if text.len() > 1 {
+            text.push(b',');
+        }
+        let row = Tensor::new([size], row.to_vec()).map_err(|error| unfit(error.to_string()))?;
+        write_json(&Value::from(row), &mut text);
+    }
+    text.push(b']');
+    Ok(text)
 }
 
 /// The numbers of the output, which must be one vector of finite numbers.
@@ -133,6 +183,17 @@ mod tests {
         let outputs: Outputs = [("vector".to_owned(), Value::from(tensor))].into_iter().collect();
         let text = vector(outputs, "vector").and_then(|numbers| wanted.encode(&numbers));
         Ok(String::from_utf8(text.map_err(|error| error.to_string())?).unwrap())
+    }
+
+    #[test]
+    fn leaves_padding_out_of_tokens() {
+        let vectors = Tensor::new([1, 3, 2], vec![9.0_f32, 9.0, 1.0, 2.0, 3.0, 4.0]).unwrap();
+        let mask = Tensor::new([1, 3], vec![0_i64, 1, 1]).unwrap();
+        let both = vec![(TOKEN_VECTORS.to_owned(), vectors.into()), (MASK.to_owned(), mask.into())];
+        assert_eq!(rows(both.clone()).unwrap(), b"[[1.0,2.0],[3.0,4.0]]");
+        assert_eq!(rows(both[..1].to_vec()).unwrap(), b"[[9.0,9.0],[1.0,2.0],[3.0,4.0]]");
+        let two = Tensor::new([2, 1, 1], vec![1.0_f32, 2.0]).unwrap();
+        assert!(rows(vec![(TOKEN_VECTORS.to_owned(), two.into())]).unwrap_err().to_string().contains("not one text's"));
     }
 
     #[test]

@@ -116,12 +116,16 @@ fn tokenizer_plan(step: Arc<dyn Step>) -> Option<Plan> {
     builder.finish(None).ok()
 }
 
-/// The pooling in Text Embeddings Inference's words.
+/// The pooling in Text Embeddings Inference's words, where it has one.
 fn pooling(tag: &str, details: &serde_json::Value) -> String {
-    match (tag, details["token"].as_str(), details["mode"].as_str()) {
-        ("cls-pool", Some("last"), _) => "last_token".to_owned(),
+    match (tag, &details["token"], &details["mode"]) {
+        ("cls-pool", token, _) if token == "last" => "last_token".to_owned(),
         ("cls-pool", ..) => "cls".to_owned(),
-        (_, _, Some(mode)) => mode.to_owned(),
+        ("pool", _, serde_json::Value::String(mode)) if mode == "lasttoken" => "last_token".to_owned(),
+        ("pool", _, serde_json::Value::String(mode)) => mode.clone(),
+        ("pool", _, serde_json::Value::Array(modes)) => {
+            modes.iter().filter_map(serde_json::Value::as_str).collect::<Vec<_>>().join("+")
+        }
         _ => "mean".to_owned(),
     }
 }

@@ -39,7 +39,7 @@ impl<'p> Lineage<'p> {
 
     /// Whether an output is one vector for a text, because it comes from a step that pools or normalizes vectors.
     pub(super) fn is_embedding(&self, output: &str) -> bool {
-        const MAKERS: [&str; 3] = ["cls-pool", "l2-normalize", "mean-pool"];
+        const MAKERS: [&str; 4] = ["cls-pool", "l2-normalize", "mean-pool", "pool"];
         let output = self.plan.outputs().iter().find(|known| known.name == output);
         let maker = output.and_then(|output| self.producer(output.slot()));
         maker.is_some_and(|(_, step)| MAKERS.contains(&step))
@@ -54,7 +54,7 @@ impl<'p> Lineage<'p> {
 
     /// The step that makes one vector of those of the tokens, with its tag.
     pub(super) fn pooling(&self, slot: usize) -> Option<(&'p PlannedStep, &'p str)> {
-        const POOLS: [&str; 2] = ["cls-pool", "mean-pool"];
+        const POOLS: [&str; 3] = ["cls-pool", "mean-pool", "pool"];
         match self.producer(slot)? {
             found @ (_, tag) if POOLS.contains(&tag) => Some(found),
             (step, tag) if ["l2-normalize", "cast"].contains(&tag) || REARRANGING_STEPS.contains(&tag) => {

@@ -123,6 +123,7 @@ mod tests {
             ("cosine", json!({"vectors": [[1, 0, 0]]}), vec![numbers()]),
             ("mean-pool", json!({}), vec![tokens()]),
             ("cls-pool", json!({}), vec![tokens()]),
+            ("pool", json!({"mode": ["max", "weightedmean"]}), vec![tokens()]),
             ("join", json!({}), vec![numbers()]),
             ("mfcc", json!({"n_mfcc": 2}), vec![numbers()]),
             ("frame", json!({"frame_length": 2, "hop_length": 1}), vec![numbers()]),

@@ -52,7 +52,8 @@ def write_json(path, value):
 
 def numbers(array):
     array = np.asarray(array)
-    return {"shape": array.shape, "data": [float(str(x)) for x in array.ravel()]}
+    # JSON has no infinities.
+    return {"shape": array.shape, "data": [float(str(x)) if np.isfinite(x) else str(x) for x in array.ravel()]}
 
 
 def tokenizer(name):
@@ -273,7 +274,10 @@ def pooled(out):
             if batch == 3:
                 mask = mask.flip(1)
             case = {"element": name, "hidden": numbers(hidden.numpy()), "mask": numbers(mask.numpy())}
-            for key, mode in [("mean", "mean"), ("first", "cls"), ("last", "lasttoken")]:
+            several = ("cls", "mean_sqrt_len_tokens")
+            for key, mode in [("mean", "mean"), ("first", "cls"), ("last", "lasttoken"), ("max", "max"),
+                              ("weightedmean", "weightedmean"), ("mean_sqrt_len_tokens", "mean_sqrt_len_tokens"),
+                              ("several", several)]:
                 features = {"token_embeddings": hidden, "attention_mask": mask}
                 case[key] = numbers(Pooling(width, pooling_mode=mode)(features)["sentence_embedding"].numpy())
             cases.append(case)

@@ -23,7 +23,7 @@ struct Options {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[schemars(inline)]
-enum TokenChoice {
+pub(super) enum TokenChoice {
     #[default]
     First,
     Last,
@@ -52,34 +52,33 @@ pub(super) fn builtin() -> Builtin {
     }
 }
 
-impl ClsPool {
-    /// Which token's vector is taken; `None` for zeros.
-    fn token(&self, hidden: &TokenVectors, row: usize) -> Option<usize> {
-        let mut tokens = 0..hidden.shape[1];
-        let counts = |token: &usize| hidden.weight(row, *token) != 0.0;
-        match self.options.token {
-            TokenChoice::First => Some(tokens.find(counts).unwrap_or(0)),
-            TokenChoice::Last => tokens.rev().find(counts),
-        }
+/// Which token's vector is taken; `None` for zeros.
+fn token(choice: TokenChoice, hidden: &TokenVectors, row: usize) -> Option<usize> {
+    let mut tokens = 0..hidden.shape[1];
+    let counts = |token: &usize| hidden.weight(row, *token) != 0.0;
+    match choice {
+        TokenChoice::First => Some(tokens.find(counts).unwrap_or(0)),
+        TokenChoice::Last => tokens.rev().find(counts),
     }
+}
 
-    fn take<T: TensorElement>(
-        &self,
-        hidden: &TokenVectors,
-        data: &[T],
-        deadline: &Deadline,
-    ) -> Result<Tensor, StepFailure> {
-        let [batch, length, width] = hidden.shape;
-        let mut taken = Vec::with_capacity(batch * width);
-        for row in 0..batch {
-            deadline.check_after(length + width)?;
-            match self.token(hidden, row) {
-                Some(token) => taken.extend_from_slice(&data[(row * length + token) * width..][..width]),
-                None => taken.extend(std::iter::repeat_n(T::default(), width)),
-            }
+/// The vector of one token of each text.
+pub(super) fn take<T: TensorElement>(
+    choice: TokenChoice,
+    hidden: &TokenVectors,
+    data: &[T],
+    deadline: &Deadline,
+) -> Result<Tensor, StepFailure> {
+    let [batch, length, width] = hidden.shape;
+    let mut taken = Vec::with_capacity(batch * width);
+    for row in 0..batch {
+        deadline.check_after(length + width)?;
+        match token(choice, hidden, row) {
+            Some(token) => taken.extend_from_slice(&data[(row * length + token) * width..][..width]),
+            None => taken.extend(std::iter::repeat_n(T::default(), width)),
         }
-        Ok(Tensor::new([batch, width], taken)?)
     }
+    Ok(Tensor::new([batch, width], taken)?)
 }
 
 impl Operation for ClsPool {
@@ -101,7 +100,9 @@ impl Operation for ClsPool {
         if hidden.shape[1] == 0 {
             return Err(StepFailure::InvalidInput("there are no tokens to take one of".into()));
         }
-        Ok(vec![with_elements!(hidden.tensor.data(), data => self.take(&hidden, data, deadline))?.into()])
+        Ok(vec![
+            with_elements!(hidden.tensor.data(), data => take(self.options.token, &hidden, data, deadline))?.into(),
+        ])
     }
 }
 

@@ -51,33 +51,61 @@ impl Operation for MeanPool {
     fn run(&self, inputs: Inputs<'_>, deadline: &Deadline) -> Result<Vec<Value>, StepFailure> {
         let hidden = TokenVectors::read(inputs, deadline)?;
         let pooled = match hidden.floats(deadline)? {
-            Floats::Float32(tensor) => mean::<f32>(&hidden, &tensor, deadline)?,
-            Floats::Float64(tensor) => mean::<f64>(&hidden, &tensor, deadline)?,
+            Floats::Float32(tensor) => mean::<f32>(&hidden, &tensor, MeanKind::Mean, deadline)?,
+            Floats::Float64(tensor) => mean::<f64>(&hidden, &tensor, MeanKind::Mean, deadline)?,
         };
         Ok(vec![pooled.cast_cancellable(hidden.tensor.element(), deadline)?.into()])
     }
 }
 
+/// How tokens count, and what their sum is divided by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum MeanKind {
+    /// each as much as the mask says, by their sum
+    Mean,
+    /// the same, by the root of their sum
+    MeanSqrtLen,
+    /// the more the later it stands in its text, by their sum
+    Weighted,
+}
+
 /// A float that weights are applied in.
-trait Number:
+pub(super) trait Number:
     TensorElement + Copy + std::ops::AddAssign + std::ops::DivAssign + std::ops::Mul<Output = Self> + PartialOrd
 {
+    const LOWEST: Self;
     fn from_f32(weight: f32) -> Self;
+    fn root(self) -> Self;
+    fn is_nan(self) -> bool;
 }
 
-impl Number for f32 {
-    fn from_f32(weight: f32) -> Self {
-        weight
-    }
-}
+macro_rules! numbers {
+    ($($type:ident),+) => {$(
+        impl Number for $type {
+            const LOWEST: Self = Self::NEG_INFINITY;
 
-impl Number for f64 {
-    fn from_f32(weight: f32) -> Self {
-        Self::from(weight)
-    }
-}
+            fn from_f32(weight: f32) -> Self {
+                Self::from(weight)
+            }
 
-fn mean<T: Number>(hidden: &TokenVectors, tensor: &Tensor, deadline: &Deadline) -> Result<Tensor, StepFailure> {
+            fn root(self) -> Self {
+                self.sqrt()
+            }
+
+            fn is_nan(self) -> bool {
+                $type::is_nan(self)
+            }
+        }
+    )+};
+}
+numbers!(f32, f64);
+
+pub(super) fn mean<T: Number>(
+    hidden: &TokenVectors,
+    tensor: &Tensor,
+    kind: MeanKind,
+    deadline: &Deadline,
+) -> Result<Tensor, StepFailure> {
     let [batch, length, width] = hidden.shape;
     let mut means = vec![T::default(); batch * width];
     let data = tensor.as_slice::<T>().unwrap_or_default();
@@ -86,12 +114,20 @@ fn mean<T: Number>(hidden: &TokenVectors, tensor: &Tensor, deadline: &Deadline) 
             let tokens = &data[row * length * width..(row + 1) * length * width];
             let (mut total, at_once) = (T::default(), rows_per_check(width));
             deadline.check_after(width)?;
+            // Padding may stand before the text.
+            let before = match kind {
+                MeanKind::Weighted => hidden.first(row, deadline)?,
+                MeanKind::Mean | MeanKind::MeanSqrtLen => 0,
+            };
             for (first, block) in (0..).step_by(at_once).zip(tokens.chunks(at_once * width)) {
                 deadline.check_after(block.len())?;
                 for (token, index) in block.chunks_exact(width).zip(first..) {
-                    let weight = hidden.weight(row, index);
+                    let mut weight = hidden.weight(row, index);
                     if weight == 0.0 {
                         continue;
+                    }
+                    if kind == MeanKind::Weighted {
+                        weight *= (index - before + 1) as f32;
                     }
                     total += T::from_f32(weight);
                     add(mean, token, weight);
@@ -99,6 +135,7 @@ fn mean<T: Number>(hidden: &TokenVectors, tensor: &Tensor, deadline: &Deadline) 
             }
             let least = T::from_f32(1e-9);
             let total = if total < least { least } else { total };
+            let total = if kind == MeanKind::MeanSqrtLen { total.root() } else { total };
             for sum in mean {
                 *sum /= total;
             }
@@ -148,7 +185,7 @@ mod tests {
             let inputs = Inputs::new(&ports, vec![Some(hidden.into())]);
             let hidden = TokenVectors::read(inputs, &Deadline::default());
             let hidden = hidden.unwrap();
-            let run = |looks| mean::<f32>(&hidden, &hidden.tensor, &Deadline::exceeded_after(looks));
+            let run = |looks| mean::<f32>(&hidden, &hidden.tensor, MeanKind::Mean, &Deadline::exceeded_after(looks));
             assert_eq!(run(1), Err(StepFailure::Timeout), "{shape:?}");
             assert_eq!(run(9).unwrap().shape(), [shape[0], shape[2]]);
         }

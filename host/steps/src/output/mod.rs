@@ -12,6 +12,7 @@ mod labels;
 mod mean_pool;
 mod ner_aggregate;
 mod nms;
+mod pool;
 mod qa_span;
 mod ranking;
 mod sigmoid;
@@ -37,6 +38,7 @@ pub(super) fn all() -> Vec<Builtin> {
         labels::builtin(),
         mean_pool::builtin(),
         cls_pool::builtin(),
+        pool::builtin(),
         l2_normalize::builtin(),
         cosine::builtin(),
         qa_span::builtin(),

@@ -73,6 +73,12 @@ impl TokenVectors {
         weights.map_or(1.0, |weights| weights[row * self.shape[1] + token])
     }
 
+    /// The first token of a text that counts; 0 if none does.
+    pub(super) fn first(&self, row: usize, deadline: &Deadline) -> Result<usize, StepFailure> {
+        deadline.check_after(self.shape[1])?;
+        Ok((0..self.shape[1]).find(|token| self.weight(row, *token) != 0.0).unwrap_or(0))
+    }
+
     pub(super) fn floats(&self, deadline: &Deadline) -> Result<Floats, StepFailure> {
         match self.tensor.element() {
             ElementType::Float64 => Ok(Floats::Float64(self.tensor.clone())),

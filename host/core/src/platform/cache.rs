@@ -35,6 +35,8 @@ pub enum CacheFolder {
     Steps,
     /// environments of tools that build steps and change models
     Tools,
+    /// folders of pipelines that lie in the store
+    Unpacked,
     /// models that were tried in a child process
     Verified,
     /// files of running child processes
@@ -43,7 +45,7 @@ pub enum CacheFolder {
 
 impl CacheFolder {
     /// All of them.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::Builds,
         Self::Downloads,
         Self::Engines,
@@ -54,6 +56,7 @@ impl CacheFolder {
         Self::Rankings,
         Self::Steps,
         Self::Tools,
+        Self::Unpacked,
         Self::Verified,
         Self::Work,
     ];
@@ -71,6 +74,7 @@ impl CacheFolder {
             Self::Rankings => "fastest",
             Self::Steps => "steps",
             Self::Tools => "tools",
+            Self::Unpacked => "unpacked",
             Self::Verified => "verified",
             Self::Work => "work",
         }
@@ -89,6 +93,7 @@ impl CacheFolder {
             Self::Rankings => "measured times of execution providers",
             Self::Steps => "compiled components",
             Self::Tools => "tools that build steps and change models",
+            Self::Unpacked => "folders of pipelines in the store",
             Self::Verified => "models that were tried",
             Self::Work => "files of running processes",
         }
@@ -100,7 +105,7 @@ impl CacheFolder {
             Self::Steps => Some(1 << 30),
             Self::Optimized | Self::Pipelines | Self::Providers => Some(16 << 30),
             Self::Builds | Self::Precisions | Self::Rankings | Self::Verified => Some(16 << 20),
-            Self::Downloads | Self::Engines | Self::Tools | Self::Work => None,
+            Self::Downloads | Self::Engines | Self::Tools | Self::Unpacked | Self::Work => None,
         }
     }
 

@@ -1,0 +1,518 @@
+//! The store: an OCI image layout of files by their SHA-256, and of pipelines by name. Whatever ends a process, a name
+//! means a whole pipeline or nothing.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::{Read as _, Write as _};
+use std::path::{Path, PathBuf};
+
+use gpux_core::files::open_file;
+use gpux_core::process_exit::Scratch;
+use serde::{Deserialize, Serialize};
+
+use crate::digest::{FileDigest, Hasher, sha256};
+use crate::error::StoreError;
+use crate::file_name::is_safe;
+
+/// The variable that moves the store.
+const VARIABLE: &str = "GPUX_STORE";
+const LAYOUT: &str = "{\"imageLayoutVersion\":\"1.0.0\"}";
+const INDEX: &str = "index.json";
+/// The most bytes of the index, and of a manifest.
+const MAX_INDEX: u64 = 64 << 20;
+const MAX_MANIFEST: u64 = 4 << 20;
+/// The most files of a pipeline.
+const MAX_LAYERS: usize = 10_000;
+
+const INDEX_TYPE: &str = "application/vnd.oci.image.index.v1+json";
+const MANIFEST_TYPE: &str = "application/vnd.oci.image.manifest.v1+json";
+const ARTIFACT_TYPE: &str = "application/vnd.cncf.model.manifest.v1+json";
+const CONFIG_TYPE: &str = "application/vnd.cncf.model.config.v1+json";
+const NAME_KEY: &str = "org.opencontainers.image.ref.name";
+const TITLE_KEY: &str = "org.opencontainers.image.title";
+const PATH_KEY: &str = "org.cncf.model.filepath";
+
+/// The folder with the files of pulled pipelines. It is data: nothing in it is run as code of the machine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Store {
+    root: PathBuf,
+}
+
+/// A file of a pipeline in the store.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoredFile {
+    /// its path in the pipeline's folder
+    pub path: String,
+    /// the SHA-256 of its bytes
+    pub sha256: String,
+    /// its size in bytes
+    pub size: u64,
+}
+
+/// A pipeline in the store.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoredPipeline {
+    /// the SHA-256 of its manifest
+    pub manifest: String,
+    /// its files, by their paths
+    pub files: Vec<StoredFile>,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Descriptor {
+    media_type: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    artifact_type: Option<String>,
+    digest: String,
+    size: u64,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    annotations: BTreeMap<String, String>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Index {
+    schema_version: u8,
+    media_type: Option<String>,
+    manifests: Vec<Descriptor>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Manifest {
+    schema_version: u8,
+    media_type: String,
+    artifact_type: Option<String>,
+    config: Descriptor,
+    layers: Vec<Descriptor>,
+    #[serde(default)]
+    annotations: BTreeMap<String, String>,
+}
+
+fn io(action: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> StoreError {
+    let path = path.to_owned();
+    move |source| StoreError::Io { action, path, source }
+}
+
+impl Store {
+    /// `$GPUX_STORE`, else `gpux/store` in the platform's folder for data; made if it is not there.
+    pub fn from_environment() -> Result<Self, StoreError> {
+        use etcetera::BaseStrategy as _;
+        let named = std::env::var_os(VARIABLE).filter(|value| !value.is_empty()).map(PathBuf::from);
+        let default = || Some(etcetera::choose_base_strategy().ok()?.data_dir().join("gpux/store"));
+        Self::open(named.or_else(default).ok_or(StoreError::NoFolder)?)
+    }
+
+    /// A store at this path, made if it is not there.
+    pub fn open(root: impl Into<PathBuf>) -> Result<Self, StoreError> {
+        let store = Self { root: root.into() };
+        let mut builder = fs::DirBuilder::new();
+        builder.recursive(true);
+        // Weights of a private repository are their reader's alone.
+        #[cfg(unix)]
+        std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+        for folder in [store.blobs(), store.ingest()] {
+            builder.create(&folder).map_err(io("make", &folder))?;
+        }
+        let layout = store.root.join("oci-layout");
+        if !layout.is_file() {
+            store.write(&layout, LAYOUT.as_bytes())?;
+        }
+        if !store.index().is_file() {
+            let locked = store.lock()?;
+            if !store.index().is_file() {
+                let empty = Index { schema_version: 2, media_type: Some(INDEX_TYPE.to_owned()), manifests: Vec::new() };
+                store.write(&store.index(), &json(&empty))?;
+            }
+            drop(locked);
+        }
+        Ok(store)
+    }
+
+    /// Its folder.
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// A new folder beside its files, so that they can be linked; gone when it is dropped.
+    pub fn scratch(&self) -> Result<Scratch, StoreError> {
+        Scratch::with_prefix("making-", &self.ingest()).map_err(io("write into", &self.root))
+    }
+
+    fn blobs(&self) -> PathBuf {
+        self.root.join("blobs/sha256")
+    }
+
+    fn ingest(&self) -> PathBuf {
+        self.root.join("ingest")
+    }
+
+    fn index(&self) -> PathBuf {
+        self.root.join(INDEX)
+    }
+
+    /// Where the file with this SHA-256 is, if it is there.
+    pub(crate) fn blob(&self, sha256: &str) -> PathBuf {
+        self.blobs().join(sha256)
+    }
+
+    pub(crate) fn has_blob(&self, sha256: &str, size: u64) -> bool {
+        self.blob(sha256).symlink_metadata().is_ok_and(|found| found.is_file() && found.len() == size)
+    }
+
+    /// The file that collects what is fetched under `key`, for this process alone: waits for another that has it.
+    pub(crate) fn part(&self, key: &str) -> Result<PartFile, StoreError> {
+        let path = self.ingest().join(format!("{key}.part"));
+        loop {
+            let opened = File::options().read(true).write(true).create(true).truncate(false).open(&path);
+            let file = opened.map_err(io("open", &path))?;
+            file.lock().map_err(io("lock", &path))?;
+            // The process that had it may have finished it meanwhile: then this is no longer the file at that path.
+            if is_at(&file, &path) {
+                return Ok(PartFile { file, path, store: self.clone() });
+            }
+        }
+    }
+
+    /// Writes a file whole or not at all.
+    fn write(&self, path: &Path, bytes: &[u8]) -> Result<(), StoreError> {
+        let write = || {
+            let mut file = tempfile::NamedTempFile::new_in(self.ingest())?;
+            file.write_all(bytes)?;
+            file.as_file().sync_all()?;
+            file.persist(path)?;
+            Ok(())
+        };
+        write().map_err(io("write", path))
+    }
+
+    /// Held while the index changes.
+    fn lock(&self) -> Result<File, StoreError> {
+        let path = self.root.join("index.lock");
+        let opened = File::options().write(true).create(true).truncate(false).open(&path);
+        opened.and_then(|file| file.lock().map(|()| file)).map_err(io("lock", &path))
+    }
+
+    fn read_index(&self) -> Result<Index, StoreError> {
+        let path = self.index();
+        let bytes = read(&path, MAX_INDEX)?;
+        serde_json::from_slice(&bytes).map_err(|error| StoreError::Damaged { path, reason: error.to_string() })
+    }
+
+    /// Keeps bytes, and gives their SHA-256.
+    fn add_bytes(&self, bytes: &[u8]) -> Result<Descriptor, StoreError> {
+        let (digest, size) = (sha256(bytes), bytes.len() as u64);
+        let path = self.blob(&digest);
+        if !self.has_blob(&digest, size) {
+            self.write(&path, bytes)?;
+            make_read_only(&path)?;
+        }
+        Ok(Descriptor {
+            media_type: String::new(),
+            artifact_type: None,
+            digest: format!("sha256:{digest}"),
+            size,
+            annotations: BTreeMap::new(),
+        })
+    }
+
+    /// Keeps a file, and gives its SHA-256 and size.
+    fn add_file(&self, path: &Path) -> Result<Descriptor, StoreError> {
+        let mut file = open_file(path, "it").map_err(io("read", path))?;
+        let size = file.metadata().map_err(io("read", path))?.len();
+        let (digest, _) = digest_of(&mut file, size).map_err(io("read", path))?;
+        if !self.has_blob(&digest, size) {
+            let copy = || {
+                let part = tempfile::NamedTempFile::new_in(self.ingest())?;
+                // Shares the bytes where the file system can.
+                fs::copy(path, part.path())?;
+                part.as_file().sync_all()?;
+                part.persist(self.blob(&digest))?;
+                Ok(())
+            };
+            copy().map_err(io("copy", path))?;
+            make_read_only(&self.blob(&digest))?;
+        }
+        let annotations = BTreeMap::new();
+        Ok(Descriptor {
+            media_type: String::new(),
+            artifact_type: None,
+            digest: format!("sha256:{digest}"),
+            size,
+            annotations,
+        })
+    }
+
+    /// Keeps the files of a folder as a pipeline that `name` means from then on.
+    pub fn add_folder(
+        &self,
+        folder: &Path,
+        files: &[String],
+        name: &str,
+        title: &str,
+    ) -> Result<StoredPipeline, StoreError> {
+        let mut layers = Vec::new();
+        let mut files = files.to_vec();
+        files.sort();
+        for path in &files {
+            let mut layer = self.add_file(&folder.join(path))?;
+            layer.media_type = format!("application/vnd.cncf.model.{}.v1.raw", role(path));
+            layer.annotations = [TITLE_KEY, PATH_KEY].map(|key| (key.to_owned(), path.clone())).into();
+            layers.push(layer);
+        }
+        let digests: Vec<_> = layers.iter().map(|layer| &layer.digest).collect();
+        let config = serde_json::json!({
+            "descriptor": { "name": title },
+            "config": { "format": "onnx" },
+            "modelfs": { "type": "layers", "diffIds": digests },
+        });
+        let mut config = self.add_bytes(&json(&config))?;
+        CONFIG_TYPE.clone_into(&mut config.media_type);
+        let annotations = [("dev.gpux.bundle", "1"), ("dev.gpux.contract", "gpux:pipeline@0.1.0"), (TITLE_KEY, title)];
+        let manifest = Manifest {
+            schema_version: 2,
+            media_type: MANIFEST_TYPE.to_owned(),
+            artifact_type: Some(ARTIFACT_TYPE.to_owned()),
+            config,
+            layers,
+            annotations: annotations.map(|(key, value)| (key.to_owned(), value.to_owned())).into(),
+        };
+        let mut entry = self.add_bytes(&json(&manifest))?;
+        MANIFEST_TYPE.clone_into(&mut entry.media_type);
+        entry.artifact_type = Some(ARTIFACT_TYPE.to_owned());
+        entry.annotations.insert(NAME_KEY.to_owned(), name.to_owned());
+
+        let locked = self.lock()?;
+        let mut index = self.read_index()?;
+        let digest = entry.digest.clone();
+        index.manifests.retain(|other| other.annotations.get(NAME_KEY).is_none_or(|other| other != name));
+        index.manifests.push(entry);
+        self.write(&self.index(), &json(&index))?;
+        drop(locked);
+        self.pipeline(&digest)
+    }
+
+    /// The pipeline that a name means.
+    pub fn find(&self, name: &str) -> Result<Option<StoredPipeline>, StoreError> {
+        let index = self.read_index()?;
+        let mut named = index.manifests.iter();
+        let entry = named.find(|entry| entry.annotations.get(NAME_KEY).is_some_and(|other| other == name));
+        entry.map(|entry| self.pipeline(&entry.digest)).transpose()
+    }
+
+    /// Reads a manifest, and checks that its files are there.
+    fn pipeline(&self, digest: &str) -> Result<StoredPipeline, StoreError> {
+        let damaged = |path: &Path, reason: String| StoreError::Damaged { path: path.to_owned(), reason };
+        let hex = |digest: &str| match digest.strip_prefix("sha256:").and_then(FileDigest::from_hex) {
+            Some(FileDigest::Sha256(digits)) => Some(digits),
+            _ => None,
+        };
+        let index = self.index();
+        let digits = hex(digest).ok_or_else(|| damaged(&index, "it has a digest that is no SHA-256".to_owned()))?;
+        let path = self.blob(&digits);
+        let bytes = read(&path, MAX_MANIFEST)?;
+        if sha256(&bytes) != digits {
+            return Err(damaged(&path, "it is not what its name says".to_owned()));
+        }
+        let manifest: Manifest = serde_json::from_slice(&bytes).map_err(|error| damaged(&path, error.to_string()))?;
+        if manifest.layers.len() > MAX_LAYERS {
+            return Err(damaged(&path, format!("it has more than {MAX_LAYERS} files")));
+        }
+        let mut files = BTreeMap::new();
+        for layer in manifest.layers {
+            let name = layer.annotations.get(PATH_KEY).filter(|name| is_safe(name)).cloned();
+            let (Some(name), Some(sha256)) = (name, hex(&layer.digest)) else {
+                return Err(damaged(&path, "one of its files has no path or no SHA-256".to_owned()));
+            };
+            if !self.has_blob(&sha256, layer.size) {
+                return Err(damaged(
+                    &self.blob(&sha256),
+                    format!("it is not the file `{name}` of {} bytes", layer.size),
+                ));
+            }
+            if files.insert(name.clone(), StoredFile { path: name, sha256, size: layer.size }).is_some() {
+                return Err(damaged(&path, "two of its files have one path".to_owned()));
+            }
+        }
+        Ok(StoredPipeline { manifest: digits, files: files.into_values().collect() })
+    }
+
+    /// Lays the files of a pipeline out in `parent`, in a folder of the manifest's digest: links to those of the store
+    /// where the file system can, else copies.
+    pub fn lay_out(&self, pipeline: &StoredPipeline, parent: &Path) -> Result<PathBuf, StoreError> {
+        let target = parent.join(&pipeline.manifest);
+        if target.is_dir() {
+            return Ok(target);
+        }
+        let staging =
+            tempfile::Builder::new().prefix(".laying-out-").tempdir_in(parent).map_err(io("make", &target))?;
+        for file in &pipeline.files {
+            let (from, to) = (self.blob(&file.sha256), staging.path().join(&file.path));
+            let parent = to.parent().unwrap_or(staging.path());
+            let laid = fs::create_dir_all(parent)
+                .and_then(|()| fs::hard_link(&from, &to).or_else(|_| fs::copy(&from, &to).map(drop)));
+            laid.map_err(io("write", &target.join(&file.path)))?;
+        }
+        match fs::rename(staging.path(), &target) {
+            Ok(()) => drop(staging.keep()),
+            // Another process was faster.
+            Err(_) if target.is_dir() => {}
+            Err(source) => return Err(StoreError::Io { action: "write", path: target, source }),
+        }
+        Ok(target)
+    }
+}
+
+/// A file that is fetched, held by this process alone.
+#[derive(Debug)]
+pub(crate) struct PartFile {
+    pub(crate) file: File,
+    path: PathBuf,
+    store: Store,
+}
+
+impl PartFile {
+    /// Moves it to the files that are whole.
+    pub(crate) fn publish(self, sha256: &str) -> Result<(), StoreError> {
+        let target = self.store.blob(sha256);
+        self.file.sync_all().map_err(io("write", &self.path))?;
+        fs::rename(&self.path, &target).map_err(io("write", &target))?;
+        make_read_only(&target)
+    }
+
+    /// Removes it: the next attempt begins anew.
+    pub(crate) fn discard(&self) {
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+/// What part of a model a file is, in the words of CNCF ModelPack.
+fn role(path: &str) -> &'static str {
+    let name = path.rsplit('/').next().unwrap_or(path);
+    let extension = name.rsplit('.').next().unwrap_or_default();
+    if name.contains(".onnx") || ["data", "bin"].contains(&extension) {
+        "weight"
+    } else if name.starts_with("gpux.") {
+        "code"
+    } else if ["README", "LICENSE", "NOTICE"].iter().any(|doc| name.starts_with(doc)) {
+        "doc"
+    } else {
+        "weight.config"
+    }
+}
+
+fn json(value: &impl Serialize) -> Vec<u8> {
+    // Maps of texts cannot fail to be written.
+    serde_json::to_vec(value).unwrap_or_default()
+}
+
+fn read(path: &Path, limit: u64) -> Result<Vec<u8>, StoreError> {
+    let mut bytes = Vec::new();
+    let file = open_file(path, "it").map_err(io("read", path))?;
+    file.take(limit + 1).read_to_end(&mut bytes).map_err(io("read", path))?;
+    if bytes.len() as u64 > limit {
+        return Err(StoreError::Damaged { path: path.to_owned(), reason: format!("it is larger than {limit} bytes") });
+    }
+    Ok(bytes)
+}
+
+fn digest_of(file: &mut File, size: u64) -> std::io::Result<(String, String)> {
+    let mut hasher = Hasher::new(size);
+    let mut piece = vec![0; 1 << 16];
+    loop {
+        match file.read(&mut piece)? {
+            0 => return Ok(hasher.finish()),
+            read => hasher.update(&piece[..read]),
+        }
+    }
+}
+
+fn make_read_only(path: &Path) -> Result<(), StoreError> {
+    let change = || {
+        let mut permissions = fs::metadata(path)?.permissions();
+        #[cfg(unix)]
+        std::os::unix::fs::PermissionsExt::set_mode(&mut permissions, 0o444);
+        #[cfg(not(unix))]
+        permissions.set_readonly(true);
+        fs::set_permissions(path, permissions)
+    };
+    change().map_err(io("write", path))
+}
+
+/// Whether the open file is the one at the path.
+#[cfg(unix)]
+fn is_at(file: &File, path: &Path) -> bool {
+    use std::os::unix::fs::MetadataExt as _;
+    let identity = |metadata: &fs::Metadata| (metadata.dev(), metadata.ino());
+    matches!((file.metadata(), path.metadata()), (Ok(open), Ok(there)) if identity(&open) == identity(&there))
+}
+
+#[cfg(not(unix))]
+fn is_at(_: &File, path: &Path) -> bool {
+    path.exists()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn store() -> (tempfile::TempDir, Store) {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(folder.path().join("store")).unwrap();
+        (folder, store)
+    }
+
+    #[test]
+    fn keeps_a_folder_and_lays_it_out_again() {
+        let (folder, store) = store();
+        fs::create_dir_all(folder.path().join("p/sub")).unwrap();
+        fs::write(folder.path().join("p/gpux.yml"), "name: p\n").unwrap();
+        fs::write(folder.path().join("p/sub/model.onnx"), "weights").unwrap();
+        let files = ["gpux.yml".to_owned(), "sub/model.onnx".to_owned()];
+        let kept = store.add_folder(&folder.path().join("p"), &files, "hf:a/p@main", "p").unwrap();
+        assert_eq!(store.find("hf:a/p@main").unwrap(), Some(kept.clone()));
+        assert_eq!(store.find("hf:a/other@main").unwrap(), None);
+
+        let laid = store.lay_out(&kept, folder.path()).unwrap();
+        assert_eq!(fs::read_to_string(laid.join("sub/model.onnx")).unwrap(), "weights");
+        assert_eq!(store.lay_out(&kept, folder.path()).unwrap(), laid);
+        // The same content has the same manifest, whoever keeps it.
+        let (_other, second) = self::store();
+        assert_eq!(second.add_folder(&folder.path().join("p"), &files, "x", "p").unwrap().manifest, kept.manifest);
+    }
+
+    #[test]
+    fn tells_damage() {
+        let (folder, store) = store();
+        fs::write(folder.path().join("gpux.yml"), "name: p\n").unwrap();
+        let kept = store.add_folder(folder.path(), &["gpux.yml".to_owned()], "p", "p").unwrap();
+        let manifest = store.blob(&kept.manifest);
+        let text = fs::read_to_string(&manifest).unwrap().replace("\"gpux.yml\"", "\"../x.yml\"");
+        fs::remove_file(&manifest).unwrap();
+        fs::write(&manifest, &text).unwrap();
+        assert!(matches!(store.find("p"), Err(StoreError::Damaged { .. })));
+        // By its own digest, it still names a path that leads elsewhere.
+        let digest = sha256(text.as_bytes());
+        fs::write(store.blob(&digest), &text).unwrap();
+        let index = fs::read_to_string(store.index()).unwrap().replace(&kept.manifest, &digest);
+        fs::write(store.index(), index).unwrap();
+        assert!(store.find("p").unwrap_err().to_string().contains("no path"));
+        fs::write(store.index(), "{").unwrap();
+        assert!(matches!(store.find("p"), Err(StoreError::Damaged { .. })));
+    }
+
+    #[test]
+    fn a_part_is_for_one_at_a_time() {
+        let (_folder, store) = store();
+        let mut part = store.part("ab").unwrap();
+        let second = std::thread::spawn({
+            let store = store.clone();
+            move || store.part("ab").unwrap().file.metadata().unwrap().len()
+        });
+        part.file.write_all(b"whole").unwrap();
+        part.publish(&sha256(b"whole")).unwrap();
+        assert!(store.has_blob(&sha256(b"whole"), 5));
+        assert_eq!(second.join().unwrap(), 0);
+    }
+}

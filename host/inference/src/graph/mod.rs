@@ -17,7 +17,7 @@ mod wire;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 pub(super) use all_outputs::{GraphNode, with_all_outputs};
 pub use external_data_check::WeightLinks;
@@ -47,6 +47,12 @@ impl ModelInspector {
     /// weights in other files must lie in the model's folder, or be links there, and be complete.
     pub fn inspect(path: &Path) -> Result<ModelInfo, ModelLoadError> {
         inspect(path, open(path)?, WeightLinks::Anywhere)
+    }
+
+    /// Where the model at `path` says that its weights lie, relative to its folder: safe paths of files that need not be
+    /// there.
+    pub fn weight_locations(path: &Path) -> Result<Vec<PathBuf>, ModelLoadError> {
+        Ok(inspect(path, open(path)?, WeightLinks::Unopened)?.external_locations.into_keys().collect())
     }
 }
 

@@ -16,6 +16,7 @@ mod diff_statistics;
 mod edit_detector;
 mod fingerprint;
 mod generated_files;
+mod hub_model;
 mod language;
 mod measurement;
 mod model_comparison;
@@ -46,6 +47,10 @@ pub use case_runner::{CaseOutcome, CaseReport, CaseRunner};
 pub use command_runner::Progress;
 pub use diff_statistics::DiffStatistics;
 pub use edit_detector::EditDetector;
+pub use hub_model::{
+    FilePlacement, HubModelError, HubModelFault, HubModelReport, HubModelRequest, HubTask, ImageBackend, PRECISIONS,
+    Pooling, folder_name, pipeline_for_hub_model,
+};
 pub use language::Language;
 pub use measurement::{
     MeasureError, MeasureRequest, MeasureTarget, MeasuredItem, Measurement, NamedRequest, read_output,

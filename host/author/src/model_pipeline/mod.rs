@@ -11,6 +11,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 pub use self::columns::ColumnsError;
+pub(super) use self::sample::IMAGE as SAMPLE_IMAGE;
 use self::steps::{OpenSizes, Postprocessing};
 pub use self::task::Task;
 use super::case::CASES_FOLDER;
@@ -324,7 +325,7 @@ fn count_lines(path: &Path) -> std::io::Result<usize> {
 }
 
 /// Every file below `folder`, relative to it.
-fn files(folder: &Path) -> std::io::Result<Vec<String>> {
+pub(super) fn files(folder: &Path) -> std::io::Result<Vec<String>> {
     let mut found = Vec::new();
     let mut folders = vec![folder.to_owned()];
     while let Some(next) = folders.pop() {

@@ -10,7 +10,7 @@ use gpux_core::{Dim, ElementType, SyntheticInputs, Tensor, TensorKind, element_c
 use gpux_inference::{InputSpec, ModelInfo, OnnxType};
 
 /// The picture of the other new pipelines.
-const IMAGE: &[u8] = include_bytes!("../../templates/pipeline/tests/sample/sample.png");
+pub(crate) const IMAGE: &[u8] = include_bytes!("../../templates/pipeline/tests/sample/sample.png");
 
 /// The most elements that a sample has as text.
 const MAX_TEXT: usize = 1_024;

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use clap::{Args, ValueEnum};
 
 use super::exit::Exit;
+use super::hub_pipeline::{self, PullArguments};
 use super::printer::Printer;
 use super::progress::ProgressLine;
 use crate::input::is_pattern;
@@ -17,6 +18,7 @@ use gpux_author::StepFile;
 use gpux_config::{FILE_NAMES, LoadError, WasmLimits, variable_names};
 use gpux_core::files::open_file;
 use gpux_core::{Precision, child_process};
+use gpux_hub::HubReference;
 use gpux_inference::{OptionSource, ProviderLibrary, ProviderOptions};
 use gpux_sandbox::SandboxError;
 
@@ -72,6 +74,18 @@ impl PipelineArguments {
     /// What describes the pipeline, without the files that it names.
     pub(super) fn read(&self, operator: &LoadOptions) -> Result<Definition, GpuxError> {
         Source::find(self.path())?.read(operator)
+    }
+
+    /// Replaces the name of a model of the hub by the folder of its pipeline, which is fetched if that is asked for.
+    pub(super) fn resolve(&mut self, pull: PullArguments, load: &LoadArguments, printer: Printer) -> Result<(), Exit> {
+        let Some(name) = &mut self.pipeline else { return Ok(()) };
+        if name.starts_with(HubReference::SCHEME) {
+            let load_options = load.options().map_err(|error| printer.error(&error))?;
+            let resolved = pull.resolve(name, &load_options, printer);
+            let folder = resolved.map_err(|error| hub_pipeline::report(&error, printer))?;
+            *name = folder.map_or_else(|| name.clone(), |folder| folder.display().to_string());
+        }
+        Ok(())
     }
 
     /// Takes the name out if it is that of a file to run on; the pipeline is then this folder's.

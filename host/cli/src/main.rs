@@ -5,6 +5,7 @@ mod child_commands;
 mod commands;
 mod exit;
 mod guard;
+mod hub_pipeline;
 mod input;
 mod interrupt;
 mod load_arguments;
@@ -26,7 +27,7 @@ use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
 use gpux_core::process_exit::exit;
 
-use commands::{build, cache, completions, engine, inspect, man, new, run, schema, serve, steps, test, verify};
+use commands::{build, cache, completions, engine, inspect, man, new, pull, run, schema, serve, steps, test, verify};
 use exit::Exit;
 use printer::{LogLevel, Printer};
 
@@ -52,6 +53,8 @@ struct Arguments {
 enum Command {
     /// Make a folder for a pipeline or a step
     New(new::Arguments),
+    /// Make a pipeline of a model of the Hugging Face hub, or of a folder that is laid out like one
+    Pull(pull::Arguments),
     /// Run a pipeline on input
     Run(run::Arguments),
     /// Serve pipelines on HTTP
@@ -85,6 +88,7 @@ impl Command {
     /// For commands that run models and built-in steps in their own process: whether errors are JSON.
     const fn runs_native_code(&self) -> Option<bool> {
         match self {
+            Self::Pull(arguments) => Some(arguments.json),
             Self::Run(arguments) => Some(arguments.json),
             Self::Build(arguments) => Some(arguments.json),
             Self::Test(arguments) => Some(arguments.json),
@@ -174,6 +178,7 @@ fn visible_program() -> clap::Command {
 fn run_command(command: Command) -> Exit {
     match command {
         Command::New(arguments) => new::main(&arguments),
+        Command::Pull(arguments) => pull::main(&arguments),
         Command::Run(arguments) => run::main(arguments),
         Command::Serve(arguments) => serve::main(*arguments),
         Command::Build(arguments) => build::main(&arguments),

@@ -7,6 +7,7 @@ pub(crate) mod engine;
 pub(crate) mod inspect;
 pub(crate) mod man;
 pub(crate) mod new;
+pub(crate) mod pull;
 pub(crate) mod run;
 pub(crate) mod schema;
 pub(crate) mod serve;

@@ -7,6 +7,7 @@ use clap::Args;
 
 use super::record_replay::RecordArguments;
 use super::result_writer::Format;
+use crate::hub_pipeline::PullArguments;
 use crate::input::InputArguments;
 use crate::load_arguments::{LoadArguments, PipelineArguments};
 
@@ -16,6 +17,7 @@ use crate::load_arguments::{LoadArguments, PipelineArguments};
 ///   gpux run . --input text='a sentence' --input top=3
 ///   gpux run . --file 'photos/*.jpg' --output results.csv
 ///   gpux run model.onnx --input image=@image.npy --format npy --output results
+///   gpux run hf:OWNER/NAME --input text='a sentence'
 ///   gpux run . --file photo.jpg --benchmark --runs 1000
 ///   gpux run . --file photo.jpg --benchmark --provider cuda,openvino,cpu
 ///   gpux run . --file 'photos/*.jpg' --record recorded
@@ -41,6 +43,9 @@ pub(crate) struct Arguments {
     /// How to write results [default: by the ending of --output; text on a terminal; else JSON]
     #[arg(long)]
     pub(super) format: Option<Format>,
+
+    #[command(flatten)]
+    pub(super) pull: PullArguments,
 
     /// Results, errors and traces as JSON
     #[arg(long)]

@@ -60,6 +60,9 @@ impl From<WriteError> for Failure {
 
 pub(crate) fn main(mut arguments: Arguments) -> Exit {
     let printer = crate::printer(arguments.json, arguments.verbose);
+    if let Err(exit) = arguments.pipeline.resolve(arguments.pull, &arguments.load, printer) {
+        return exit;
+    }
     let data = arguments.pipeline.take_data_file();
     arguments.input.add_files(data.iter().cloned().chain(std::mem::take(&mut arguments.files)));
     match run(&arguments, printer) {

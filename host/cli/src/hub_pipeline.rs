@@ -1,0 +1,210 @@
+//! Pipelines that are named by a model of the hub: fetched, made, and kept in the store.
+
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use clap::{Args, ValueEnum};
+use indicatif::ProgressBar;
+
+use crate::exit::Exit;
+use crate::printer::Printer;
+use gpux::LoadOptions;
+use gpux_author::{HubModelError, HubModelReport};
+use gpux_core::{CacheFolder, Size, child_process};
+use gpux_hub::{HubError, HubReference, Store, StoreError, TransferProgress};
+
+/// What a pull fetches at most, unless `--max-size` says otherwise.
+pub(crate) const MAX_SIZE: Size = Size(32 << 30);
+/// Files beyond this size get a line where there is no terminal.
+const LARGE: u64 = 8 << 20;
+
+/// Whether a model of the hub is fetched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum PullPolicy {
+    /// if it is not in the store
+    Missing,
+    /// in any case: its revision may be another commit now
+    Always,
+    /// not at all
+    Never,
+}
+
+/// How commands that run pipelines take models of the hub.
+#[derive(Clone, Copy, Debug, Args)]
+pub(crate) struct PullArguments {
+    /// Whether `hf:OWNER/NAME` is fetched
+    #[arg(long, value_enum, default_value_t = PullPolicy::Missing, value_name = "WHEN")]
+    pull: PullPolicy,
+}
+
+/// Why there is no pipeline for a name of the hub.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum PullError {
+    #[error(transparent)]
+    Reference(#[from] gpux_hub::ReferenceError),
+    #[error(transparent)]
+    Model(#[from] HubModelError),
+    #[error("`{0}` is not in the store, and `--pull never` forbids to fetch it: `gpux pull {0}` does")]
+    Never(String),
+    #[error("the cache cannot be used: {0}; GPUX_CACHE_DIR moves it")]
+    Cache(std::io::Error),
+    #[error("`gpux pull` cannot be started: {0}")]
+    Start(std::io::Error),
+    /// it has said why
+    #[error("`gpux pull` has failed")]
+    Child(Exit),
+}
+
+impl From<HubError> for PullError {
+    fn from(error: HubError) -> Self {
+        Self::Model(error.into())
+    }
+}
+
+impl From<StoreError> for PullError {
+    fn from(error: StoreError) -> Self {
+        HubError::from(error).into()
+    }
+}
+
+impl PullArguments {
+    /// Replaces each name of a model of the hub by the folder of its pipeline.
+    pub(crate) fn resolve_all(
+        self,
+        names: &mut [String],
+        load_options: &LoadOptions,
+        printer: Printer,
+    ) -> Result<(), PullError> {
+        for name in names {
+            if let Some(folder) = self.resolve(name, load_options, printer)? {
+                *name = folder.display().to_string();
+            }
+        }
+        Ok(())
+    }
+
+    /// The folder of the pipeline that `name` means, if that is a model of the hub. What is not in the store is fetched
+    /// by a child process, as it is run once: this process may be one that loads no model.
+    pub(crate) fn resolve(
+        self,
+        name: &str,
+        load_options: &LoadOptions,
+        printer: Printer,
+    ) -> Result<Option<PathBuf>, PullError> {
+        if !name.starts_with(HubReference::SCHEME) {
+            return Ok(None);
+        }
+        let reference: HubReference = name.parse()?;
+        let store = Store::from_environment()?;
+        let find = || store.find(&store_name(&reference));
+        let kept = match find()? {
+            Some(kept) if self.pull != PullPolicy::Always => kept,
+            _ if self.pull == PullPolicy::Never => return Err(PullError::Never(name.to_owned())),
+            _ => {
+                pull_in_child(&reference, printer)?;
+                find()?.ok_or(PullError::Child(Exit::Failed))?
+            }
+        };
+        let none = || std::io::Error::new(std::io::ErrorKind::NotFound, "there is no folder for it");
+        let cache = load_options.cache.as_ref().ok_or_else(|| PullError::Cache(none()))?;
+        let unpacked = cache.folder(CacheFolder::Unpacked).map_err(PullError::Cache)?;
+        Ok(Some(store.lay_out(&kept, &unpacked)?))
+    }
+}
+
+/// Has `gpux pull` put a model into the store; its progress and errors are those of this process.
+fn pull_in_child(reference: &HubReference, printer: Printer) -> Result<(), PullError> {
+    let program = child_process::own_program().map_err(PullError::Start)?;
+    let mut command = Command::new(program);
+    command.args(["pull", "--store-only", &reference.to_string()]).stdin(Stdio::null()).stdout(Stdio::null());
+    if printer.json {
+        command.arg("--json");
+    }
+    let status = command.status().map_err(PullError::Start)?;
+    match status.code() {
+        Some(0) => Ok(()),
+        Some(2) => Err(PullError::Child(Exit::Usage)),
+        Some(3) => Err(PullError::Child(Exit::Environment)),
+        Some(130) => Err(PullError::Child(Exit::Interrupted)),
+        _ => Err(PullError::Child(Exit::Failed)),
+    }
+}
+
+/// The name of a model in the store.
+pub(crate) fn store_name(reference: &HubReference) -> String {
+    format!("{}{}@{}", HubReference::SCHEME, reference.id(), reference.revision().unwrap_or("main"))
+}
+
+/// Keeps a pipeline under its reference.
+pub(crate) fn keep(
+    store: &Store,
+    reference: &HubReference,
+    report: &HubModelReport,
+) -> Result<gpux_hub::StoredPipeline, PullError> {
+    let made = &report.made;
+    Ok(store.add_folder(&made.folder, &made.files, &store_name(reference), &made.name)?)
+}
+
+/// Prints why there is no pipeline.
+pub(crate) fn report(error: &PullError, printer: Printer) -> Exit {
+    let message = error.to_string();
+    match error {
+        PullError::Child(exit) => *exit,
+        PullError::Model(HubModelError::Gpux(error)) => printer.error(error),
+        PullError::Model(
+            HubModelError::Hub(HubError::Store(StoreError::Damaged { .. } | StoreError::Full { .. }))
+            | HubModelError::Run { .. },
+        ) => printer.fail("PullError", &message, Exit::Failed),
+        PullError::Model(HubModelError::Hub(HubError::Store(_))) | PullError::Cache(_) | PullError::Start(_) => {
+            printer.fail("EnvironmentError", &message, Exit::Environment)
+        }
+        PullError::Model(HubModelError::Hub(error)) if error.is_environment() => {
+            printer.fail("EnvironmentError", &message, Exit::Environment)
+        }
+        PullError::Model(HubModelError::Hub(error)) => {
+            printer.fail("PullError", &message, if error.is_about_name() { Exit::Usage } else { Exit::Failed })
+        }
+        PullError::Model(HubModelError::Write { .. }) => printer.fail("OutputError", &message, Exit::Failed),
+        PullError::Model(HubModelError::Fault { .. } | HubModelError::Scaffold(_))
+        | PullError::Reference(_)
+        | PullError::Never(_) => printer.fail("UsageError", &message, Exit::Usage),
+    }
+}
+
+/// A bar for each file on a terminal, else a line for each large one.
+pub(crate) struct PullProgress {
+    bar: ProgressBar,
+    printer: Printer,
+}
+
+impl PullProgress {
+    pub(crate) fn new(printer: Printer) -> Self {
+        Self { bar: ProgressBar::hidden(), printer }
+    }
+}
+
+impl TransferProgress for PullProgress {
+    fn begin(&mut self, file: &str, size: u64, done: u64) {
+        self.bar = self.printer.download();
+        if self.bar.is_hidden() && size >= LARGE {
+            let before = if done > 0 { format!(", {} of it are there", Size(done)) } else { String::new() };
+            self.printer.note(&format!("fetching {file} ({}{before})", Size(size)));
+        }
+        self.bar.set_message(gpux_core::sanitize::sanitize_for_terminal(file));
+        self.bar.set_length(size);
+        self.bar.set_position(done);
+        self.bar.reset_eta();
+    }
+
+    fn advance(&mut self, done: u64) {
+        self.bar.set_position(done);
+    }
+
+    fn end(&mut self) {
+        self.bar.finish_and_clear();
+    }
+
+    fn note(&mut self, text: &str) {
+        self.printer.note(text);
+    }
+}

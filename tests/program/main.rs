@@ -24,6 +24,7 @@ mod examples;
 mod for_each;
 mod guests;
 mod http_api;
+mod hub;
 mod int8;
 #[cfg(target_os = "linux")]
 mod isolation;

@@ -1,0 +1,220 @@
+//! Folders in the hub's layout: what transformers gives, and what is refused.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value as Json, json};
+
+use crate::author::{json as printed, run, stderr};
+use crate::digits::root;
+
+pub(crate) fn repositories() -> PathBuf {
+    root().join("tests/hub/repositories")
+}
+
+fn expected() -> Json {
+    serde_json::from_slice(&fs::read(root().join("tests/hub/expected.json")).unwrap()).unwrap()
+}
+
+/// The numbers in a value, in order.
+fn numbers(value: &Json, found: &mut Vec<f64>) {
+    match value {
+        Json::Array(items) => items.iter().for_each(|item| numbers(item, found)),
+        Json::Object(fields) => fields.values().for_each(|item| numbers(item, found)),
+        other => found.extend(other.as_f64()),
+    }
+}
+
+/// Whether what gpux gives is what the reference gives: labels and texts equal, scores to 1e-4, vectors to a cosine of
+/// 0.99999.
+fn compare(name: &str, given: &Json, expected: &Json) {
+    let flat = |value: &Json| {
+        let mut found = Vec::new();
+        numbers(value, &mut found);
+        found
+    };
+    let first = || given.as_object().unwrap().values().next().unwrap();
+    if let Some(vector) = expected.get("embedding") {
+        let (a, b) = (flat(first()), flat(vector));
+        let dot = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| a * b).sum::<f64>();
+        assert_eq!(a.len(), b.len(), "{name}");
+        assert!(dot(&a, &b) / (dot(&a, &a) * dot(&b, &b)).sqrt() >= 0.99999, "{name}: {given}");
+        assert!((dot(&a, &a) / dot(&b, &b) - 1.0).abs() < 1e-4, "{name}: {given}");
+    } else if let Some(scores) = expected.get("scores") {
+        let (a, b) = (flat(first()), flat(scores));
+        assert!(a.len() == b.len() && a.iter().zip(&b).all(|(a, b)| (a - b).abs() <= 1e-4), "{name}: {given}");
+    } else {
+        let (key, wanted) = expected.as_object().unwrap().iter().find(|(key, _)| *key != "inputs").unwrap();
+        same(name, &given[key], wanted);
+    }
+}
+
+/// Whether `given` has all that `wanted` has.
+fn same(name: &str, given: &Json, wanted: &Json) {
+    match (given, wanted) {
+        (Json::Array(a), Json::Array(b)) => {
+            assert_eq!(a.len(), b.len(), "{name}: {given}");
+            a.iter().zip(b).for_each(|(a, b)| same(name, a, b));
+        }
+        (_, Json::Object(fields)) => fields.iter().for_each(|(key, value)| same(name, &given[key], value)),
+        (_, Json::Number(number)) => {
+            let difference = given.as_f64().unwrap() - number.as_f64().unwrap();
+            assert!(difference.abs() <= 1e-4, "{name}: {given}, not {wanted}");
+        }
+        _ => assert_eq!(given, wanted, "{name}"),
+    }
+}
+
+#[test]
+fn pulled_models_give_what_transformers_gives() {
+    let folder = tempfile::tempdir().unwrap();
+    for (name, cases) in expected().as_object().unwrap() {
+        let repository = repositories().join(name);
+        let mut arguments = vec!["pull", repository.to_str().unwrap()];
+        if name == "one-label" {
+            arguments.extend(["--task", "text-classification"]);
+        }
+        let pulled = run(folder.path(), &arguments);
+        assert!(pulled.status.success(), "{name}: {}", stderr(&pulled));
+        for case in cases.as_array().unwrap() {
+            let mut arguments = vec!["run".to_owned(), name.clone(), "--json".to_owned()];
+            for (input, value) in case["inputs"].as_object().unwrap() {
+                if matches!(input.as_str(), "image" | "audio") {
+                    let file = root().join("tests/hub").join(value.as_str().unwrap());
+                    arguments.extend(["--file".to_owned(), file.display().to_string()]);
+                } else {
+                    let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+                    arguments.extend(["--input".to_owned(), format!("{input}={text}")]);
+                }
+            }
+            let arguments: Vec<_> = arguments.iter().map(String::as_str).collect();
+            compare(name, &printed(&run(folder.path(), &arguments)), case);
+        }
+        let tested = run(folder.path(), &["test", name]);
+        assert!(tested.status.success(), "{name}: {}", stderr(&tested));
+    }
+}
+
+fn copy(from: &Path, to: &Path) {
+    fs::create_dir_all(to).unwrap();
+    for entry in from.read_dir().unwrap() {
+        let entry = entry.unwrap();
+        let target = to.join(entry.file_name());
+        if entry.path().is_dir() {
+            copy(&entry.path(), &target);
+        } else {
+            fs::copy(entry.path(), target).unwrap();
+        }
+    }
+}
+
+/// Sets keys of a JSON file.
+fn set(file: &Path, values: &Json) {
+    let mut json: Json = serde_json::from_slice(&fs::read(file).unwrap()).unwrap();
+    for (key, value) in values.as_object().unwrap() {
+        json[key] = value.clone();
+    }
+    fs::write(file, json.to_string()).unwrap();
+}
+
+/// What is wrong with a repository: the row that it is a copy of, the change, and a part of the message.
+type Fault = (&'static str, &'static [&'static str], fn(&Path), &'static str);
+
+const FAULTS: [Fault; 23] = [
+    ("classifier", &[], |f| set(&f.join("config.json"), &json!({"auto_map": {"AutoModel": "m.M"}})), "`auto_map`"),
+    ("classifier", &[], |f| fs::remove_dir_all(f.join("onnx")).unwrap(), "optimum-cli export onnx --model"),
+    ("classifier", &[], two_models, "choose one with --file: first.onnx, second.onnx"),
+    ("classifier", &["--file", "x.onnx"], |_| (), "it holds no `x.onnx`; its ONNX files are: onnx/model.onnx"),
+    ("classifier", &["--precision", "q4"], |_| (), "it holds no `onnx/model_q4.onnx`"),
+    ("classifier", &[], |f| fs::rename(f.join("tokenizer.json"), f.join("vocab.txt")).unwrap(), "AutoTokenizer"),
+    ("classifier", &[], |f| fs::remove_file(f.join("config.json")).unwrap(), "there is no `config.json`"),
+    ("classifier", &[], |f| fs::write(f.join("config.json"), "{").unwrap(), "`config.json` cannot be read"),
+    ("classifier", &[], |f| set(&f.join("config.json"), &json!({"id2label": {"1": "a"}})), "not numbered from 0"),
+    ("classifier", &[], |f| set(&f.join("config.json"), &json!({"id2label": {"0": "a\nb"}})), "one line of text"),
+    ("classifier", &[], |f| set(&f.join("config.json"), &json!({"id2label": {"0": "a", "1": "b"}})), "2 labels, but"),
+    ("classifier", &[], |f| architecture(f, json!(["DetrForObjectDetection"])), "boxes of object detection"),
+    ("classifier", &[], |f| architecture(f, json!(["Strange"])), "gpux knows no pipeline for it"),
+    ("classifier", &[], |f| architecture(f, Json::Null), "with --task"),
+    ("classifier", &["--task", "question-answering"], |_| (), "gives no `start_logits` and `end_logits`, but `logits`"),
+    ("classifier", &["--task", "text-ranking"], |_| (), "`id2label` is 3 labels"),
+    ("ranker", &[], |f| sentences(f, json!({"activation_fn": "torch.nn.Tanh"})), "gpux has Sigmoid and Identity"),
+    ("sentence-mean", &[], dense, "modules.json has `sentence_transformers.models.Dense`"),
+    ("sentence-mean", &[], |f| fs::remove_file(f.join("modules.json")).unwrap(), "--pooling mean, cls or lasttoken"),
+    ("sentence-mean", &[], |f| set(&f.join("1_Pooling/config.json"), &json!({"pooling_mode": "max"})), "is max"),
+    ("sentence-mean", &[], prompt, "the prompt `query: `"),
+    ("image-vit", &[], processor, "does not know how this class prepares pictures"),
+    ("image-vit", &["--task", "text-classification"], tokenizer, "takes `pixel_values`, which `tokenize`"),
+];
+
+fn two_models(folder: &Path) {
+    for name in ["first.onnx", "second.onnx"] {
+        fs::copy(folder.join("onnx/model.onnx"), folder.join(name)).unwrap();
+    }
+    fs::remove_dir_all(folder.join("onnx")).unwrap();
+}
+
+fn architecture(folder: &Path, value: Json) {
+    set(&folder.join("config.json"), &json!({ "architectures": value }));
+}
+
+fn sentences(folder: &Path, values: Json) {
+    set(&folder.join("config_sentence_transformers.json"), &values);
+}
+
+fn dense(folder: &Path) {
+    let file = folder.join("modules.json");
+    let mut modules: Json = serde_json::from_slice(&fs::read(&file).unwrap()).unwrap();
+    let module = json!({"idx": 3, "name": "3", "path": "3_Dense", "type": "sentence_transformers.models.Dense"});
+    modules.as_array_mut().unwrap().push(module);
+    fs::write(file, modules.to_string()).unwrap();
+}
+
+fn prompt(folder: &Path) {
+    sentences(folder, json!({"default_prompt_name": "q", "prompts": {"q": "query: "}}));
+}
+
+fn processor(folder: &Path) {
+    set(&folder.join("preprocessor_config.json"), &json!({"image_processor_type": "BeitImageProcessor"}));
+}
+
+fn tokenizer(folder: &Path) {
+    fs::copy(repositories().join("classifier/tokenizer.json"), folder.join("tokenizer.json")).unwrap();
+}
+
+#[test]
+fn refuses_what_it_would_have_to_guess() {
+    let folder = tempfile::tempdir().unwrap();
+    for (row, arguments, change, message) in FAULTS {
+        let repository = folder.path().join("repository");
+        let _ = fs::remove_dir_all(&repository);
+        copy(&repositories().join(row), &repository);
+        change(&repository);
+        let arguments: Vec<_> = ["pull", "./repository", "--output", "made"].iter().chain(arguments).copied().collect();
+        let pulled = run(folder.path(), &arguments);
+        assert_eq!(pulled.status.code(), Some(2), "{message}: {}", stderr(&pulled));
+        assert!(stderr(&pulled).contains(message), "{message}: {}", stderr(&pulled));
+        assert_eq!(folder.path().read_dir().unwrap().count(), 1, "{message}: something is left");
+    }
+}
+
+#[test]
+fn options_say_what_files_do_not() {
+    let folder = tempfile::tempdir().unwrap();
+    let repository = folder.path().join("repository");
+    copy(&repositories().join("sentence-mean"), &repository);
+    prompt(&repository);
+    let pulled = run(folder.path(), &["pull", "repository", "--output", "made", "--prompt", "none"]);
+    assert!(pulled.status.success(), "{}", stderr(&pulled));
+    fs::remove_file(repository.join("modules.json")).unwrap();
+    let pulled = run(folder.path(), &["pull", "repository", "--output", "m2", "--prompt", "none", "--pooling", "cls"]);
+    assert!(pulled.status.success(), "{}", stderr(&pulled));
+    let text = fs::read_to_string(folder.path().join("m2/gpux.yml")).unwrap();
+    assert!(text.contains("cls-pool: { in: [last_hidden_state, attention_mask] }  # --pooling\n"), "{text}");
+
+    // Weights outside of the model's file are taken as the graph names them.
+    let external = folder.path().join("external");
+    copy(&repositories().join("classifier"), &external);
+    fs::copy(root().join("tests/models/external.onnx"), external.join("onnx/model.onnx")).unwrap();
+    let missing = run(folder.path(), &["pull", "external", "--output", "m3"]);
+    assert!(stderr(&missing).contains("there is no `onnx/weights.bin`"), "{}", stderr(&missing));
+}

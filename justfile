@@ -131,6 +131,7 @@ clients:
     target/client-tools/bin/pip install --quiet -r tests/serve/requirements-clients.txt
     cargo build
     target/client-tools/bin/python tests/serve/clients.py
+    target/client-tools/bin/python tests/hub/client.py
 
 # nginx in front of a live server, over Unix sockets; needs curl and Debian's nginx-light, or NGINX
 proxies:

@@ -108,6 +108,10 @@ class Handler(http.server.BaseHTTPRequestHandler):
         if self.fault == "long-answer":
             return self.send(200, b"[" + b" " * (40 << 20))
         siblings = list(repository.siblings())
+        if parts[2:3] == ["tree"]:
+            tree = [{"type": "file", "path": file["rfilename"], "size": file["size"], "oid": file["blobId"],
+                     **({"lfs": {**file["lfs"], "oid": file["lfs"]["sha256"]}} if "lfs" in file else {})} for file in siblings]
+            return self.send(200, json.dumps(tree).encode(), Content_Type="application/json")
         commit = repository.commit
         if self.fault == "names":
             siblings.append({"rfilename": "../../.bashrc", "size": 1, "blobId": "0" * 40})

@@ -10,6 +10,7 @@ mod http2;
 mod memory;
 mod metrics;
 mod operations;
+mod proxies;
 mod security;
 mod slow_readers;
 #[cfg(target_os = "linux")]

@@ -34,7 +34,7 @@ function shown(api, path, method, operation) {
       element("dl", {}, some.map((parameter) =>
         [element("dt", {}, parameter.name), element("dd", {}, prose(parameter.description))]))];
   };
-  return element("details", { class: "operation", id: operation.operationId },
+  return element("details", { class: "operation", id: operation.operationId, toggle: (event) => bringSample(event.target, path).catch(() => {}) },
     element("summary", {},
       element("span", { class: "method" }, method.toUpperCase()), element("span", { class: "path" }, path),
       element("span", {}, prose(operation.summary))),
@@ -46,6 +46,16 @@ function shown(api, path, method, operation) {
     Object.entries(operation.responses).map(([status, given]) => [status, pointed(api, given)]).map(([status, response]) =>
       element("details", {},
         element("summary", {}, `${status}: `, prose(response.description)), contents(api, response.content ?? {}))));
+}
+
+// Fills an empty body with the pipeline's sample, where there is one.
+async function bringSample(details, path) {
+  const text = details.querySelector("textarea");
+  if (!details.open || !path.endsWith("/predict") || text.value) return;
+  const info = await fetch(root + path.replace(/predict$/, "info"), { headers: authorization() });
+  if (!info.ok || !(await info.json()).sample) return;
+  const sample = await fetch(root + path.replace(/predict$/, "sample"), { headers: authorization() });
+  if (sample.ok && !text.value) text.value = await sample.text();
 }
 
 function contents(api, content) {

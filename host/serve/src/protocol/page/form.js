@@ -134,7 +134,7 @@ function field(input, sample, set, show) {
   if (hasNumberFields(input)) {
     return element("fieldset", options, legend, about, kind, element("div", { class: "numbers" }, numberFields(input, sample, set)));
   }
-  const isFile = typeof sample?.base64 === "string";
+  const isFile = ["bytes", "any value"].includes(input.type) && typeof sample?.base64 === "string";
   let link;
   const change = (value) => {
     link?.remove();

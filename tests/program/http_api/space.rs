@@ -71,6 +71,30 @@ fn every_answer_with_vectors_names_its_space() {
 }
 
 #[test]
+fn components_count_by_their_bytes_and_may_not_look_outside() {
+    let folder = tempfile::tempdir().unwrap();
+    let component = crate::digits::root().join("guest-examples/rust/pass-through.wasm");
+    std::fs::copy(component, folder.path().join("pass.wasm")).unwrap();
+    let inspect = |step: &str| {
+        let text = format!(
+            "name: t\nversion: 1\ninputs: {{ x: {{ type: float32, shape: [1, 3] }} }}\npipeline: [{step} l2-normalize]\n"
+        );
+        std::fs::write(folder.path().join("gpux.yml"), text).unwrap();
+        let output = gpux(&["inspect", folder.path().to_str().unwrap(), "--json", "--allow", "env=LANG"]);
+        serde_json::from_str::<Json>(&stdout(&output)).unwrap()
+    };
+    let space = |step: &str| inspect(step)["space"].as_str().unwrap().to_owned();
+    let with = space("wasm: ./pass.wasm,");
+    assert_eq!(space("wasm: { component: pass.wasm, limits: { time: 9s }, instances: reuse },"), with);
+    assert_ne!(space(""), with);
+
+    let described = inspect("wasm: { component: pass.wasm, grant: { env: [LANG] } },");
+    assert_eq!(described["space"], Json::Null);
+    let warnings = described["warnings"].to_string();
+    assert!(warnings.contains("no space id: the component `pass.wasm` reads environment variables"), "{warnings}");
+}
+
+#[test]
 fn verify_measures_how_far_two_servers_lie_apart() {
     // A text is cut where the other server reads on.
     let (folder, short) = (texts::pipelines(), changed("max_length: 64", "max_length: 4"));
@@ -79,7 +103,9 @@ fn verify_measures_how_far_two_servers_lie_apart() {
     std::fs::write(&keys, format!("keys:\n  - {{ name: one, key: {key} }}\n")).unwrap();
     #[cfg(unix)]
     std::fs::set_permissions(&keys, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
-    let first = serve(folder.path(), &[]);
+    let first = Server::start(
+        &["embeds", "ranks"].map(|name| folder.path().join(name).display().to_string()).each_ref().map(String::as_str),
+    );
     let second = serve(short.path(), &["--keys", keys.to_str().unwrap()]);
 
     let verify = |arguments: &[&str]| {
@@ -88,7 +114,7 @@ fn verify_measures_how_far_two_servers_lie_apart() {
         let text = if output.status.code() == Some(2) { &output.stderr } else { &output.stdout };
         (output.status.code(), serde_json::from_slice::<Json>(text).unwrap_or_default(), output)
     };
-    let (first_url, second_url) = (url(&first), format!("{}?model=embeds", url(&second)));
+    let (first_url, second_url) = (url(&first), url(&second));
     let by_name = format!("{first_url}/v1?model=embeds");
 
     let pipeline = folder.path().join("embeds");

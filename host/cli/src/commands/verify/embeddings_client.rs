@@ -60,8 +60,14 @@ struct Model {
     id: String,
 }
 
+/// What gpux says of its only pipeline.
+#[derive(Deserialize)]
+struct Info {
+    name: String,
+}
+
 impl EmbeddingsClient {
-    /// A client of the server at `url`, with the model that the URL names, else the server's first.
+    /// A client of the server at `url`, with the model that the URL names, else the server's only one.
     pub(super) fn new(url: &str, key: Option<&str>) -> Result<Self, String> {
         let (address, query) = url.split_once('?').unwrap_or((url, ""));
         let uri: Uri = address.parse().map_err(|error| format!("{error}"))?;
@@ -91,19 +97,23 @@ impl EmbeddingsClient {
         let mut client = Self { agent: config.new_agent(), base, model: String::new(), authorization };
         client.model = match query.strip_prefix("model=") {
             Some(model) => model.to_owned(),
-            None if query.is_empty() => client.first_model()?,
+            None if query.is_empty() => client.only_model()?,
             None => return Err(format!("`?{query}` is not `?model=NAME`")),
         };
         Ok(client)
     }
 
-    /// The server's only model. Some servers have one and do not list it.
-    fn first_model(&self) -> Result<String, String> {
-        let mut request = self.agent.get(format!("{}/v1/models", self.base));
+    fn get(&self, path: &str) -> Result<Response<Body>, String> {
+        let mut request = self.agent.get(format!("{}{path}", self.base));
         if let Some(key) = &self.authorization {
             request = request.header(AUTHORIZATION, key);
         }
-        let response = request.call().map_err(|error| error.to_string())?;
+        request.call().map_err(|error| error.to_string())
+    }
+
+    /// The server's only model. Some servers have one and do not list it; gpux lists its aliases, too.
+    fn only_model(&self) -> Result<String, String> {
+        let response = self.get("/v1/models")?;
         if response.status() == 404 {
             return Ok("default".to_owned());
         }
@@ -112,6 +122,10 @@ impl EmbeddingsClient {
             [] => Err("the server has no model that gives embeddings".to_owned()),
             [first] => Ok(first.id.clone()),
             several => {
+                let only = self.get("/info").and_then(read::<Info>).ok().map(|info| info.name);
+                if let Some(only) = only.filter(|only| several.iter().any(|model| model.id == *only)) {
+                    return Ok(only);
+                }
                 let names: Vec<_> = several.iter().take(20).map(|model| model.id.as_str()).collect();
                 let message = "the server has several models, so add `?model=NAME` to its address with one of";
                 Err(format!("{message} {}", names.join(", ")))

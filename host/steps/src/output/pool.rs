@@ -187,11 +187,12 @@ mod tests {
         let mask = Tensor::new([1, 4], vec![0_i64, 1, 1, 1]).unwrap();
         let pool = |mode: &str| {
             let inputs = vec![hidden.clone().into(), mask.clone().into()];
-            reference::run(&*step(json!(mode)), inputs).remove(0).as_tensor().unwrap().as_slice::<f32>().unwrap()[0]
+            let pooled = reference::run(&*step(json!(mode)), inputs).remove(0);
+            pooled.as_tensor().unwrap().as_slice::<f32>().unwrap().to_vec()
         };
-        assert_eq!(pool("weightedmean"), 17.0 / 6.0);
-        assert_eq!(pool("max"), 4.0);
-        assert_eq!(pool("mean_sqrt_len_tokens"), 7.0 / 3.0_f32.sqrt());
+        assert_eq!(pool("weightedmean"), [17.0 / 6.0]);
+        assert_eq!(pool("max"), [4.0]);
+        assert_eq!(pool("mean_sqrt_len_tokens"), [7.0 / 3.0_f32.sqrt()]);
         let nan = Tensor::new([1, 2, 1], vec![f32::NAN, 1.0]).unwrap();
         let pooled = reference::run(&*step(json!("max")), vec![nan.into()]).remove(0);
         assert!(pooled.as_tensor().unwrap().as_slice::<f32>().unwrap()[0].is_nan(), "as PyTorch");

@@ -125,7 +125,9 @@ impl Prompts {
         if let Some(prompt) = self.find(name)? {
             let bytes = texts.iter().map(|text| text.len().saturating_add(prompt.bytes()));
             text_input::check_bytes(bytes.fold(0, usize::saturating_add))?;
-            texts.iter_mut().for_each(|text| *text = prompt.around(text));
+            for text in texts {
+                *text = prompt.around(text);
+            }
         }
         Ok(())
     }

@@ -76,16 +76,16 @@ impl TokenizerRequests {
                 return Err(StepFailure::InvalidInput(message));
             }
             let characters: Vec<char> = text.chars().collect();
-            let fields = encoding.get_ids().iter().zip(encoding.get_offsets());
-            let fields = fields.zip(encoding.get_special_tokens_mask()).zip(encoding.get_tokens());
-            let token = |(((id, (start, stop)), special), token): (((&u32, &(usize, usize)), &u32), &String)| {
-                if *special == 1 {
-                    return json!({ "id": id, "text": token, "special": true, "start": null, "stop": null });
+            let token = |index: usize| {
+                let (id, (start, stop)) = (encoding.get_ids()[index], encoding.get_offsets()[index]);
+                if encoding.get_special_tokens_mask()[index] == 1 {
+                    let text = &encoding.get_tokens()[index];
+                    return json!({ "id": id, "text": text, "special": true, "start": null, "stop": null });
                 }
-                let text: String = characters.get(*start..*stop).unwrap_or_default().iter().collect();
+                let text: String = characters.get(start..stop).unwrap_or_default().iter().collect();
                 json!({ "id": id, "text": text, "special": false, "start": start, "stop": stop })
             };
-            Ok(fields.map(token).collect())
+            Ok((0..encoding.len()).map(token).collect())
         })
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::endpoints::{Endpoints, TokenizerEndpoint};
 use super::lineage::Lineage;
-use gpux_core::{Kind, Names, Plan, PlanBuilder, PlanInput, Port, Step, TextOptions, TokenizerRequest};
+use gpux_core::{Kind, Names, Plan, PlanBuilder, PlanInput, PlanOutput, Port, Step, TextOptions, TokenizerRequest};
 
 /// The vectors of tokens, before a step pools them.
 pub const TOKEN_VECTORS: &str = "@token_vectors";
@@ -36,7 +36,7 @@ impl Branches {
         if endpoints.is_empty() {
             return branches;
         }
-        let slot = |name: &str| plan.outputs().iter().find(|output| output.name == name).map(|output| output.slot());
+        let slot = |name: &str| plan.outputs().iter().find(|output| output.name == name).map(PlanOutput::slot);
 
         if let Some(embeddings) = &mut endpoints.embeddings
             && let Some((step, tag)) = slot(&embeddings.vector).and_then(|slot| lineage.pooling(slot))

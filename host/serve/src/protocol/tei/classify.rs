@@ -48,8 +48,8 @@ pub(crate) struct ClassifyParameters {
 )]
 enum Sequences {
     Text(String),
-    Pair(Vec<String>),
-    Several(Vec<Vec<String>>),
+    Pair(#[schemars(length(min = 1, max = 2))] Vec<String>),
+    Several(#[schemars(length(min = 1), inner(length(min = 1, max = 2)))] Vec<Vec<String>>),
 }
 
 /// The classes of a text, or of each.

@@ -100,13 +100,11 @@ pub(crate) fn find<T>(
 
 /// Whether a pipeline that the request may use, the one called `model` if it names one, has such endpoints.
 pub(crate) fn is_any(server: &Server, model: Option<&str>, able: impl Fn(&Endpoints) -> bool) -> bool {
-    match model {
-        Some(name) => server.repository().by_name_or_alias(name).is_ok_and(|loaded| able(&loaded.info().endpoints)),
-        None => {
-            let visible = server.repository().visible();
-            visible.iter().filter_map(|slot| slot.loaded()).any(|loaded| able(&loaded.info().endpoints))
-        }
+    if let Some(name) = model {
+        return server.repository().by_name_or_alias(name).is_ok_and(|loaded| able(&loaded.info().endpoints));
     }
+    let visible = server.repository().visible();
+    visible.iter().filter_map(|slot| slot.loaded()).any(|loaded| able(&loaded.info().endpoints))
 }
 
 /// Runs each of the requests as one of its own, several at a time, and gives what `work` makes of them in their order.

@@ -11,6 +11,10 @@ mod confine;
 #[cfg(target_os = "linux")]
 mod control_group;
 #[cfg(target_os = "linux")]
+mod engine_threads;
+#[cfg(target_os = "linux")]
+mod engine_threads;
+#[cfg(target_os = "linux")]
 mod memory_watch;
 #[cfg(target_os = "linux")]
 mod messages;

@@ -1,11 +1,10 @@
 //! The worker: a process that loads one pipeline and runs its requests.
 
-use std::io::{self, BufReader, Read as _, Write as _};
+use std::io::{self, BufReader, Read as _};
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
-use std::sync::{Arc, Once};
+use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::process::{Signal, getpgid, getppid, set_parent_process_death_signal, setpgid, setsid};
@@ -14,19 +13,16 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 
 use crate::channel::{ChannelMemory, RequestService};
 use crate::confine::{ConfinementLacks, confine};
-use crate::environment_error;
 use crate::messages::{self, ReadyMessage, WorkerMessage};
 use crate::model_statistics::ModelStatistics;
 use crate::request_threads::RequestThreads;
 use crate::warm_up::{GoldenCase, warm_up};
-use gpux::internal::{Definition, Source, start_engine_threads};
+use crate::{engine_threads, environment_error};
+use gpux::internal::{Definition, Source};
 use gpux::{GpuxError, LoadOptions, Pipeline};
 use gpux_confinement::forbid_new_processes;
 use gpux_core::file_passing::receive_files;
 use gpux_core::threads;
-
-/// A load that takes longer has the engine's threads.
-const LONG_LOAD: Duration = Duration::from_millis(250);
 
 /// How often the numbers of models are sent, if they have changed.
 const STATISTICS: Duration = Duration::from_secs(1);
@@ -69,7 +65,7 @@ pub fn run_worker(pipeline: &Path, golden_case: GoldenCase) -> io::Result<()> {
         signal_hook::low_level::exit(1);
     })?;
     let loaded = confined.and_then(|(definition, lacks)| {
-        let started = start_threads_of_long_loads().map_err(|error| environment_error(error.to_string()))?;
+        let started = engine_threads::start_if_long().map_err(|error| environment_error(error.to_string()))?;
         let pipeline = Pipeline::load(definition, &options.load_options)?;
         // Loading is what compiles and measures in child processes. Without seccomp, `lacks` says so.
         let _ = forbid_new_processes();
@@ -90,31 +86,6 @@ pub fn run_worker(pipeline: &Path, golden_case: GoldenCase) -> io::Result<()> {
     let ready = ReadyMessage { info, warm_up_report: report, statistics, namespaces: lacks.namespaces };
     messages::send(&control, &WorkerMessage::Ready(Box::new(ready)))?;
     report_statistics(&pipeline, &control)
-}
-
-/// Starts the engine's threads, which a template leaves, if loading takes long; returns what is dropped at its end. Each
-/// looks for work for 60 ms from its start, several times what a small pipeline takes to load, so that the threads of a
-/// pipeline that is not used are not started. Until they are, runs use one thread.
-fn start_threads_of_long_loads() -> io::Result<Sender<()>> {
-    let (is_loading, loaded) = channel();
-    threads::spawn("gpux-long-load", move || {
-        if loaded.recv_timeout(LONG_LOAD) == Err(RecvTimeoutError::Timeout) {
-            require_engine_threads();
-        }
-    })?;
-    Ok(is_loading)
-}
-
-/// Starts the engine's threads, once. Ends the process without them, since runs may wait for them forever.
-pub(crate) fn require_engine_threads() {
-    static STARTED: Once = Once::new();
-    STARTED.call_once(|| {
-        if let Err(error) = start_engine_threads() {
-            // The server tells the last words of a worker.
-            let _ = writeln!(io::stderr(), "{error}");
-            std::process::abort();
-        }
-    });
 }
 
 /// Linux shares the processor among sessions first (autogroups), then among their threads.

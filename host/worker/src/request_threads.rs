@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use crate::channel::{IncomingRequest, RequestService, StepTime};
-use crate::process::require_engine_threads;
+use crate::engine_threads;
 use crate::step_failure;
 use crate::trace::{Trace, run_observed};
 use gpux::Pipeline;
@@ -64,7 +64,7 @@ impl RequestThreads {
             match self.service.next(IDLE) {
                 Ok(Some(request)) => {
                     self.replace();
-                    require_engine_threads();
+                    engine_threads::require();
                     if self.answer(request).is_err() {
                         std::process::abort();
                     }

@@ -9,7 +9,7 @@ use gpux_core::{ProjectFiles, Registry};
 pub(super) const METADATA: &str = "metadata";
 
 /// What a built-in step computes: options with their defaults, and the contents of the files that they name.
-pub(super) fn of_builtin(registry: &Registry, files: &ProjectFiles, tag: &str, options: &Node) -> Json {
+pub(super) fn describe_builtin(registry: &Registry, files: &ProjectFiles, tag: &str, options: &Node) -> Json {
     let mut contents = files.take_contents();
     let schema = registry.builtin(tag).map(|builtin| (builtin.schema)().to_value()).unwrap_or_default();
     let properties = schema["properties"].as_object().into_iter().flatten();

@@ -172,11 +172,12 @@ impl Pipeline {
         }));
         let mut endpoints = endpoints::of(spec, &plan, &lineage, &labels).map_err(report_all)?;
         let probabilities = lineage.probabilities().map(str::to_owned).collect();
-        let space =
-            space::of(spec, &plan, &lineage, &endpoints, &loaded.models, computations).unwrap_or_else(|unknown| {
+        let space = space::identify(spec, &plan, &lineage, &endpoints, &loaded.models, computations).unwrap_or_else(
+            |unknown| {
                 warnings.push(format!("its vectors have no space id: {unknown}"));
                 None
-            });
+            },
+        );
         Branches::find(&plan, &lineage, &mut endpoints).add_to(&mut plan);
         let mut files = files.named();
         files.extend(loaded.models.iter().flat_map(|model| model.step.file().external_data().to_owned()));

@@ -33,7 +33,7 @@ pub struct Space {
 
 impl Space {
     /// The space of vectors that an answer cut to their first `dimensions` numbers, or scaled to length 1 (`normalize`).
-    pub fn of_answer(&self, dimensions: Option<usize>, normalize: bool) -> Cow<'_, str> {
+    pub fn for_answer(&self, dimensions: Option<usize>, normalize: bool) -> Cow<'_, str> {
         match dimensions.filter(|wanted| self.width != Some(*wanted)) {
             Some(wanted) => format!("{}-{wanted}", self.digest).into(),
             None if !self.has_unit_length && (normalize || dimensions.is_some()) => {
@@ -48,8 +48,8 @@ impl Space {
 type Computation = Result<String, String>;
 
 /// The space of a pipeline that gives vectors. Fails where something that is not known decides on their numbers.
-/// `builtins` has the [`computation`](super::computation::of_builtin) of each built-in step.
-pub(super) fn of(
+/// `builtins` has the [`computation`](super::computation::describe_builtin) of each built-in step.
+pub(super) fn identify(
     spec: &Spec,
     plan: &Plan,
     lineage: &Lineage<'_>,

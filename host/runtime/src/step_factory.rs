@@ -77,7 +77,12 @@ impl<'a> StepFactory<'a> {
                 // Those of others.
                 self.files.take_contents();
                 let built = builtin(&self.registry, self.files, &spec.tag, options);
-                self.computations.push(computation::of_builtin(&self.registry, self.files, &spec.tag.value, options));
+                self.computations.push(computation::describe_builtin(
+                    &self.registry,
+                    self.files,
+                    &spec.tag.value,
+                    options,
+                ));
                 built.map(Arc::from).map_err(StepBuildError::from)
             }
             Action::Wasm(wasm) => self.component(wasm),

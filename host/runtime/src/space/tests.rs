@@ -172,7 +172,7 @@ fn answers_that_are_cut_or_scaled_have_another_space() {
         (false, Some(8), false, "d-unit"),
         (false, Some(4), false, "d-4"),
     ] {
-        assert_eq!(space(unit).of_answer(dimensions, normalize), right, "{unit} {dimensions:?} {normalize}");
+        assert_eq!(space(unit).for_answer(dimensions, normalize), right, "{unit} {dimensions:?} {normalize}");
     }
 }
 

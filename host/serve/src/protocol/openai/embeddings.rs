@@ -97,7 +97,7 @@ async fn answer(server: &Server, request: HttpRequest<Body>) -> Result<Response,
     let usage = json!(Usage { prompt_tokens: tokens, total_tokens: tokens });
     let end = format!(r#"],"model":{},"usage":{usage}"#, json!(body.model));
     let Some(space) = &loaded.info().space else { return Ok(list.into_response(&(end + "}"))) };
-    let (space, numerics) = (space.of_answer(vectors.dimensions, vectors.normalize), &space.numerics);
+    let (space, numerics) = (space.for_answer(vectors.dimensions, vectors.normalize), &space.numerics);
     let end = format!(r#"{end},"space":"{space}","numerics":{}}}"#, json!(numerics));
     Ok(response::with_space(list.into_response(&end), &space, numerics))
 }

@@ -66,7 +66,7 @@ pub(super) async fn vectors(
     let response = timing.tell(&loaded, list.into_response("]"));
     Ok(match &loaded.info().space {
         Some(space) => {
-            let in_answer = space.of_answer(vectors.dimensions, vectors.normalize);
+            let in_answer = space.for_answer(vectors.dimensions, vectors.normalize);
             response::with_space(response, &in_answer, &space.numerics)
         }
         None => response,

@@ -13,8 +13,6 @@ mod control_group;
 #[cfg(target_os = "linux")]
 mod engine_threads;
 #[cfg(target_os = "linux")]
-mod engine_threads;
-#[cfg(target_os = "linux")]
 mod memory_watch;
 #[cfg(target_os = "linux")]
 mod messages;

@@ -284,12 +284,18 @@ def speech():
 
 
 def main():
-    shutil.rmtree(REPOSITORIES, ignore_errors=True)
+    for made in REPOSITORIES.glob("*"):
+        if not made.name.startswith("optimum-"):
+            shutil.rmtree(made)
     for make in [classifiers, rankers, tokens_and_answers, sentences, images, speech]:
         make()
-    (HERE / "expected.json").write_text(json.dumps(EXPECTED, indent=1) + "\n")
+    written = HERE / "expected.json"
+    before = json.loads(written.read_text()) if written.is_file() else {}
+    others = {name: cases for name, cases in before.items() if name.startswith("optimum-")}
+    written.write_text(json.dumps(EXPECTED | others, indent=1) + "\n")
     sizes = {path.name: sum(file.stat().st_size for file in path.rglob("*") if file.is_file()) for path in REPOSITORIES.iterdir()}
     print(sizes, file=sys.stderr)
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -243,3 +243,46 @@ fn percent_encoded(text: &str, keeps_slashes: bool) -> String {
     }
     encoded
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn answer(name: &str, value: &str) -> Response<Body> {
+        Response::builder().status(302).header(name, value).body(Body::builder().data("")).unwrap()
+    }
+
+    #[test]
+    fn follows_redirects_to_no_weaker_address() {
+        let to = |from: &str, to: &str| {
+            let uri = redirected(&from.parse().unwrap(), &answer("location", to), "f");
+            uri.map(|uri| uri.to_string()).map_err(|error| error.to_string())
+        };
+        assert_eq!(to("https://hub/a", "https://other/b?c=d").unwrap(), "https://other/b?c=d");
+        assert_eq!(to("https://hub:8443/a", "/b").unwrap(), "https://hub:8443/b");
+        assert_eq!(to("http://hub/a", "http://other/b").unwrap(), "http://other/b");
+        assert!(to("https://hub/a", "http://hub/a").unwrap_err().contains("from https to http"));
+        for odd in ["ftp://other/b", "//other/b", "b", "javascript:x", ""] {
+            assert!(to("http://hub/a", odd).is_err(), "{odd}");
+        }
+        assert!(redirected(&"https://hub".parse().unwrap(), &answer("x", "y"), "f").is_err());
+    }
+
+    #[test]
+    fn knows_the_origin_that_gets_the_token() {
+        let same = |one: &str, other: &str| is_same_origin(&one.parse().unwrap(), &other.parse().unwrap());
+        assert!(same("https://hub/a", "https://hub:443/b"));
+        for other in ["http://hub/a", "https://hub:8443/a", "https://hub.evil/a", "https://evil/hub"] {
+            assert!(!same("https://hub/a", other), "{other}");
+        }
+    }
+
+    #[test]
+    fn reads_where_a_part_begins() {
+        let start = |value: &str| range_start(answer("content-range", value).headers(), "f").ok();
+        assert_eq!(start("bytes 10-99/100"), Some(10));
+        assert_eq!((start("bytes */100"), start("items 1-2/3"), start("")), (None, None, None));
+        assert_eq!(percent_encoded("refs/pr/1 ü", false), "refs%2Fpr%2F1%20%C3%BC");
+        assert_eq!(percent_encoded("onnx/a+b", true), "onnx/a%2Bb");
+    }
+}

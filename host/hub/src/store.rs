@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{Read as _, Write as _};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use gpux_core::files::open_file;
 use gpux_core::process_exit::Scratch;
@@ -18,6 +19,10 @@ use crate::file_name::is_safe;
 const VARIABLE: &str = "GPUX_STORE";
 const LAYOUT: &str = "{\"imageLayoutVersion\":\"1.0.0\"}";
 const INDEX: &str = "index.json";
+const BLOBS: &str = "blobs/sha256";
+const INGEST: &str = "ingest";
+/// What the names of files end with that are fetched, and that the next attempt goes on with.
+const PART: &str = ".part";
 /// The most bytes of the index, and of a manifest.
 const MAX_INDEX: u64 = 64 << 20;
 const MAX_MANIFEST: u64 = 4 << 20;
@@ -33,9 +38,11 @@ const TITLE_KEY: &str = "org.opencontainers.image.title";
 const PATH_KEY: &str = "org.cncf.model.filepath";
 
 /// The folder with the files of pulled pipelines. It is data: nothing in it is run as code of the machine.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Store {
     root: PathBuf,
+    /// held, with others, while this is used
+    _used: Arc<File>,
 }
 
 /// A file of a pipeline in the store.
@@ -106,15 +113,16 @@ impl Store {
 
     /// A store at this path, made if it is not there.
     pub fn open(root: impl Into<PathBuf>) -> Result<Self, StoreError> {
-        let store = Self { root: root.into() };
+        let root = root.into();
         let mut builder = fs::DirBuilder::new();
         builder.recursive(true);
         // Weights of a private repository are their reader's alone.
         #[cfg(unix)]
         std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-        for folder in [store.blobs(), store.ingest()] {
+        for folder in [root.join(BLOBS), root.join(INGEST)] {
             builder.create(&folder).map_err(io("make", &folder))?;
         }
+        let store = Self { _used: Arc::new(use_store(&root)?), root };
         let layout = store.root.join("oci-layout");
         if !layout.is_file() {
             store.write(&layout, LAYOUT.as_bytes())?;
@@ -141,11 +149,11 @@ impl Store {
     }
 
     fn blobs(&self) -> PathBuf {
-        self.root.join("blobs/sha256")
+        self.root.join(BLOBS)
     }
 
     fn ingest(&self) -> PathBuf {
-        self.root.join("ingest")
+        self.root.join(INGEST)
     }
 
     fn index(&self) -> PathBuf {
@@ -163,7 +171,7 @@ impl Store {
 
     /// The file that collects what is fetched under `key`, for this process alone: waits for another that has it.
     pub(crate) fn part(&self, key: &str) -> Result<PartFile, StoreError> {
-        let path = self.ingest().join(format!("{key}.part"));
+        let path = self.ingest().join(format!("{key}{PART}"));
         loop {
             let opened = File::options().read(true).write(true).create(true).truncate(false).open(&path);
             let file = opened.map_err(io("open", &path))?;
@@ -387,6 +395,25 @@ impl PartFile {
     }
 }
 
+/// The lock that those who use a store share. The first of them removes what killed processes left, but for what can be
+/// gone on with.
+fn use_store(root: &Path) -> Result<File, StoreError> {
+    let path = root.join("store.lock");
+    let file =
+        File::options().read(true).write(true).create(true).truncate(false).open(&path).map_err(io("open", &path))?;
+    if file.try_lock().is_ok() {
+        for entry in root.join(INGEST).read_dir().into_iter().flatten().flatten() {
+            if !entry.file_name().to_string_lossy().ends_with(PART) {
+                // What cannot be removed costs room, no more.
+                let _ = fs::remove_dir_all(entry.path()).or_else(|_| fs::remove_file(entry.path()));
+            }
+        }
+        file.unlock().map_err(io("lock", &path))?;
+    }
+    file.lock_shared().map_err(io("lock", &path))?;
+    Ok(file)
+}
+
 /// What part of a model a file is, in the words of CNCF ModelPack.
 fn role(path: &str) -> &'static str {
     let name = path.rsplit('/').next().unwrap_or(path);
@@ -500,6 +527,23 @@ mod tests {
         assert!(store.find("p").unwrap_err().to_string().contains("no path"));
         fs::write(store.index(), "{").unwrap();
         assert!(matches!(store.find("p"), Err(StoreError::Damaged { .. })));
+    }
+
+    #[test]
+    fn removes_what_killed_processes_left() {
+        let (folder, store) = store();
+        let root = store.root().to_owned();
+        fs::write(root.join("ingest/.tmp1"), "half").unwrap();
+        fs::write(root.join("ingest/ab.part"), "half").unwrap();
+        fs::create_dir_all(root.join("ingest/making-1/m")).unwrap();
+        let count = || root.join("ingest").read_dir().unwrap().count();
+        // Not while somebody else may be at work.
+        drop(Store::open(&root).unwrap());
+        assert_eq!(count(), 3);
+        drop(store);
+        drop(Store::open(&root).unwrap());
+        assert_eq!(count(), 1);
+        drop(folder);
     }
 
     #[test]

@@ -244,6 +244,11 @@ fn killed_pulls_leave_nothing_half() {
     check_store(&hub.store());
     let tested = hub.gpux("", &["test", "sentence-mean"]).run();
     assert!(tested.status.success(), "{}", stderr(&tested));
+
+    // Nothing half is left: neither beside the folder nor in the store.
+    let left = hub.home.path().read_dir().unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    assert_eq!(left.filter(|name| name.starts_with(".gpux")).count(), 0);
+    assert_eq!(hub.parts(), 0);
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! New folders, whole or not at all.
 
+use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use super::language::Language;
@@ -95,7 +96,7 @@ pub(crate) fn in_draft<T, E: From<ScaffoldError>>(
     }
     free(path)?;
     let io = |source| ScaffoldError::Io { path: path.to_owned(), source };
-    let draft = Scratch::with_prefix(".gpux-new-", parent).map_err(io)?;
+    let (draft, _held) = new_draft(parent).map_err(io)?;
     let (files, made) = fill(draft.path(), &name)?;
     share(draft.path()).map_err(io)?;
     if path.exists() {
@@ -104,6 +105,33 @@ pub(crate) fn in_draft<T, E: From<ScaffoldError>>(
     }
     std::fs::rename(draft.path(), path).map_err(io)?;
     Ok((ScaffoldReport { name, folder: path.to_owned(), files }, made))
+}
+
+/// What drafts are named.
+const DRAFT: &str = ".gpux-new-";
+
+/// A draft that this process holds as long as the file is open. Those that killed processes left are removed: nobody
+/// holds them. The folder around them is held meanwhile, so that none is taken that another process has just made.
+#[cfg(unix)]
+fn new_draft(parent: &Path) -> std::io::Result<(Scratch, Option<File>)> {
+    let hold = |folder: &Path| File::open(folder).and_then(|file| file.lock().map(|()| file)).ok();
+    // Not every file system can: then what is left stays.
+    let around = hold(parent);
+    let entries = around.iter().flat_map(|_| parent.read_dir()).flatten().flatten();
+    for entry in entries.filter(|entry| entry.file_name().to_string_lossy().starts_with(DRAFT)) {
+        let is_folder = entry.file_type().is_ok_and(|kind| kind.is_dir());
+        if is_folder && File::open(entry.path()).is_ok_and(|file| file.try_lock().is_ok()) {
+            let _ = std::fs::remove_dir_all(entry.path());
+        }
+    }
+    let draft = Scratch::with_prefix(DRAFT, parent)?;
+    let held = hold(draft.path());
+    Ok((draft, held))
+}
+
+#[cfg(not(unix))]
+fn new_draft(parent: &Path) -> std::io::Result<(Scratch, Option<File>)> {
+    Ok((Scratch::with_prefix(DRAFT, parent)?, None))
 }
 
 fn free(path: &Path) -> Result<(), ScaffoldError> {
@@ -159,6 +187,20 @@ mod tests {
         assert!(matches!(scaffold(ScaffoldKind::Pipeline, &at("none/new")), Err(ScaffoldError::NoParent(_))));
         let left: Vec<_> = parent.path().read_dir().unwrap().map(|entry| entry.unwrap().file_name()).collect();
         assert_eq!(left.len(), 2, "{left:?}");
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn removes_what_killed_processes_left() {
+        let parent = tempfile::tempdir().unwrap();
+        for name in [".gpux-new-left", ".gpux-new-held"] {
+            std::fs::create_dir(parent.path().join(name)).unwrap();
+        }
+        let held = File::open(parent.path().join(".gpux-new-held")).unwrap();
+        held.lock().unwrap();
+        scaffold(ScaffoldKind::Pipeline, &parent.path().join("fresh")).unwrap();
+        let there = |name: &str| parent.path().join(name).exists();
+        assert_eq!((there(".gpux-new-left"), there(".gpux-new-held"), there("fresh")), (false, true, true));
     }
 
     #[test]

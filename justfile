@@ -194,6 +194,12 @@ misdeeds PYTHON="python3" *ARGUMENTS:
     {{PYTHON}} tests/isolation/misdeeds.py --without-namespaces {{ARGUMENTS}}
     {{PYTHON}} tests/isolation/misdeeds.py --container {{ARGUMENTS}}
 
+# the same in a container of podman and runc, whose root is this system's, written to a copy; as root
+misdeeds-podman PYTHON="python3" *ARGUMENTS:
+    podman run --rm --runtime /usr/sbin/runc --cgroup-manager cgroupfs --ulimit nofile=1024:1024 --ulimit nproc=1000:1000 \
+        --network host --env HOME --volume "$HOME:$HOME" --volume "$PWD:$PWD" --workdir "$PWD" --rootfs /:O \
+        {{PYTHON}} tests/isolation/misdeeds.py {{ARGUMENTS}}
+
 # SIGKILL and SIGSTOP of supervisor, server and workers in several orders, under load
 kills PYTHON="python3" *ARGUMENTS:
     {{PYTHON}} tests/isolation/kills.py {{ARGUMENTS}}

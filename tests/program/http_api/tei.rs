@@ -26,7 +26,7 @@ pipeline:
   - model
   - mean-pool: { in: [last_hidden_state, attention_mask] }
   - l2-normalize
-serving: { token_ids: true }
+serving: { token_ids: true, timeout: 2min }
 ",
     );
     write(
@@ -41,6 +41,7 @@ pipeline:
   - model
   - softmax
   - top-k: { k: 3, labels: ./labels.txt }
+serving: { timeout: 2min }
 ",
     );
     write(
@@ -54,6 +55,7 @@ pipeline:
   - cast: { in: attention_mask, to: float32 }
   - sum: { axis: 1 }
   - sigmoid
+serving: { timeout: 2min }
 ",
     );
     folder
@@ -68,7 +70,9 @@ fn write(folder: &Path, name: &str, example: &str, text: &str) {
             std::fs::copy(from, folder.join(file)).unwrap();
         }
     }
-    std::fs::write(folder.join("gpux.yml"), format!("name: {name}\nversion: 1.0.0\n{text}")).unwrap();
+    // No test depends on how busy the machine is.
+    let text = format!("name: {name}\nversion: 1.0.0\nruntime: {{ timeout: 2min }}\n{text}");
+    std::fs::write(folder.join("gpux.yml"), text).unwrap();
 }
 
 fn start(folder: &Path, names: &[&str], more: &[&str]) -> Server {

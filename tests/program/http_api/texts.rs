@@ -33,7 +33,8 @@ pipeline:
   - model
   - mean-pool: { in: [last_hidden_state, attention_mask] }
   - l2-normalize
-serving: { aliases: [text-embedding-3-small, org/model] }
+serving: { aliases: [text-embedding-3-small, org/model], timeout: 2min }
+runtime: { timeout: 2min }
 ",
     );
     write(
@@ -46,6 +47,8 @@ pipeline:
   - tokenize: { in: { text: query, pair: documents }, tokenizer: ./tokenizer.json }
   - cast: { in: attention_mask, to: float32 }
   - sum: { axis: 1 }
+serving: { timeout: 2min }
+runtime: { timeout: 2min }
 ",
     );
     folder

@@ -211,6 +211,17 @@ fn options_say_what_files_do_not() {
     let text = fs::read_to_string(folder.path().join("m2/gpux.yml")).unwrap();
     assert!(text.contains("cls-pool: { in: [last_hidden_state, attention_mask] }  # --pooling\n"), "{text}");
 
+    // transformers 5 writes what it knows about sounds elsewhere.
+    let speech = folder.path().join("speech");
+    copy(&repositories().join("speech"), &speech);
+    let features: Json = serde_json::from_slice(&fs::read(speech.join("preprocessor_config.json")).unwrap()).unwrap();
+    fs::remove_file(speech.join("preprocessor_config.json")).unwrap();
+    fs::write(speech.join("processor_config.json"), json!({ "feature_extractor": features }).to_string()).unwrap();
+    let pulled = run(folder.path(), &["pull", "speech", "--output", "m4"]);
+    assert!(pulled.status.success(), "{}", stderr(&pulled));
+    let text = fs::read_to_string(folder.path().join("m4/gpux.yml")).unwrap();
+    assert!(text.contains("- standardize  # processor_config.json: do_normalize\n"), "{text}");
+
     // Weights outside of the model's file are taken as the graph names them.
     let external = folder.path().join("external");
     copy(&repositories().join("classifier"), &external);

@@ -9,9 +9,16 @@ use super::{MakeError, Recipe, Sample, check_inputs, output};
 use gpux_inference::ModelInfo;
 
 const PREPROCESSOR: &str = "preprocessor_config.json";
+/// Where transformers 5 writes the same.
+const PROCESSOR: &str = "processor_config.json";
 
 pub(super) fn recognition(source: &mut ModelSource<'_>, info: &ModelInfo) -> Result<Recipe, MakeError> {
-    let features = source.required_json(PREPROCESSOR, "it says what the model takes of a sound")?;
+    let nested = source.json(PROCESSOR)?.and_then(|mut json| Some(json.get_mut("feature_extractor")?.take()));
+    let (file, features) = match (source.json(PREPROCESSOR)?, nested) {
+        (None, Some(nested)) => (PROCESSOR, nested),
+        (Some(features), _) => (PREPROCESSOR, features),
+        (None, None) => (PREPROCESSOR, source.required_json(PREPROCESSOR, "it says what the model takes of a sound")?),
+    };
     let value = |file: &str, key: &str, value: &Json, why: &str| {
         let (file, key, why) = (file.to_owned(), key.to_owned(), why.to_owned());
         HubModelFault::Value { file, key, value: value.to_string(), why }
@@ -19,7 +26,7 @@ pub(super) fn recognition(source: &mut ModelSource<'_>, info: &ModelInfo) -> Res
     let kind = &features["feature_extractor_type"];
     if !kind.is_null() && kind != "Wav2Vec2FeatureExtractor" {
         let why = "gpux has the features of Wav2Vec2FeatureExtractor here";
-        return Err(value(PREPROCESSOR, "feature_extractor_type", kind, why).into());
+        return Err(value(file, "feature_extractor_type", kind, why).into());
     }
     let rate = features["sampling_rate"].as_u64().unwrap_or(16_000);
     let tokenizer = source.json("tokenizer_config.json")?.unwrap_or_default();
@@ -37,11 +44,11 @@ pub(super) fn recognition(source: &mut ModelSource<'_>, info: &ModelInfo) -> Res
 
     let mut steps = vec![
         StepLines::new("decode-audio"),
-        StepLines::new("resample").sourced("to", rate, format!("{PREPROCESSOR}: sampling_rate")),
+        StepLines::new("resample").sourced("to", rate, format!("{file}: sampling_rate")),
     ];
     // The class' own default is true.
     if features["do_normalize"].as_bool().unwrap_or(true) {
-        steps.push(StepLines::new("standardize").from(format!("{PREPROCESSOR}: do_normalize")));
+        steps.push(StepLines::new("standardize").from(format!("{file}: do_normalize")));
     }
     steps.push(StepLines::new("expand").option("axes", 0));
     steps.push(StepLines::new("model"));

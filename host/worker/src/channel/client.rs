@@ -219,7 +219,7 @@ impl ChannelClient {
         let header = self.memory.header(slot.0);
         if is_alone {
             self.ring()?;
-            self.wait_briefly(header)?;
+            wait_briefly(header)?;
         } else {
             // Tasks that are ready send theirs, and one ring is for all.
             tokio::task::yield_now().await;
@@ -243,22 +243,6 @@ impl ChannelClient {
                 _ => return Ok(None),
             }
         }
-    }
-
-    fn wait_briefly(&self, header: Header<'_>) -> Result<(), OutOfBounds> {
-        header.has_task()?.store(0, Ordering::SeqCst);
-        let (word, begun) = (header.state()?, Instant::now());
-        loop {
-            let state = word.load(Ordering::SeqCst);
-            let left = BRIEFLY.saturating_sub(begun.elapsed());
-            if !matches!(state, state::QUEUED | state::RUNNING) || left.is_zero() {
-                break;
-            }
-            wait(word, state, Some(left));
-        }
-        // Before the state is read again, so that the worker wakes the task.
-        header.has_task()?.store(1, Ordering::SeqCst);
-        Ok(())
     }
 
     /// Reads an answer of this size, which [`answered`](Self::answered) has seen, without waiting, whatever the
@@ -436,6 +420,23 @@ impl ChannelClient {
         area.release();
         if is_admitted { Ok(reply.ok_or(ChannelError::NotAdmitted)??) } else { Err(ChannelError::NotAdmitted) }
     }
+}
+
+/// Waits for an answer on the thread of its task, for [`BRIEFLY`] at most.
+fn wait_briefly(header: Header<'_>) -> Result<(), OutOfBounds> {
+    header.has_task()?.store(0, Ordering::SeqCst);
+    let (word, begun) = (header.state()?, Instant::now());
+    loop {
+        let state = word.load(Ordering::SeqCst);
+        let left = BRIEFLY.saturating_sub(begun.elapsed());
+        if !matches!(state, state::QUEUED | state::RUNNING) || left.is_zero() {
+            break;
+        }
+        wait(word, state, Some(left));
+    }
+    // Before the state is read again, so that the worker wakes the task.
+    header.has_task()?.store(1, Ordering::SeqCst);
+    Ok(())
 }
 
 /// The bytes of an answer, and the memory that it may take.

@@ -25,7 +25,7 @@ use crate::exit::Exit;
 use crate::guard::SupervisorLink;
 use crate::hub_pipeline::{self, PullArguments};
 use crate::load_arguments::LoadArguments;
-use crate::printer::LogLevel;
+use crate::printer::{LogLevel, Printer};
 use crate::server_log::{Log, LogFormat};
 use gpux::GpuxError;
 use gpux::LoadOptions;
@@ -36,7 +36,9 @@ use gpux_core::Size;
 use gpux_serve::IsolationPolicy;
 #[cfg(target_os = "linux")]
 use gpux_serve::TemporaryFiles;
-use gpux_serve::{Event, Listeners, PipelineSource, Server, Settings, ShutdownOutcome, StartPolicy, serve};
+use gpux_serve::{
+    Event, ListenError, Listeners, PipelineSource, Server, Settings, ShutdownOutcome, StartPolicy, serve,
+};
 
 /// How long the end waits for a terminal, which may be paused, to erase the line about loading.
 const ERASE_LIMIT: Duration = Duration::from_secs(1);
@@ -165,12 +167,7 @@ pub(crate) fn main(mut arguments: Arguments) -> Exit {
     };
 
     #[cfg(target_os = "linux")]
-    match arguments.server.worker(
-        &arguments.load,
-        &load_options,
-        settings.memory.unwrap_or(usize::MAX) as u64,
-        settings.workers,
-    ) {
+    match arguments.server.worker(&arguments.load, &load_options, &settings) {
         Ok(mut worker) => {
             let folder = supervisor.as_ref().and_then(|(supervisor, _)| supervisor.temporary.clone());
             worker.temporary = Arc::new(folder.map(TemporaryFiles::at).unwrap_or_default());
@@ -247,6 +244,10 @@ pub(crate) fn main(mut arguments: Arguments) -> Exit {
     }
     shown.log.flush();
 
+    exit_of(result, printer)
+}
+
+fn exit_of(result: Result<ShutdownOutcome, ListenError>, printer: Printer) -> Exit {
     match result {
         Ok(ShutdownOutcome::Drained) => Exit::Done,
         Ok(ShutdownOutcome::TimedOut) => Exit::Failed,

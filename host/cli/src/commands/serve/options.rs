@@ -280,22 +280,21 @@ impl ServerArguments {
         self.keys.as_deref()
     }
 
-    /// How the processes of isolated pipelines are started, on a machine with this much memory. Each runs `threads`
-    /// requests at once.
+    /// How the processes of isolated pipelines are started.
     #[cfg(target_os = "linux")]
     pub(super) fn worker(
         &self,
         load: &LoadArguments,
         load_options: &LoadOptions,
-        memory: u64,
-        threads: usize,
+        settings: &Settings,
     ) -> std::io::Result<WorkerCommand> {
         let mut load_options = load_options.clone();
         load_options.serving = true;
+        let memory = settings.memory.unwrap_or(usize::MAX) as u64;
         let limits = MemoryLimits { each: self.worker_memory.map_or(memory / 2, |size| size.0), all: memory / 4 * 3 };
         Ok(WorkerCommand {
             program: child_process::own_program()?,
-            options: WorkerOptions { load_options, must_be_confined: self.isolation_strict, threads },
+            options: WorkerOptions { load_options, must_be_confined: self.isolation_strict, threads: settings.workers },
             environment: std::env::vars_os().filter(|(name, _)| is_needed(name, load)).collect(),
             load_timeout: self.load_timeout,
             kill_after: self.kill_after,

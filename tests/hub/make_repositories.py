@@ -165,12 +165,12 @@ def tokens_and_answers():
     EXPECTED["answers"] = [{"inputs": {"question": question, "context": context}, "answer": answer}]
 
 
-def sentence(name, pooling, normalize, length, outputs=("last_hidden_state",), old=False):
+def sentence(name, pooling, normalize, length, outputs=("last_hidden_state",), old=False, **prompts):
     with tempfile.TemporaryDirectory() as saved:
         t.BertModel(bert()).save_pretrained(saved)
         tokenizer().save_pretrained(saved)
         parts = [modules.Transformer(saved, max_seq_length=length), modules.Pooling(16, pooling_mode=pooling)]
-        model = SentenceTransformer(modules=parts + ([modules.Normalize()] if normalize else []))
+        model = SentenceTransformer(modules=parts + ([modules.Normalize()] if normalize else []), **prompts)
         folder = REPOSITORIES / name
         model.save_pretrained(str(folder))
     (folder / "model.safetensors").unlink()
@@ -212,6 +212,8 @@ def sentences():
     sentence("sentence-cls", "cls", False, 32, old=True)
     sentence("sentence-last", "lasttoken", True, 48, old=True)
     sentence("sentence-whole", "mean", True, 48, outputs=("token_embeddings", "sentence_embedding"))
+    sentence("sentence-max", "max", True, 48, prompts={"query": "query: ", "document": ""}, default_prompt_name="query")
+    sentence("sentence-several", ("weightedmean", "cls"), False, 48)
 
 
 def picture(path):

@@ -120,7 +120,7 @@ fn set(file: &Path, values: &Json) {
 /// What is wrong with a repository: the row that it is a copy of, the change, and a part of the message.
 type Fault = (&'static str, &'static [&'static str], fn(&Path), &'static str);
 
-const FAULTS: [Fault; 23] = [
+const FAULTS: [Fault; 24] = [
     ("classifier", &[], |f| set(&f.join("config.json"), &json!({"auto_map": {"AutoModel": "m.M"}})), "`auto_map`"),
     ("classifier", &[], |f| fs::remove_dir_all(f.join("onnx")).unwrap(), "optimum-cli export onnx --model"),
     ("classifier", &[], two_models, "choose one with --file: first.onnx, second.onnx"),
@@ -140,8 +140,14 @@ const FAULTS: [Fault; 23] = [
     ("ranker", &[], |f| sentences(f, json!({"activation_fn": "torch.nn.Tanh"})), "gpux has Sigmoid and Identity"),
     ("sentence-mean", &[], dense, "modules.json has `sentence_transformers.models.Dense`"),
     ("sentence-mean", &[], |f| fs::remove_file(f.join("modules.json")).unwrap(), "--pooling mean, cls or lasttoken"),
-    ("sentence-mean", &[], |f| set(&f.join("1_Pooling/config.json"), &json!({"pooling_mode": "max"})), "is max"),
-    ("sentence-mean", &[], prompt, "the prompt `query: `"),
+    ("sentence-mean", &[], |f| set(&f.join("1_Pooling/config.json"), &json!({"pooling_mode": "median"})), "is median"),
+    ("sentence-mean", &[], |f| sentences(f, json!({"default_prompt_name": "q"})), "`prompts` has no such one"),
+    (
+        "sentence-max",
+        &[],
+        |f| set(&f.join("1_Pooling/config.json"), &json!({"include_prompt": false})),
+        "`include_prompt`",
+    ),
     ("image-vit", &[], processor, "does not know how this class prepares pictures"),
     ("image-vit", &["--task", "text-classification"], tokenizer, "takes `pixel_values`, which `tokenize`"),
 ];
@@ -167,10 +173,6 @@ fn dense(folder: &Path) {
     let module = json!({"idx": 3, "name": "3", "path": "3_Dense", "type": "sentence_transformers.models.Dense"});
     modules.as_array_mut().unwrap().push(module);
     fs::write(file, modules.to_string()).unwrap();
-}
-
-fn prompt(folder: &Path) {
-    sentences(folder, json!({"default_prompt_name": "q", "prompts": {"q": "query: "}}));
 }
 
 fn processor(folder: &Path) {
@@ -202,9 +204,11 @@ fn options_say_what_files_do_not() {
     let folder = tempfile::tempdir().unwrap();
     let repository = folder.path().join("repository");
     copy(&repositories().join("sentence-mean"), &repository);
-    prompt(&repository);
+    sentences(&repository, json!({"default_prompt_name": "q", "prompts": {"q": "query: "}}));
     let pulled = run(folder.path(), &["pull", "repository", "--output", "made", "--prompt", "none"]);
     assert!(pulled.status.success(), "{}", stderr(&pulled));
+    let text = fs::read_to_string(folder.path().join("made/gpux.yml")).unwrap();
+    assert!(text.contains(r#"prompts: {"q":"query: "}"#) && !text.contains("prompt: "), "{text}");
     fs::remove_file(repository.join("modules.json")).unwrap();
     let pulled = run(folder.path(), &["pull", "repository", "--output", "m2", "--prompt", "none", "--pooling", "cls"]);
     assert!(pulled.status.success(), "{}", stderr(&pulled));

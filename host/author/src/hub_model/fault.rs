@@ -82,13 +82,6 @@ pub enum HubModelFault {
     /// a module of sentence-transformers
     #[error("modules.json has `{}`, which no step does", clean(.0))]
     Module(String),
-    /// a prompt that is put before each text
-    #[error(
-        "config_sentence_transformers.json puts the prompt `{}` before each text; gpux does not yet: \
-         `--prompt none` goes on without it, with other vectors",
-        clean(.0)
-    )]
-    Prompt(String),
     /// an input that no step gives
     #[error("the model takes `{}`, which {step} does not give", clean(input))]
     Input {

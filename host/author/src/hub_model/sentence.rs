@@ -31,11 +31,8 @@ pub(super) fn embedding(
     let companions = tokenizer_files(source, info)?;
     let sentences = source.json("sentence_bert_config.json")?.unwrap_or_default();
     let limit = TokenLimit::read(source, config, &sentences)?;
-    let prompt = default_prompt(&source.json(SENTENCES)?.unwrap_or_default());
-    if let Some(prompt) = prompt.filter(|_| !request.without_prompt) {
-        return Err(HubModelFault::Prompt(prompt).into());
-    }
     let modules = source.json(MODULES)?.map(|json| Modules::read(&json));
+    let tokenize = with_prompts(source, limit.tokenize(info), modules.as_ref(), request.without_prompt)?;
 
     let mut steps = Vec::new();
     if sentences["do_lower_case"].as_bool() == Some(true) {
@@ -45,7 +42,7 @@ pub(super) fn embedding(
             "sentence_bert_config.json: do_lower_case",
         ));
     }
-    steps.extend([limit.tokenize(info), StepLines::new("model")]);
+    steps.extend([tokenize, StepLines::new("model")]);
     let mut outputs = String::new();
     let normalizes = modules.as_ref().is_some_and(|modules| modules.normalizes);
     if has_output(info, "sentence_embedding") {
@@ -79,11 +76,44 @@ pub(super) fn embedding(
     })
 }
 
-/// The prompt that stands before each text, if there is one.
-fn default_prompt(sentences: &Json) -> Option<String> {
-    let name = sentences["default_prompt_name"].as_str()?;
-    let prompt = sentences["prompts"][name].as_str().unwrap_or(name);
-    (!prompt.is_empty()).then(|| prompt.to_owned())
+/// `tokenize` with what the configuration puts before texts.
+fn with_prompts(
+    source: &mut ModelSource<'_>,
+    tokenize: StepLines,
+    modules: Option<&Modules>,
+    without_default: bool,
+) -> Result<StepLines, MakeError> {
+    let sentences = source.json(SENTENCES)?.unwrap_or_default();
+    let prompts = sentences["prompts"].as_object().cloned().unwrap_or_default();
+    let default = sentences["default_prompt_name"].as_str().filter(|_| !without_default);
+    if let Some(name) = default.filter(|name| !prompts.contains_key(*name)) {
+        return Err(value_fault(SENTENCES, "default_prompt_name", name, "`prompts` has no such one").into());
+    }
+    if prompts.values().all(|prompt| prompt.as_str().is_none_or(str::is_empty)) {
+        return Ok(tokenize);
+    }
+    if let Some(path) = modules.and_then(|modules| modules.pooling.as_deref()) {
+        let file = pooling_file(path);
+        if source.json(&file)?.is_some_and(|config| config["include_prompt"] == false) {
+            let why = "gpux pools a prompt like the text; without `prompts` in config_sentence_transformers.json, it is \
+                       not put before texts";
+            return Err(value_fault(&file, "include_prompt", "false", why).into());
+        }
+    }
+    let tokenize = tokenize.sourced("prompts", Json::Object(prompts), format!("{SENTENCES}: prompts"));
+    Ok(match default {
+        Some(name) => tokenize.sourced("prompt", quoted(name), format!("{SENTENCES}: default_prompt_name")),
+        None => tokenize,
+    })
+}
+
+fn pooling_file(path: &str) -> String {
+    format!("{}/config.json", path.trim_end_matches('/'))
+}
+
+fn value_fault(file: &str, key: &str, value: &str, why: &str) -> HubModelFault {
+    let [file, key, value, why] = [file, key, value, why].map(str::to_owned);
+    HubModelFault::Value { file, key, value, why }
 }
 
 impl Modules {
@@ -109,49 +139,49 @@ fn pooling(
     named: Option<Pooling>,
     vectors: &str,
 ) -> Result<StepLines, MakeError> {
-    let (mode, from) = match (named, path) {
-        (Some(named), _) => (named, "--pooling".to_owned()),
+    let (modes, from) = match (named, path) {
+        (Some(Pooling::Mean), _) => (vec!["mean"], "--pooling".to_owned()),
+        (Some(Pooling::Cls), _) => (vec!["cls"], "--pooling".to_owned()),
+        (Some(Pooling::LastToken), _) => (vec!["lasttoken"], "--pooling".to_owned()),
         (None, None) => return Err(HubModelFault::NoPooling.into()),
         (None, Some(path)) => {
-            let file = format!("{}/config.json", path.trim_end_matches('/'));
+            let file = pooling_file(&path);
             let config = source.required_json(&file, "modules.json names it")?;
-            let (mode, key) = mode(&config, &file)?;
-            (mode, format!("{file}: {key}"))
+            (modes(&config, &file)?, format!("{file}: pooling_mode"))
         }
     };
     let both = format!("[{}, attention_mask]", quoted(vectors));
-    Ok(match mode {
-        Pooling::Mean => StepLines::new("mean-pool").option("in", both),
-        Pooling::Cls => StepLines::new("cls-pool").option("in", both),
-        Pooling::LastToken => StepLines::new("cls-pool").option("in", both).option("token", "last"),
+    Ok(match modes.as_slice() {
+        ["mean"] => StepLines::new("mean-pool").option("in", both),
+        ["cls"] => StepLines::new("cls-pool").option("in", both),
+        ["lasttoken"] => StepLines::new("cls-pool").option("in", both).option("token", "last"),
+        [only] => StepLines::new("pool").option("in", both).option("mode", only),
+        several => StepLines::new("pool").option("in", both).option("mode", format!("[{}]", several.join(", "))),
     }
     .from(from))
 }
 
-/// The mode of a pooling's configuration: `pooling_mode` of sentence-transformers 6, or one of several booleans before.
-fn mode(config: &Json, file: &str) -> Result<(Pooling, String), HubModelFault> {
-    let written: Vec<String> = match &config["pooling_mode"] {
-        Json::String(mode) => vec![mode.clone()],
-        Json::Array(modes) => modes.iter().filter_map(Json::as_str).map(str::to_owned).collect(),
-        _ => {
-            let is_set = |(key, value): (&String, &Json)| {
-                (key.starts_with("pooling_mode_") && value.as_bool() == Some(true)).then(|| key.clone())
-            };
-            config.as_object().into_iter().flatten().filter_map(is_set).collect()
+/// The modes of the step `pool`, with the keys that sentence-transformers before 6 wrote, in the order of its vectors.
+const MODES: [(&str, &str); 6] = [
+    ("cls", "pooling_mode_cls_token"),
+    ("max", "pooling_mode_max_tokens"),
+    ("mean", "pooling_mode_mean_tokens"),
+    ("mean_sqrt_len_tokens", "pooling_mode_mean_sqrt_len_tokens"),
+    ("weightedmean", "pooling_mode_weightedmean_tokens"),
+    ("lasttoken", "pooling_mode_lasttoken"),
+];
+
+/// The modes of a pooling's configuration: `pooling_mode` of sentence-transformers 6, or one of several booleans before.
+fn modes(config: &Json, file: &str) -> Result<Vec<&'static str>, HubModelFault> {
+    let unknown = |mode: &str| value_fault(file, "pooling_mode", mode, "`pool` has no such mode");
+    let known =
+        |mode: &str| MODES.iter().map(|(name, _)| *name).find(|name| *name == mode).ok_or_else(|| unknown(mode));
+    let read = match &config["pooling_mode"] {
+        Json::String(mode) => vec![known(mode)?],
+        Json::Array(modes) => {
+            modes.iter().map(|mode| known(mode.as_str().unwrap_or_default())).collect::<Result<_, _>>()?
         }
+        _ => MODES.iter().filter(|(_, key)| config[key] == true).map(|(name, _)| *name).collect(),
     };
-    let fault = |value: String, why: &str| {
-        let (file, key) = (file.to_owned(), "pooling_mode".to_owned());
-        Err(HubModelFault::Value { file, key, value, why: why.to_owned() })
-    };
-    let [only] = written.as_slice() else {
-        return fault(format!("[{}]", written.join(", ")), "one vector needs one mode");
-    };
-    let key = if only.starts_with("pooling_mode_") { only.clone() } else { "pooling_mode".to_owned() };
-    match only.trim_start_matches("pooling_mode_").trim_end_matches("_token").trim_end_matches("_tokens") {
-        "mean" => Ok((Pooling::Mean, key)),
-        "cls" => Ok((Pooling::Cls, key)),
-        "lasttoken" => Ok((Pooling::LastToken, key)),
-        _ => fault(only.clone(), "gpux pools by mean, cls and lasttoken here"),
-    }
+    if read.is_empty() { Err(unknown("")) } else { Ok(read) }
 }

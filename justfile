@@ -132,6 +132,9 @@ clients:
     cargo build
     target/client-tools/bin/python tests/serve/clients.py
     target/client-tools/bin/python tests/hub/client.py
+    test -d target/adapter-tools || python3 -m venv target/adapter-tools
+    target/adapter-tools/bin/pip install --quiet -r tests/serve/requirements-adapters.txt
+    target/adapter-tools/bin/python tests/serve/adapters.py
 
 # nginx in front of a live server, over Unix sockets; needs curl and Debian's nginx-light, or NGINX
 proxies:

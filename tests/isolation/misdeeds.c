@@ -1,6 +1,7 @@
 // Faults of native code, and attempts to reach what belongs to others.
 // The build defines FOLDER and other paths, and PORT: a confined process has no environment.
 #define _GNU_SOURCE
+#include <dirent.h>
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -223,6 +224,39 @@ long write_cache(long amount) {
 long read_other_entry(long amount) { return opens(OTHER_ENTRY, O_RDONLY); }
 
 long list_cache(long amount) { return opens(CACHE "/verified", O_RDONLY | O_DIRECTORY); }
+
+// What the next load, and those of others, find in the cache that this pipeline may write.
+long sparse_cache_file(long gibibytes) {
+    int file = open(OWN_CACHE "/sparse", O_CREAT | O_RDWR, 0600);
+    return file < 0 ? errno : refusal(ftruncate(file, gibibytes << 30));
+}
+
+long many_cache_files(long count) {
+    char path[4096];
+    for (long n = 0; n < count; n++) {
+        snprintf(path, sizeof path, "%s/verified/%ld", OWN_CACHE, n);
+        int file = open(path, O_CREAT | O_WRONLY, 0600);
+        if (file < 0) return errno;
+        close(file);
+    }
+    return 0;
+}
+
+static long pipes_in(const char *folder) {
+    char path[4096];
+    struct dirent *entry;
+    DIR *found = opendir(folder);
+    if (!found) return errno;
+    while ((entry = readdir(found))) {
+        if (entry->d_type != DT_REG) continue;
+        snprintf(path, sizeof path, "%s/%s", folder, entry->d_name);
+        if (unlink(path) || mkfifo(path, 0600)) return errno;
+    }
+    closedir(found);
+    return 0;
+}
+
+long pipes_in_cache(long amount) { return pipes_in(OWN_CACHE) | pipes_in(OWN_CACHE "/verified"); }
 
 // The mode of a file that may be read, without its path.
 long change_mode_of_engine(long amount) {

@@ -15,7 +15,8 @@
     M(forge_strings) M(forge_error) M(take_shared) M(take_in_device) M(take_in_page_tables) M(take_in_sockets) \
     M(pass_descriptors) M(reserve_channel) M(write_channel) M(change_open_mode) M(change_open_owner) \
     M(change_open_times) M(change_open_attributes) M(outlive_server) M(garbage_to_control) \
-    M(flood_control) M(flood_log) M(escape_sequences) M(forge_log) M(ring_in_vain) M(block_event) M(list_cache) M(read_other_entry)
+    M(flood_control) M(flood_log) M(escape_sequences) M(forge_log) M(ring_in_vain) M(block_event) M(sparse_cache_file) \
+    M(many_cache_files) M(pipes_in_cache) M(list_cache) M(read_other_entry)
 
 #define DECLARE(name) long name(long amount);
 ALL_MISDEEDS(DECLARE)

@@ -11,6 +11,7 @@ import argparse
 import contextlib
 import ctypes
 import errno
+import hashlib
 import json
 import os
 import re
@@ -164,6 +165,9 @@ def all_misdeeds(mebibytes, has_namespaces):
         refused("read_server_environment", "files"),
         refused("open_server_memory", "files"),
         refused("fill_disk", "files", amount=256),
+        Misdeed("sparse_cache_file", "answered", amount=16),
+        Misdeed("many_cache_files", "answered", amount=100000, timeout=60),
+        refused("pipes_in_cache", "files"),
         refused("open_many_files", "limits", amount=19000, errors=(errno.EMFILE,)),
         # Network.
         refused("connect_tcp", "network"),
@@ -303,6 +307,7 @@ class Suite:
         if self.server.is_alive():
             loaded = self.client.ask("POST", f"/v2/repository/models/{misdeed.victim}/load")
             wrong += ["it cannot be loaded again"] if loaded.status != 200 else []
+            wrong += ["an entry of a neighbour's is gone"] if not self.options.entry.exists() else []
         survivors = end_survivors()
         if survivors:
             got += f"; {survivors} processes outlive the worker"
@@ -385,11 +390,13 @@ def prepare(options, folder):
     for name in ("secret", "deletable"):
         (folder / name).write_text("known only to the test\n")
     asked, victims = list(neighbours(folder)), list(write_victims(folder))
+    options.entry = entry_of(options.gpux, asked[-1][0])
+    own = hashlib.sha256(str(next(one for one in victims if one.parent.name == "native")).encode()).hexdigest()[:32]
     definitions = {
         "FOLDER": folder, "SECRET": folder / "secret", "OTHER_MODEL": asked[-1][0], "CACHE": CACHE,
         "OWN_MODEL": victims[0].with_name("model.onnx"), "CACHE_KEY": CACHE.with_name("gpux.key"),
         "PORT": tcp.getsockname()[1], "GROWTH": options.mebibytes,
-        "OTHER_ENTRY": entry_of(options.gpux, asked[-1][0]),
+        "OTHER_ENTRY": options.entry, "OWN_CACHE": CACHE / "pipelines" / own,
     }
     library = build_library(folder, definitions)
     shim = ctypes.CDLL(str(library))

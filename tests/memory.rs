@@ -261,6 +261,8 @@ fn outputs() -> Vec<Case> {
         ("max", json!({"axis": 0}), numbers),
         ("mean", json!({}), numbers),
         ("mean-pool", json!({}), tokens),
+        ("pool", json!({ "mode": ["mean", "max", "weightedmean"] }), tokens),
+        ("pool", json!({ "mode": "mean_sqrt_len_tokens" }), tokens),
         ("ner-aggregate", json!({"tokenizer": "tokenize/wordpiece.json", "labels": ["O", "B-A"]}), |size| {
             let offsets = (0..20 * size as i64).flat_map(|at| [at, at + 1]).collect::<Vec<_>>();
             let count = 20 * size;

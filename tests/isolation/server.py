@@ -250,7 +250,7 @@ def children(process):
 
 
 class Neighbours:
-    """Threads that ask other pipelines until `stop`. A sample: when it began, seconds, status, pipeline."""
+    """Threads that ask other pipelines until `stop`. A sample: when it began, seconds, status, pipeline with a failure."""
 
     def __init__(self, port, asked, pause=0.02):
         self.samples, self.ends = [], threading.Event()
@@ -264,7 +264,8 @@ class Neighbours:
         client = Client(port)
         while not self.ends.wait(pause):
             answer = client.ask("POST", f"/pipelines/{pipeline}/predict", body, kind)
-            self.samples.append((answer.begun, answer.ended - answer.begun, answer.status, pipeline))
+            what = pipeline if answer.status == 200 else f"{pipeline}: {answer.json}"
+            self.samples.append((answer.begun, answer.ended - answer.begun, answer.status, what))
 
     def between(self, begin, end):
         """Those that were under way at some time between."""

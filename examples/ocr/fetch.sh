@@ -1,5 +1,5 @@
 #!/bin/sh
-# Fetches the three models of PaddleOCR from the package rapidocr of PyPI: 27 MB. Needs pip.
+# Fetches the three models of PaddleOCR, 32 MB, from the package rapidocr of PyPI (a wheel of 27 MB). Needs pip.
 set -eu
 cd "$(dirname "$0")"
 mkdir -p models
@@ -18,4 +18,4 @@ sha256sum --check --quiet <<'DIGESTS'
 6f327246b50388f3c176ae304bd95767ea6dc0c9ae92153ef8cbe210b3c14884  models/PP-OCRv6_rec_small.onnx
 e47acedf663230f8863ff1ab0e64dd2d82b838fceb5957146dab185a89d6215c  models/ch_ppocr_mobile_v2.0_cls_mobile.onnx
 DIGESTS
-echo "fetched: try \`gpux run examples/ocr examples/ocr/page.png\`"
+echo "fetched: try \`gpux run examples/ocr examples/ocr/tests/page/page.png\`"

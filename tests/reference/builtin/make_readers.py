@@ -105,6 +105,13 @@ def speech():
         case("standardize", {}, sound[None], tensor(made))
 
 
+def kaldi(sound, rate, options):
+    """`fbank` with options as gpux names them."""
+    names = {"num_mel_bins": "num_bins", "frame_length": "frame_length_ms", "frame_shift": "frame_shift_ms"}
+    theirs = {names.get(key, key): value for key, value in options.items() if key != "scale"}
+    return fbank(sound * np.float32(options.get("scale", 1)), {"samp_freq": rate, **theirs})
+
+
 def fbank(sound, options):
     made = knf.FbankOptions()
     made.frame_opts.dither = 0
@@ -133,10 +140,7 @@ def banks():
         time = np.arange(count) / rate
         sound = 0.3 * np.sin(2 * np.pi * 440 * time) + 0.1 * np.sin(2 * np.pi * 3000 * time) + RNG.normal(0.01, 0.05, count)
         sound = sound.astype(np.float32)
-        theirs = {{"num_mel_bins": "num_bins", "frame_length": "frame_length_ms", "frame_shift": "frame_shift_ms"}.get(key, key): value
-                  for key, value in options.items() if key != "scale"}
-        made = fbank(sound * np.float32(options.get("scale", 1)), {"samp_freq": rate, **theirs})
-        case("fbank", {"sample_rate": rate, **options}, sound, tensor(made))
+        case("fbank", {"sample_rate": rate, **options}, sound, tensor(kaldi(sound, rate, options)))
 
 
 if __name__ == "__main__":

@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::{Value as Json, json};
+use serde_json::Value as Json;
 
 use super::steps::{Far, tensor};
+use crate::reference::boxes::{differences, resized};
 use crate::reference::{read_json, run, step, unpack};
-use gpux_core::{Context, Dim, ElementType, Geometry, Kind, Layout, Metadata, Tensor, TensorKind, Value};
+use gpux_core::{Context, Dim, ElementType, Kind, Metadata, Tensor, TensorKind, Value};
 
 /// Each case of a file with its tensor and the samples.
 fn cases(file: &str) -> (Vec<Json>, Vec<u8>) {
@@ -56,35 +57,6 @@ fn warp_follows_opencv_and_scikit_image() {
     }
 }
 
-/// A picture of the size of the map, which was made of one of the size `source`, height first.
-fn resized(map: &Tensor, source: &Json) -> Tensor {
-    let &[height, width] = map.shape() else { panic!("{:?}", map.shape()) };
-    let [source_height, source_width] = [0, 1].map(|axis| source[axis].as_u64().unwrap() as u32);
-    let geometry = Geometry {
-        source_width,
-        source_height,
-        scale_x: width as f32 / source_width as f32,
-        scale_y: height as f32 / source_height as f32,
-        offset_x: 0.0,
-        offset_y: 0.0,
-    };
-    let metadata = Metadata { geometry: Some(geometry), layout: Some(Layout::Hwc), ..Metadata::default() };
-    Tensor::zeros(ElementType::Uint8, [height, width, 3]).unwrap().with_metadata(metadata)
-}
-
-fn points(found: &Json) -> Vec<[f64; 2]> {
-    serde_json::from_value(found["points"].clone()).unwrap()
-}
-
-/// Whether two edges of a quadrilateral cross: RapidOCR so orders corners of the same height.
-fn crosses_itself(corners: &[[f64; 2]]) -> bool {
-    let turn = |at: usize| {
-        let [a, b, c] = [0, 1, 2].map(|next| corners[(at + next) % 4]);
-        (b[0] - a[0]) * (c[1] - b[1]) - (b[1] - a[1]) * (c[0] - b[0]) < 0.0
-    };
-    (0..4).filter(|at| turn(*at)).count() == 2
-}
-
 #[test]
 fn find_boxes_follows_rapidocr() {
     let (cases, samples) = cases("boxes");
@@ -94,29 +66,23 @@ fn find_boxes_follows_rapidocr() {
         let levels = tensor(&case["given"], &samples);
         let map: Vec<f32> = levels.as_slice::<u8>().unwrap().iter().map(|level| f32::from(*level) / 255.0).collect();
         let map = Tensor::new(levels.shape(), map).unwrap();
-        let image = resized(&map, &case["source"]);
+        let &[height, width] = map.shape() else { panic!("{:?}", map.shape()) };
+        let source = serde_json::from_value(case["source"].clone()).unwrap();
+        let image = resized([height, width], source);
         let step = step("find-boxes", case["options"].clone());
         let Value::Json(ours) = run(&*step, vec![map.into(), image.into()]).remove(0) else { panic!() };
-        let (ours, theirs) = (ours.as_array().unwrap(), case["expected"].as_array().unwrap());
-        if ours.len() != theirs.len() {
-            let (ours, theirs) = (json!(ours), &case["expected"]);
-            wrong.push(format!("{number}: {ours} for {theirs}: {}", case["options"]));
-            continue;
-        }
-        for (ours, theirs) in ours.iter().zip(theirs) {
-            let (mut ours_in_order, mut theirs_in_order) = (points(ours), points(theirs));
-            if crosses_itself(&theirs_in_order) {
-                ours_in_order.sort_by(|a, b| a.partial_cmp(b).unwrap());
-                theirs_in_order.sort_by(|a, b| a.partial_cmp(b).unwrap());
-            }
-            let pairs = ours_in_order.as_flattened().iter().zip(theirs_in_order.as_flattened());
-            let far = pairs.map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
-            let score = (ours["score"].as_f64().unwrap() - theirs["score"].as_f64().unwrap()).abs();
-            boxes += 1;
-            moved += usize::from(far > 0.0);
-            (largest, largest_score) = (largest.max(far), largest_score.max(score));
-            if far > 1.0 || score > 1e-3 {
-                wrong.push(format!("{number}: {ours} for {theirs}: {}", case["options"]));
+        match differences(&ours, &case["expected"]) {
+            Err(why) => wrong.push(format!("{number}: {why}: {}", case["options"])),
+            Ok(differences) => {
+                for (far, score) in differences {
+                    boxes += 1;
+                    moved += usize::from(far > 0.0);
+                    (largest, largest_score) = (largest.max(far), largest_score.max(score));
+                    if far > 1.0 || score > 1e-3 {
+                        let (ours, theirs) = (&ours, &case["expected"]);
+                        wrong.push(format!("{number}: {ours} for {theirs}: {}", case["options"]));
+                    }
+                }
             }
         }
     }

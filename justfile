@@ -65,8 +65,8 @@ bench:
 compare GROUP *WHAT:
     python3 benches/compare/{{GROUP}}.py {{WHAT}}
 
-# thousands of cases with random parameters for the image and audio steps, from the seed on, against the libraries
-# they follow; the file says what it needs installed
+# thousands of cases with random parameters for steps of images, sounds, points, lists and tensors, from the seed on,
+# against the libraries they follow; the file says what it needs installed
 random-parity CASES="3000" SEED="2":
     python3 tests/reference/builtin/make_random.py --cases {{CASES}} --seed {{SEED}} --out target/random
     GPUX_RANDOM_CASES=$PWD/target/random cargo test --lib reference::random -- --nocapture

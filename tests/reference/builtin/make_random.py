@@ -1,5 +1,5 @@
-"""Cases with random parameters for the image and audio steps, and what the reference libraries make of them
-(`host/steps/src/reference/random.rs` compares).
+"""Cases with random parameters for steps of images, sounds, points, lists and tensors, and what the reference
+libraries make of them (`host/steps/src/reference/random.rs` compares).
 
     python -m venv venv && venv/bin/pip install -r requirements-random.txt && venv/bin/python make_random.py
 
@@ -28,7 +28,9 @@ from torchvision.transforms.v2 import functional as F
 
 from make_audio import WhisperFeatureExtractor, librosa_mel, torchaudio, with_serial
 from make_image import array, letterboxed, pillow, pixels, planes
+from random_geometry import GEOMETRY
 from random_inputs import Cases
+from random_readers import READERS
 
 COLORS = {1: "gray", 3: "rgb", 4: "rgba"}
 PILLOW = {
@@ -317,19 +319,21 @@ def other_sounds(cases, _):
 
 IMAGES = [(resize, 5), (decode_image, 3), (geometry, 2)]
 SOUNDS = [(decode_audio, 3), (resample, 3), (mel, 3), (other_sounds, 1)]
+GROUPS = {"image": IMAGES, "audio": SOUNDS, "geometry": GEOMETRY, "readers": READERS}
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--cases", type=int, default=200, help="for each of the two groups (default: 200)")
+    parser.add_argument("--cases", type=int, default=200, help="for each group (default: 200)")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "random")
+    parser.add_argument("--groups", nargs="+", choices=GROUPS, default=list(GROUPS), help="default: all")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
-    for group, parts in {"image": IMAGES, "audio": SOUNDS}.items():
+    for group in arguments.groups:
         cases = Cases(arguments.seed)
-        turns = [part for part, share in parts for _ in range(share)]
+        turns = [part for part, share in GROUPS[group] for _ in range(share)]
         # Not all pictures are small, where there are many cases.
         largest = 60 if arguments.cases <= 200 else 200
         while len(cases.cases) < arguments.cases:

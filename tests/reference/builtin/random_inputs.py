@@ -5,6 +5,7 @@ a result that must be the same to the bit as its hash, any other as a few of its
 """
 
 import hashlib
+import io
 import json
 
 import numpy as np
@@ -37,7 +38,7 @@ class Cases:
 
     def noise(self, shape, element="uint8", faint=False, low=0.0, high=1.0):
         """Noise, and how the tests make it: bytes, or float32 from `low` to `high`, which are whole powers of
-        two. `faint`: of four bytes, the last is next to nothing."""
+        two, converted to `element`. `faint`: of four bytes, the last is next to nothing."""
         seed = int(self.rng.integers(1 << 53))
         drawn = draw(seed, int(np.prod(shape)))
         if element == "uint8":
@@ -46,7 +47,7 @@ class Cases:
                 values[3::4] %= 6
         else:
             unit = (drawn >> np.uint64(40)).astype(np.float32) / np.float32(1 << 24)
-            values = unit * np.float32(high - low) + np.float32(low)
+            values = (unit * np.float32(high - low) + np.float32(low)).astype(element)
         given = {"seed": seed, "element": element, "shape": list(shape), "faint": faint, "low": low, "high": high}
         return values.reshape(shape), given
 
@@ -55,19 +56,32 @@ class Cases:
         self.files += data
         return {"file": [at, len(data)]}
 
-    def add(self, step, options, given, result, bar=0.0, name=None):
-        """A case whose result may be off by `bar`."""
+    def levels(self, map):
+        """A map of levels of 255, which the tests read as float32 from 0 to 1."""
+        file = io.BytesIO()
+        Image.fromarray(map).save(file, "PNG", optimize=True)
+        return {"levels": self.file(file.getvalue())["file"]}
+
+    def add_json(self, step, options, given, expected, name):
+        """A case whose result is compared as JSON."""
+        case = {"name": name, "step": step, "options": options, "given": given, "expected": expected}
+        self.cases.append(case)
+
+    def add(self, step, options, given, result, bar=0.0, name=None, apart=0.0, then=None):
+        """A case whose result may be off by `bar`, but for a share `apart` of the numbers of all cases with this name.
+        `given` is an input, or a list of all of them. `then` is a step, with its options, after this one."""
+        expected = {"shape": list(np.shape(result)), "element": str(result.dtype)}
         result = np.ascontiguousarray(result)
-        expected = {"shape": list(result.shape), "element": str(result.dtype)}
         if bar == 0:
             expected["hash"] = hashlib.sha256(result.tobytes()).hexdigest()[:16]
         else:
             count = min(result.size, PROBES)
             places = np.arange(count) * result.size // max(count, 1)
             expected |= {"bar": bar, "at": len(self.numbers)}
+            expected |= {"apart": apart} if apart else {}
             self.numbers += result.ravel()[places].astype(np.float32).tolist()
         case = {"name": name or step, "step": step, "options": options, "given": given, "expected": expected}
-        self.cases.append(case)
+        self.cases.append(case | ({"then": then} if then else {}))
 
     def write(self, folder):
         folder.mkdir(parents=True, exist_ok=True)

@@ -169,6 +169,16 @@ impl ServeError {
         }
     }
 
+    /// Whether the run ended since nobody waits for it any more.
+    pub(crate) fn is_given_up(&self) -> bool {
+        match self {
+            Self::Gpux(GpuxError::Step(error)) => {
+                matches!(error.failure, StepFailure::Timeout | StepFailure::Cancelled)
+            }
+            _ => false,
+        }
+    }
+
     /// When the client may retry, if that can help.
     pub fn retry_after(&self) -> Option<Duration> {
         match self {

@@ -113,6 +113,10 @@ impl Execution {
             return result;
         }
         self.timed_out.set(result.as_ref().is_err_and(ServeError::is_timeout));
+        if !clock.has_begun() && result.as_ref().is_err_and(ServeError::is_given_up) {
+            // It waited in the process of its pipeline.
+            return result;
+        }
         let end = Instant::now();
         self.loaded.metrics().record_run_time(end - start);
         self.ran.set(Some((start, end)));

@@ -45,6 +45,11 @@ impl<'a> StepTimer<'a> {
         }
     }
 
+    /// Whether a step has run.
+    pub(crate) const fn has_begun(&self) -> bool {
+        self.next > 0
+    }
+
     /// Records a step that has run.
     pub(crate) fn record(
         &mut self,

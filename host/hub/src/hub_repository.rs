@@ -286,7 +286,7 @@ struct Download<'a> {
 }
 
 /// How one connection went.
-enum Ended {
+enum DownloadEnd {
     /// the file is whole
     Whole,
     /// it can go on
@@ -336,8 +336,8 @@ impl Download<'_> {
                     }
                     if body.start == done {
                         match self.receive(body, part, &mut hasher, &mut done, progress)? {
-                            Ended::Whole => break,
-                            Ended::Early(reason) => reason,
+                            DownloadEnd::Whole => break,
+                            DownloadEnd::Early(reason) => reason,
                         }
                     } else {
                         "the hub sent another part than was asked for".to_owned()
@@ -398,7 +398,7 @@ impl Download<'_> {
         hasher: &mut Hasher,
         done: &mut u64,
         progress: &mut dyn TransferProgress,
-    ) -> Result<Ended, HubError> {
+    ) -> Result<DownloadEnd, HubError> {
         let size = self.file.size;
         let too_long = || HubError::TooLong { file: self.name.to_owned(), size };
         if body.body.content_length().is_some_and(|length| length > size - *done) {
@@ -409,10 +409,10 @@ impl Download<'_> {
         let (mut piece, mut window, mut window_start) = (vec![0; 1 << 16], Instant::now(), *done);
         loop {
             let read = match reader.read(&mut piece) {
-                Ok(0) if *done == size => return Ok(Ended::Whole),
-                Ok(0) => return Ok(Ended::Early("it ended early".to_owned())),
+                Ok(0) if *done == size => return Ok(DownloadEnd::Whole),
+                Ok(0) => return Ok(DownloadEnd::Early("it ended early".to_owned())),
                 Ok(read) => read,
-                Err(error) => return Ok(Ended::Early(error.to_string())),
+                Err(error) => return Ok(DownloadEnd::Early(error.to_string())),
             };
             if *done + read as u64 > size {
                 return Err(too_long());
@@ -423,7 +423,7 @@ impl Download<'_> {
             progress.advance(*done);
             if window.elapsed() >= PROGRESS_TIME {
                 if *done < window_start + MIN_PROGRESS && *done < size {
-                    return Ok(Ended::Early("it brought next to nothing for a minute".to_owned()));
+                    return Ok(DownloadEnd::Early("it brought next to nothing for a minute".to_owned()));
                 }
                 (window, window_start) = (Instant::now(), *done);
             }

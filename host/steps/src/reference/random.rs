@@ -17,7 +17,7 @@ struct Case {
     name: String,
     step: String,
     options: Json,
-    given: Given,
+    given: RandomInputs,
     expected: Expected,
     /// a step after this one, with its options
     then: Option<(String, Json)>,
@@ -25,7 +25,7 @@ struct Case {
 
 #[derive(Deserialize)]
 #[serde(untagged)]
-enum Given {
+enum RandomInputs {
     Inputs(Vec<Option<RandomInput>>),
     Input(RandomInput),
 }
@@ -307,8 +307,8 @@ fn compare(group: &str) {
     let mut counts = BTreeMap::<String, Count>::new();
     for case in &cases {
         let given: Vec<_> = match &case.given {
-            Given::Inputs(inputs) => inputs.iter().map(Option::as_ref).collect(),
-            Given::Input(input) => vec![Some(input)],
+            RandomInputs::Inputs(inputs) => inputs.iter().map(Option::as_ref).collect(),
+            RandomInputs::Input(input) => vec![Some(input)],
         };
         let shapes: Vec<_> = given.iter().flatten().map(|input| input.shape()).collect();
         let what = format!("{} of {}", case.options, shapes.join(", "));

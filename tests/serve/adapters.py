@@ -5,10 +5,8 @@ is what `/predict` and `/rerank` give.
 Needs a build of gpux and the packages of requirements-adapters.txt.
 """
 
-import json
 import shutil
 import tempfile
-import urllib.request
 from pathlib import Path
 
 from langchain_cohere import CohereRerank
@@ -18,29 +16,12 @@ from llama_index.embeddings.text_embeddings_inference import TextEmbeddingsInfer
 from llama_index.postprocessor.cohere_rerank import CohereRerank as LlamaCohereRerank
 from llama_index.postprocessor.tei_rerank import TextEmbeddingInference
 
-from server import ROOT, serving
+from server import RANKS, ROOT, post, serving
 
 EMBEDS = ROOT / "examples/sentence-embedding"
-# A score is how many tokens a pair has.
-RANKS = """
-name: ranks
-version: 1.0.0
-inputs: { query: text, documents: json }
-pipeline:
-  - tokenize: { in: { text: query, pair: documents }, tokenizer: ./tokenizer.json }
-  - cast: { in: attention_mask, to: float32 }
-  - sum: { axis: 1 }
-serving: { aliases: [rerank-v3.5] }
-"""
 QUERY = "which?"
 DOCUMENTS = ["one", "one two three", "one two"]
 BEST = ["one two three", "one two"]
-
-
-def post(url, body):
-    request = urllib.request.Request(url, json.dumps(body).encode(), {"Content-Type": "application/json"})
-    with urllib.request.urlopen(request, timeout=60) as answer:
-        return json.load(answer)
 
 
 def scores_of_rerank(address):

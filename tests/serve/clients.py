@@ -10,7 +10,6 @@ import json
 import shutil
 import sys
 import tempfile
-import urllib.request
 from pathlib import Path
 
 import cohere
@@ -20,32 +19,14 @@ import openai
 from langchain_openai import OpenAIEmbeddings
 from llama_index.embeddings.openai_like import OpenAILikeEmbedding
 
-from server import ROOT, serving
+from server import RANKS, ROOT, post, serving
 
 EMBEDS = ROOT / "examples/sentence-embedding"
 CLASSIFIES = ROOT / "examples/text-classification"
-# A score is how many tokens a pair has.
-RANKS = """
-name: ranks
-version: 1.0.0
-inputs: { query: text, documents: json }
-pipeline:
-  - tokenize: { in: { text: query, pair: documents }, tokenizer: ./tokenizer.json }
-  - cast: { in: attention_mask, to: float32 }
-  - sum: { axis: 1 }
-serving: { aliases: [rerank-v3.5] }
-"""
 # LangChain's default sends tokens of OpenAI's tokenizer. A server that takes those of its own tells them apart.
 TAKES_IDS = (EMBEDS / "gpux.yml").read_text() + "\nserving: { token_ids: true }\n"
 TEXTS = ["a web server written in C", "plays music", "command line tool that edits pictures"]
 DOCUMENTS = ["one", "one two three", "one two"]
-
-
-def post(url, body):
-    headers = {"Content-Type": "application/json"}
-    request = urllib.request.Request(url, json.dumps(body).encode(), headers)
-    with urllib.request.urlopen(request, timeout=60) as answer:
-        return json.load(answer)
 
 
 def predicted(address, text):

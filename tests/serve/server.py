@@ -1,9 +1,11 @@
 """A live `gpux serve` on a free port, for the checks in this folder."""
 
 import contextlib
+import json
 import os
 import re
 import subprocess
+import urllib.request
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -16,6 +18,25 @@ PIPELINES = [
     "examples/sentence-embedding",
     *(f"tests/cases/pipelines/{name}.yml" for name in ["scores", "text", "draw-boxes", "sound"]),
 ]
+
+# A score is how many tokens a pair has.
+RANKS = """
+name: ranks
+version: 1.0.0
+inputs: { query: text, documents: json }
+pipeline:
+  - tokenize: { in: { text: query, pair: documents }, tokenizer: ./tokenizer.json }
+  - cast: { in: attention_mask, to: float32 }
+  - sum: { axis: 1 }
+serving: { aliases: [rerank-v3.5] }
+"""
+
+
+def post(url, body):
+    headers = {"Content-Type": "application/json"}
+    request = urllib.request.Request(url, json.dumps(body).encode(), headers)
+    with urllib.request.urlopen(request, timeout=60) as answer:
+        return json.load(answer)
 
 
 @contextlib.contextmanager

@@ -11,7 +11,8 @@ use crate::printer::Printer;
 use gpux::LoadOptions;
 use gpux_author::{HubModelError, HubModelReport};
 use gpux_core::{CacheFolder, Size, child_process};
-use gpux_hub::{HubError, HubReference, Store, StoreError, TransferProgress};
+use gpux_hub::{HubError, HubReference, TransferProgress};
+use gpux_store::{Store, StoreError, StoredPipeline};
 
 /// What a pull fetches at most, unless `--max-size` says otherwise.
 pub(crate) const MAX_SIZE: Size = Size(32 << 30);
@@ -140,7 +141,7 @@ pub(crate) fn keep(
     store: &Store,
     reference: &HubReference,
     report: &HubModelReport,
-) -> Result<gpux_hub::StoredPipeline, PullError> {
+) -> Result<StoredPipeline, PullError> {
     let made = &report.made;
     Ok(store.add_folder(&made.folder, &made.files, &store_name(reference), &made.name)?)
 }

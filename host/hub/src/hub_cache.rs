@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use crate::digest::{FileDigest, RemoteFile};
-use crate::file_name::is_safe;
+use gpux_store::{FileDigest, is_safe};
+
+use crate::remote_file::RemoteFile;
 
 /// How deep a snapshot is looked into.
 const MAX_DEPTH: usize = 6;

@@ -5,18 +5,17 @@ use std::io::{Read as _, Seek as _, SeekFrom, Write as _};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use gpux_store::{FileDigest, Hasher, PartFile, Store, StoreError, is_safe};
 use serde::Deserialize;
 use serde_json::Value as Json;
 
 use crate::client::{FileBody, HubClient};
-use crate::digest::{FileDigest, Hasher, RemoteFile};
-use crate::error::{HubError, StoreError};
-use crate::file_name::is_safe;
+use crate::error::HubError;
 use crate::hub_cache;
 use crate::lock::{LockedFile, LockedSource};
 use crate::reference::HubReference;
+use crate::remote_file::RemoteFile;
 use crate::settings::HubSettings;
-use crate::store::{PartFile, Store};
 use crate::transfer::{RepositoryFacts, TransferProgress};
 
 /// The most files of a repository.

@@ -7,8 +7,8 @@ use crate::hub_repository::HubRepository;
 use crate::lock::LockedSource;
 use crate::reference::HubReference;
 use crate::settings::HubSettings;
-use crate::store::Store;
 use crate::transfer::{RepositoryFacts, TransferProgress};
+use gpux_store::Store;
 
 /// The most files of a folder that are looked at.
 const MAX_FILES: usize = 10_000;

@@ -16,7 +16,8 @@ use gpux_author::{
     pipeline_for_hub_model,
 };
 use gpux_core::{Size, child_process};
-use gpux_hub::{HubReference, HubSettings, Repository, Store};
+use gpux_hub::{HubReference, HubSettings, Repository};
+use gpux_store::Store;
 
 /// Examples:
 ///   gpux pull hf:sentence-transformers/all-MiniLM-L6-v2

@@ -1,10 +1,10 @@
-//! What a file of the hub must be: its SHA-256, or the SHA-1 by which Git knows it.
+//! Digests of files: the SHA-256, or the SHA-1 by which Git knows a file.
 
 use std::fmt::{self, Write as _};
 
 use ring::digest::{Context, SHA1_FOR_LEGACY_USE_ONLY, SHA256};
 
-/// The digest of a file, as the hub gives it, in lowercase hexadecimal digits.
+/// The digest of a file, in lowercase hexadecimal digits.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum FileDigest {
     /// the SHA-256 of its bytes
@@ -15,7 +15,7 @@ pub enum FileDigest {
 
 impl FileDigest {
     /// A digest by its digits: 64 are a SHA-256, 40 are Git's.
-    pub(crate) fn from_hex(digits: &str) -> Option<Self> {
+    pub fn from_hex(digits: &str) -> Option<Self> {
         let is_hex = digits.bytes().all(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte));
         match digits.len() {
             64 if is_hex => Some(Self::Sha256(digits.to_owned())),
@@ -41,34 +41,28 @@ impl fmt::Display for FileDigest {
     }
 }
 
-/// What the hub says about a file.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct RemoteFile {
-    pub(crate) size: u64,
-    pub(crate) digest: FileDigest,
-}
-
 /// Both digests of the bytes that pass.
-pub(crate) struct Hasher {
+pub struct Hasher {
     sha256: Context,
     git: Context,
 }
 
 impl Hasher {
     /// For a file of `size` bytes.
-    pub(crate) fn new(size: u64) -> Self {
+    pub fn new(size: u64) -> Self {
         let mut git = Context::new(&SHA1_FOR_LEGACY_USE_ONLY);
         git.update(format!("blob {size}\0").as_bytes());
         Self { sha256: Context::new(&SHA256), git }
     }
 
-    pub(crate) fn update(&mut self, bytes: &[u8]) {
+    /// Takes the next bytes.
+    pub fn update(&mut self, bytes: &[u8]) {
         self.sha256.update(bytes);
         self.git.update(bytes);
     }
 
     /// The SHA-256, and Git's digest.
-    pub(crate) fn finish(self) -> (String, String) {
+    pub fn finish(self) -> (String, String) {
         (hex(self.sha256.finish().as_ref()), hex(self.git.finish().as_ref()))
     }
 }

@@ -161,16 +161,17 @@ impl Store {
     }
 
     /// Where the file with this SHA-256 is, if it is there.
-    pub(crate) fn blob(&self, sha256: &str) -> PathBuf {
+    pub fn blob(&self, sha256: &str) -> PathBuf {
         self.blobs().join(sha256)
     }
 
-    pub(crate) fn has_blob(&self, sha256: &str, size: u64) -> bool {
+    /// Whether that file is there, with this size.
+    pub fn has_blob(&self, sha256: &str, size: u64) -> bool {
         self.blob(sha256).symlink_metadata().is_ok_and(|found| found.is_file() && found.len() == size)
     }
 
     /// The file that collects what is fetched under `key`, for this process alone: waits for another that has it.
-    pub(crate) fn part(&self, key: &str) -> Result<PartFile, StoreError> {
+    pub fn part(&self, key: &str) -> Result<PartFile, StoreError> {
         let path = self.ingest().join(format!("{key}{PART}"));
         loop {
             let opened = File::options().read(true).write(true).create(true).truncate(false).open(&path);
@@ -374,15 +375,16 @@ impl Store {
 
 /// A file that is fetched, held by this process alone.
 #[derive(Debug)]
-pub(crate) struct PartFile {
-    pub(crate) file: File,
+pub struct PartFile {
+    /// what was fetched so far
+    pub file: File,
     path: PathBuf,
     store: Store,
 }
 
 impl PartFile {
     /// Moves it to the files that are whole.
-    pub(crate) fn publish(self, sha256: &str) -> Result<(), StoreError> {
+    pub fn publish(self, sha256: &str) -> Result<(), StoreError> {
         let target = self.store.blob(sha256);
         self.file.sync_all().map_err(io("write", &self.path))?;
         fs::rename(&self.path, &target).map_err(io("write", &target))?;
@@ -390,7 +392,7 @@ impl PartFile {
     }
 
     /// Removes it: the next attempt begins anew.
-    pub(crate) fn discard(&self) {
+    pub fn discard(&self) {
         let _ = fs::remove_file(&self.path);
     }
 }

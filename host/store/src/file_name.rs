@@ -4,7 +4,7 @@
 const MAX_NAME: usize = 1024;
 
 /// Whether a name stays in the folder that it is joined to, on every system.
-pub(crate) fn is_safe(name: &str) -> bool {
+pub fn is_safe(name: &str) -> bool {
     let is_part = |part: &str| !part.is_empty() && part != "." && part != ".." && !part.ends_with('.');
     !name.is_empty()
         && name.len() <= MAX_NAME

@@ -11,7 +11,7 @@ use super::node::Node;
 use super::source_file::SourceFile;
 use super::spec::{MAX_NAME, Spec, StepCheck};
 use gpux_core::closest;
-use gpux_core::files::similar_file;
+use gpux_core::files::{lies_in, resolve_path, similar_file};
 use gpux_core::hub_blobs;
 use gpux_core::sanitize::is_unsafe_for_terminal;
 
@@ -97,7 +97,7 @@ fn checked_text(path: &Path, allow_outside: bool) -> Result<String, LoadError> {
 /// counts: another may have replaced it since.
 fn lies_in_its_folder(file: &File, path: &Path) -> std::io::Result<bool> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let found = path.canonicalize()?;
+    let found = resolve_path(path)?;
     #[cfg(unix)]
     let is_found = {
         use std::os::unix::fs::MetadataExt as _;
@@ -106,8 +106,8 @@ fn lies_in_its_folder(file: &File, path: &Path) -> std::io::Result<bool> {
     };
     #[cfg(not(unix))]
     let is_found = file.metadata()?.is_file();
-    let folder = folder.canonicalize()?;
-    Ok(is_found && (found.starts_with(&folder) || hub_blobs(&folder).is_some_and(|blobs| found.starts_with(blobs))))
+    let folder = resolve_path(folder)?;
+    Ok(is_found && (lies_in(&found, &folder) || hub_blobs(&folder).is_some_and(|blobs| lies_in(&found, &blobs))))
 }
 
 /// Resolves `wanted`: a file, a folder that has one of [`FILE_NAMES`], or the name of a

@@ -1,5 +1,6 @@
 //! A checked model file and its digest.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -11,7 +12,7 @@ use sha2::{Digest as _, Sha256};
 use super::error::ModelLoadError;
 
 use super::graph::{self, ForwardRead, GraphNode, ModelInfo, WeightLinks, parent_folder, relocate_weights};
-use gpux_core::files::{FileVersion, digest, hex, open_file};
+use gpux_core::files::{FileVersion, digest, hex, is_behind_proc, open_file, resolve_path};
 use gpux_core::{ElementType, TensorKind};
 
 /// Engines load models up to this many bytes from memory, so that the loaded bytes are those that were
@@ -23,6 +24,16 @@ const LARGEST_VARIANT: u64 = 256 << 20;
 const LARGEST_MESSAGE: u64 = i32::MAX as u64;
 /// Bytes that are hashed at a time: they stay in a core's cache.
 const PASSING: u64 = 128 << 10;
+
+/// A model whose weights have other paths than in its file.
+#[derive(Debug)]
+pub(super) struct RelocatedModel {
+    pub(super) bytes: Bytes,
+    /// what the paths are relative to
+    pub(super) folder: PathBuf,
+    /// those that ONNX Runtime does not open: it follows the text of links of procfs
+    pub(super) unmappable: BTreeSet<String>,
+}
 
 /// A model file that passed the checks.
 #[derive(Clone, Debug)]
@@ -119,12 +130,13 @@ impl ModelFile {
         Ok(Some(kept.insert(bytes.into()).clone()))
     }
 
-    /// The model's bytes with its weights named relative to a folder, and this folder, where a link to weights leads out
-    /// of the model's own folder: engines follow no such link.
-    pub(super) fn relocated(&self) -> Result<Option<(Bytes, PathBuf)>, String> {
+    /// The model with other paths of its weights, where an engine would not follow those that it has: a link to weights
+    /// leads out of the model's own folder, or the files lie in another mount namespace.
+    pub(super) fn relocated(&self) -> Result<Option<RelocatedModel>, String> {
         let text = |error: std::io::Error| error.to_string();
-        let folder = parent_folder(self.path()).canonicalize().map_err(text)?;
-        let Some(outside) = self.info.external_files.iter().find(|path| !path.starts_with(&folder)) else {
+        let folder = resolve_path(parent_folder(self.path())).map_err(text)?;
+        let is_foreign = |path: &&PathBuf| !path.starts_with(&folder) || is_behind_proc(path);
+        let Some(outside) = self.info.external_files.iter().find(is_foreign) else {
             return Ok(None);
         };
         let root = outside.ancestors().last().unwrap_or(outside).to_owned();
@@ -134,7 +146,7 @@ impl ModelFile {
                 path.ok_or_else(|| format!("`{}` cannot be named from `{}`", location.display(), root.display()))?;
             Ok::<_, String>((location.clone(), path.to_owned()))
         };
-        let locations = self.info.external_locations.iter().map(relative).collect::<Result<_, _>>()?;
+        let locations: BTreeMap<_, _> = self.info.external_locations.iter().map(relative).collect::<Result<_, _>>()?;
         let mut bytes = Vec::new();
         let file = open_file(self.path(), "a model").map_err(text)?;
         file.take(LARGEST_MESSAGE + 1).read_to_end(&mut bytes).map_err(text)?;
@@ -142,7 +154,8 @@ impl ModelFile {
             return Err("the file has changed since it was checked".to_owned());
         }
         let relocated = relocate_weights(&bytes, &locations).ok_or("the model's file cannot be changed")?;
-        Ok(Some((relocated.into(), root)))
+        let unmappable = locations.values().filter(|name| is_behind_proc(&root.join(name))).cloned().collect();
+        Ok(Some(RelocatedModel { bytes: relocated.into(), folder: root, unmappable }))
     }
 }
 

@@ -8,6 +8,7 @@ use super::load_options::LoadOptions;
 use super::models::provider_choice;
 use super::source::Definition;
 use gpux_config::{Action, Node};
+use gpux_core::files::resolve_path;
 use gpux_core::{CacheDir, CacheFolder, hub_blobs};
 use gpux_inference::ModelFile;
 
@@ -37,12 +38,11 @@ impl Definition {
         access.accelerators = load_options.may_use_accelerators();
         if self.source().is_alone() {
             access.read.extend(files_of_model(path, folder));
-        } else if load_options.policy.outside_files {
-            access.read.push("/".into());
         } else {
             // The file may be a link, but the paths in it begin where the link lies.
             access.read.extend([folder.to_owned(), path.to_owned()]);
-            access.read.extend(folder.canonicalize().ok().and_then(|folder| hub_blobs(&folder)));
+            access.read.extend(resolve_path(folder).ok().and_then(|folder| hub_blobs(&folder)));
+            access.read.extend(load_options.policy.outside_files.then(|| "/".into()));
         }
         if let Some(shared) = load_options.cache.as_ref().and_then(CacheDir::shared) {
             // Others' entries may hold their weights and options.

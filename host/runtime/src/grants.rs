@@ -5,6 +5,7 @@ use std::path::Path;
 use super::load_options::LoadOptions;
 use super::policy::AllowedGrants;
 use gpux_config::{Diagnostic, Spanned, Wasi, WasmGrant, WasmSpec};
+use gpux_core::files::{is_same, lies_in, resolve_path};
 use gpux_core::{CacheDir, ProjectFiles, SharedCache};
 use gpux_sandbox::{Capability, EnvGrant, FolderGrant, Grants, Refusal, RefusalReason};
 
@@ -82,18 +83,19 @@ fn folder(
     let fault = |message: String| Diagnostic::new("grant", dir.span.clone(), message);
     let gpux_config::DirGrant { path, writable } = &dir.value;
     let (found, opened) = files.open_folder(Path::new(path)).map_err(|error| fault(error.to_string()))?;
-    let canonical = |path: &Path| path.canonicalize().ok();
     let allowed = load_options.policy.grants.dirs.iter().any(|allowed| {
-        let holds = canonical(&files.root().join(&allowed.path)).is_some_and(|allowed| found.starts_with(allowed));
+        let holds = resolve_path(&files.root().join(&allowed.path)).is_ok_and(|allowed| lies_in(&found, &allowed));
         holds && (allowed.writable || !writable)
     });
     if !allowed {
         return Err(not_allowed(dir, "dirs", format_args!("dir={path}{}", if *writable { ":rw" } else { "" })));
     }
-    let touches = |other: &Path| found.starts_with(other) || other.starts_with(&found);
+    // By what they are: a bind mount, or /proc/PID/root, is another path to the same folder.
+    let holds = |folder: &Path, path: &Path| path.ancestors().any(|around| is_same(around, folder));
+    let touches = |other: &Path| holds(other, &found) || holds(&found, other);
     let own = load_options.cache.as_ref();
     let roots = own.map(CacheDir::root).into_iter().chain(own.and_then(CacheDir::shared).map(SharedCache::root));
-    if roots.filter_map(canonical).any(|cache| touches(&cache)) {
+    if roots.filter_map(|root| resolve_path(root).ok()).any(|cache| touches(&cache)) {
         let what = if *writable {
             "write to gpux's cache: what lies there is run"
         } else {
@@ -103,13 +105,12 @@ fn folder(
     }
     if *writable {
         // Write access there would let the component change its own grants.
-        let project = canonical(files.root());
-        if project.is_some_and(|project| project.starts_with(&found)) {
+        if resolve_path(files.root()).is_ok_and(|project| holds(&found, &project)) {
             return Err(fault("a component may not write to the folder of its own gpux.yml".to_owned())
                 .hint("grant a folder inside it"));
         }
         // Components are set up there.
-        if canonical(&std::env::temp_dir()).is_some_and(|temporary| temporary.starts_with(&found)) {
+        if resolve_path(&std::env::temp_dir()).is_ok_and(|temporary| holds(&found, &temporary)) {
             return Err(fault("a component may not write to the folder of all temporary files".to_owned())
                 .hint("grant a folder inside it"));
         }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use gpux_core::files::{identity, open_canonical};
+use gpux_core::files::{identity, open_canonical, resolve_path};
 
 /// In the place of a model's name: a component that is only described may name any.
 pub(super) const ANY_MODEL: &str = "";
@@ -93,7 +93,7 @@ impl FolderGrant {
     pub(super) fn open(&mut self, known: Option<(u64, u64)>) -> std::io::Result<&OpenFolder> {
         let folder = match self.opened.take() {
             Some(folder) => folder,
-            None => OpenFolder::from(open_canonical(&self.folder.canonicalize()?)?),
+            None => OpenFolder::from(open_canonical(&resolve_path(&self.folder)?)?),
         };
         if known.is_some() && folder.identity() != known {
             return Err(std::io::Error::other("another folder lies there than the one that was checked"));

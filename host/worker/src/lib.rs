@@ -13,6 +13,8 @@ mod control_group;
 #[cfg(target_os = "linux")]
 mod engine_threads;
 #[cfg(target_os = "linux")]
+mod foreign_folder;
+#[cfg(target_os = "linux")]
 mod memory_watch;
 #[cfg(target_os = "linux")]
 mod messages;

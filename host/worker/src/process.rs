@@ -8,11 +8,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::process::{Signal, getpgid, getppid, set_parent_process_death_signal, setpgid, setsid};
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use signal_hook::consts::{SIGINT, SIGTERM};
 
 use crate::channel::{ChannelMemory, RequestService};
 use crate::confine::{ConfinementLacks, confine};
+use crate::foreign_folder::ForeignFolder;
 use crate::messages::{self, ReadyMessage, WorkerMessage};
 use crate::model_statistics::ModelStatistics;
 use crate::request_threads::RequestThreads;
@@ -57,7 +59,9 @@ pub fn run_worker(pipeline: &Path, golden_case: GoldenCase) -> io::Result<()> {
         signal_hook::flag::register(signal, Arc::default())?;
     }
     // While this is the only thread.
-    let confined = confine_for(pipeline, &mut options)?;
+    let foreign = ForeignFolder::open(pipeline)?;
+    let reachable = foreign.as_ref().zip(pipeline.file_name()).map(|(folder, name)| folder.path().join(name));
+    let confined = confine_for(reachable.as_deref().unwrap_or(pipeline), &mut options)?;
     let watched = control.try_clone()?;
     threads::spawn("gpux-control", move || {
         // The server sends nothing more: this waits for its end. Nothing here needs to be finished.
@@ -75,7 +79,10 @@ pub fn run_worker(pipeline: &Path, golden_case: GoldenCase) -> io::Result<()> {
     });
     let (pipeline, report, lacks) = match loaded {
         Ok(loaded) => loaded,
-        Err(error) => return messages::send(&control, &WorkerMessage::Failed(error.to_reported())),
+        Err(error) => {
+            let error = known_path(&foreign, error.to_reported());
+            return messages::send(&control, &WorkerMessage::Failed(error));
+        }
     };
     let pipeline = Arc::new(pipeline);
     RequestThreads::start(pipeline.clone(), RequestService::new(memory, event), options.threads)?;
@@ -83,9 +90,18 @@ pub fn run_worker(pipeline: &Path, golden_case: GoldenCase) -> io::Result<()> {
     let mut info = pipeline.info();
     let required = lacks.required.iter().map(|lack| format!("its process is not wholly confined: {lack}"));
     info.warnings.extend(required);
+    let info = known_path(&foreign, info);
     let ready = ReadyMessage { info, warm_up_report: report, statistics, namespaces: lacks.namespaces };
     messages::send(&control, &WorkerMessage::Ready(Box::new(ready)))?;
     report_statistics(&pipeline, &control)
+}
+
+/// The message with the path of the pipeline that the server knows.
+fn known_path<T: Serialize + DeserializeOwned>(foreign: &Option<ForeignFolder>, message: T) -> T {
+    match foreign {
+        Some(folder) => folder.with_known_path(message),
+        None => message,
+    }
 }
 
 /// Linux shares the processor among sessions first (autogroups), then among their threads.

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant, SystemTime};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
+pub use super::resolved_path::{is_behind_proc, lies_in, resolve_path};
 use crate::spelling::misspelled;
 
 /// What tells one version of a file from another: when it was written, how long it is, and which it is; or that
@@ -83,11 +84,13 @@ pub fn open_file(path: &Path, what: &str) -> std::io::Result<File> {
     Err(std::io::Error::new(std::io::ErrorKind::InvalidInput, format!("{what} is a file, and this is not one")))
 }
 
-/// Opens the file or folder at `path`, which [`Path::canonicalize`] returned, without following links: checks
-/// of the path hold for the opened file, even if a folder is swapped for a link meanwhile. It never waits for
-/// the other end of a pipe.
+/// Opens the file or folder at `path`, which [`resolve_path`] returned, without following links, except those of procfs,
+/// which nobody swaps: checks of the path hold for the opened file, even if a folder is swapped for a link meanwhile. It
+/// never waits for the other end of a pipe.
 #[cfg(unix)]
 pub fn open_canonical(path: &Path) -> std::io::Result<File> {
+    #[cfg(target_os = "linux")]
+    use rustix::fs::PROC_SUPER_MAGIC;
     use rustix::fs::{CWD, Mode, OFlags, openat};
     // To pass through a folder takes no right to list it, where the system can be told so.
     #[cfg(target_os = "linux")]
@@ -95,7 +98,12 @@ pub fn open_canonical(path: &Path) -> std::io::Result<File> {
     #[cfg(not(target_os = "linux"))]
     let passing = OFlags::RDONLY;
     let open = |folder: &dyn std::os::fd::AsFd, name: &std::ffi::OsStr, flags| {
-        openat(folder.as_fd(), name, flags | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())
+        let opened = openat(folder.as_fd(), name, flags | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty());
+        #[cfg(target_os = "linux")]
+        if opened.is_err() && rustix::fs::fstatfs(folder).is_ok_and(|found| found.f_type == PROC_SUPER_MAGIC) {
+            return openat(folder.as_fd(), name, flags | OFlags::CLOEXEC, Mode::empty());
+        }
+        opened
     };
     let passing = passing | OFlags::DIRECTORY;
     let opening = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
@@ -161,7 +169,7 @@ pub fn write_whole(path: &Path, bytes: &[u8], readers: ReadAccess) -> std::io::R
 /// The same of bytes that lie in several places.
 pub(crate) fn write_parts(path: &Path, parts: &[&[u8]], readers: ReadAccess) -> std::io::Result<()> {
     // Replaces the target of a link; the link stays.
-    let path = &path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    let path = &resolve_path(path).unwrap_or_else(|_| path.to_owned());
     let before = path.metadata().ok();
     let is_other = before.as_ref().is_some_and(|before| !before.is_file() && !before.is_dir());
     if readers == ReadAccess::Usual && (is_other || (before.is_none() && path.is_symlink())) {

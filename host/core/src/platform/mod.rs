@@ -13,5 +13,6 @@ pub(crate) mod image_type;
 pub mod lossless_path;
 pub mod process_exit;
 pub(crate) mod project_files;
+mod resolved_path;
 pub mod threads;
 pub(crate) mod used_entries;

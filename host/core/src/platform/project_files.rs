@@ -5,7 +5,7 @@ use std::io::Read as _;
 use std::path::{Component, Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::platform::files::{FileVersion, FileVersions, digest, open_canonical, similar_file};
+use crate::platform::files::{FileVersion, FileVersions, digest, lies_in, open_canonical, resolve_path, similar_file};
 use crate::platform::hub::hub_blobs;
 
 /// The folder that the paths in a pipeline's options are relative to and must stay in.
@@ -141,11 +141,11 @@ impl ProjectFiles {
         if !self.allow_outside && escapes(path) {
             return Err(FileError::Outside(path.to_owned()));
         }
-        let root = self.root.canonicalize().map_err(io)?;
-        let found = root.join(path).canonicalize().map_err(io)?;
+        let root = resolve_path(&self.root).map_err(io)?;
+        let found = resolve_path(&root.join(path)).map_err(io)?;
         if !self.allow_outside
-            && !found.starts_with(&root)
-            && !hub_blobs(&root).is_some_and(|blobs| found.starts_with(blobs))
+            && !lies_in(&found, &root)
+            && !hub_blobs(&root).is_some_and(|blobs| lies_in(&found, &blobs))
         {
             return Err(FileError::Outside(path.to_owned()));
         }
@@ -160,14 +160,14 @@ impl ProjectFiles {
     /// Where `path`, as written in gpux.yml, lies: as [`Self::resolve`] if it is no link, else the link itself.
     pub fn location(&self, path: &Path) -> Option<PathBuf> {
         let wanted = self.root.join(path);
-        Some(wanted.parent()?.canonicalize().ok()?.join(wanted.file_name()?))
+        Some(resolve_path(wanted.parent()?).ok()?.join(wanted.file_name()?))
     }
 
     /// `path` with the most similar name in its folder, if that is one whose names may be told.
     fn similar(&self, path: &Path) -> Option<String> {
         let wanted = self.root.join(path);
-        let folder = wanted.parent()?.canonicalize().ok()?;
-        if !self.allow_outside && !folder.starts_with(self.root.canonicalize().ok()?) {
+        let folder = resolve_path(wanted.parent()?).ok()?;
+        if !self.allow_outside && !lies_in(&folder, &resolve_path(&self.root).ok()?) {
             return None;
         }
         let similar = similar_file(&wanted)?;

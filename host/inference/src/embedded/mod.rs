@@ -175,15 +175,18 @@ struct ParsedModel {
 fn read(file: &ModelFile) -> Result<ParsedModel, LoadError> {
     let onnx = operator_fixes::onnx();
     let relocated = file.relocated().map_err(|reason| anyhow!(reason))?;
+    if relocated.as_ref().is_some_and(|model| !model.unmappable.is_empty()) {
+        return Err(LoadError::Missing("weights in another mount namespace".to_owned()));
+    }
     let contents = file.contents().map_err(|reason| anyhow!(reason))?;
-    let mut proto: ModelProto = match relocated.as_ref().map(|(bytes, _)| bytes).or(contents.as_ref()) {
+    let mut proto: ModelProto = match relocated.as_ref().map(|model| &model.bytes).or(contents.as_ref()) {
         Some(bytes) => onnx.proto_model_for_read(&mut &**bytes)?,
         None => onnx.proto_model_for_path(file.path())?,
     };
     proto.graph.iter_mut().for_each(drop_placeholders);
     let any_shape = operators::check(&proto).map_err(LoadError::Missing)?;
     proto.graph.iter_mut().for_each(copy_inputs_to_outputs);
-    let folder = relocated.as_ref().map_or_else(|| parent_folder(file.path()), |(_, folder)| folder);
+    let folder = relocated.as_ref().map_or_else(|| parent_folder(file.path()), |model| &*model.folder);
     let folder = folder.to_str().ok_or_else(|| anyhow!("the model's folder is not UTF-8"))?;
     let parsed = onnx.parse(&proto, Some(folder))?;
     if let Some(name) = parsed.unresolved_inputs.first() {

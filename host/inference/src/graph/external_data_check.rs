@@ -5,6 +5,7 @@ use std::path::{Component, Path, PathBuf};
 
 use super::proto;
 use gpux_core::catch_panic::shorten;
+use gpux_core::files::{lies_in, resolve_path};
 use gpux_core::hub_blobs;
 use gpux_core::sanitize::is_unsafe_for_terminal;
 
@@ -78,13 +79,13 @@ impl<'a> ExternalFiles<'a> {
         let root = match &mut self.root {
             Some(root) => root,
             none => {
-                let root = self.folder.canonicalize();
+                let root = resolve_path(self.folder);
                 none.insert(root.map_err(|error| format!("the model's folder cannot be read: {error}"))?)
             }
         };
-        let path = root.join(place).canonicalize().map_err(|error| unreadable(place, error))?;
-        let is_blob = || hub_blobs(root).is_some_and(|blobs| path.starts_with(blobs));
-        if self.links == WeightLinks::Inside && !path.starts_with(&*root) && !is_blob() {
+        let path = resolve_path(&root.join(place)).map_err(|error| unreadable(place, error))?;
+        let is_blob = || hub_blobs(root).is_some_and(|blobs| lies_in(&path, &blobs));
+        if self.links == WeightLinks::Inside && !lies_in(&path, root) && !is_blob() {
             let place = shown(place);
             return Err(format!("`{place}` leads out of the model's folder; pass `--allow-outside` to permit that"));
         }

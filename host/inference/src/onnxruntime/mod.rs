@@ -26,11 +26,12 @@ use super::error::ModelLoadError;
 use super::exclusive_device::{self, ExclusiveValue};
 use super::hardware::Hardware;
 use super::library::{LibraryBuild, LibraryError, LibraryFile};
-use super::model_file::ModelFile;
+use super::model_file::{ModelFile, RelocatedModel};
 use super::providers::{ExecutionProvider, ProviderLibrary};
 use device_placement::DevicePlacement;
 use gpux_core::Precision;
 use gpux_core::catch_panic::{catch_panic, shorten};
+use gpux_core::files::read_file;
 use gpux_core::threads::startable;
 use native_options::NativeOptions;
 use providers::Availability;
@@ -314,9 +315,13 @@ fn native(environment: &Environment, file: &ModelFile, options: &SessionOptions)
 
 /// The session of a model's file.
 fn commit(mut builder: SessionBuilder, file: &ModelFile) -> Result<Native, String> {
-    if let Some((bytes, folder)) = file.relocated()? {
+    if let Some(RelocatedModel { bytes, folder, unmappable }) = file.relocated()? {
         let key = "session.model_external_initializers_file_folder_path";
         let mut builder = builder.with_config_entry(key, folder.to_string_lossy()).map_err(text)?;
+        for name in unmappable {
+            let weights = read_file(&folder.join(&name)).map_err(|error| format!("`{name}`: {error}"))?;
+            builder = builder.with_external_initializer_file_in_memory(name, weights.into()).map_err(text)?;
+        }
         return builder.commit_from_memory(&bytes).map_err(|error| error.to_string());
     }
     let native = match file.contents()? {

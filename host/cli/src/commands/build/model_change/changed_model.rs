@@ -8,6 +8,7 @@ use super::{ModelChange, parent_folder};
 use crate::build_log::BuildLog;
 use gpux_author::{Package, ToolEnvironment};
 use gpux_core::Precision;
+use gpux_core::files::is_same;
 use gpux_inference::{CONVERSION_PACKAGES, Conversion, ConvertError, ModelFile, convert};
 
 /// A changed model in a folder of its own, with what belongs to it.
@@ -34,9 +35,7 @@ impl ChangedModel {
         }
         let Some(precision) = change.precision else {
             let external = !file.info().external_files.is_empty();
-            if external
-                && parent_folder(&change.place).canonicalize().ok() != parent_folder(file.path()).canonicalize().ok()
-            {
+            if external && !is_same(parent_folder(&change.place), parent_folder(file.path())) {
                 let message = "its weights lie in other files, beside which it must stay: leave out --output";
                 return Err(ChangeError::Output(message.to_owned()));
             }

@@ -19,6 +19,7 @@ use change_error::ChangeError;
 use changed_model::ChangedModel;
 use gpux::{LoadOptions, Pipeline};
 use gpux_core::Precision;
+use gpux_core::files::{is_same, resolve_path};
 use gpux_inference::ModelStep;
 use report::Report;
 use samples::Evaluation;
@@ -187,11 +188,7 @@ fn places(arguments: &Arguments, pipeline: &Pipeline, models: &[(&str, &ModelSte
     };
     let places = models.iter().map(place).collect::<Result<Vec<_>, _>>()?;
     for (at, place) in places.iter().enumerate() {
-        let same = |(_, model): (&str, &ModelStep)| {
-            place
-                .canonicalize()
-                .is_ok_and(|place| model.file().path().canonicalize().is_ok_and(|source| source == place))
-        };
+        let same = |(_, model): (&str, &ModelStep)| is_same(place, model.file().path());
         if pipeline.models().any(same) {
             return Err(format!("`{}` is a model of this pipeline, and is not written over", place.display()));
         }
@@ -268,8 +265,8 @@ impl ModelChange<'_> {
 
     /// The line for gpux.yml.
     fn line(&self) -> Option<String> {
-        let folder = parent_folder(self.pipeline.path()).canonicalize().ok()?;
-        let place = parent_folder(&self.place).canonicalize().ok()?.join(self.place.file_name()?);
+        let folder = resolve_path(parent_folder(self.pipeline.path())).ok()?;
+        let place = resolve_path(parent_folder(&self.place)).ok()?.join(self.place.file_name()?);
         let source = match place.strip_prefix(&folder) {
             Ok(inside) => format!("./{}", inside.display()),
             Err(_) => place.display().to_string(),

@@ -29,6 +29,8 @@ mod int8;
 #[cfg(target_os = "linux")]
 mod isolation;
 mod languages;
+#[cfg(target_os = "linux")]
+mod mount_namespaces;
 mod nodes;
 mod onnx;
 mod providers;

@@ -11,7 +11,7 @@ use super::node::Node;
 use super::source_file::SourceFile;
 use super::spec::{MAX_NAME, Spec, StepCheck};
 use gpux_core::closest;
-use gpux_core::files::{lies_in, resolve_path, similar_file};
+use gpux_core::files::{explain_proc_link, lies_in, resolve_path, similar_file};
 use gpux_core::hub_blobs;
 use gpux_core::sanitize::is_unsafe_for_terminal;
 
@@ -129,6 +129,9 @@ pub fn find(wanted: impl AsRef<Path>, folder: &Path) -> Result<PathBuf, LoadErro
             tried.push(format!("`{}`", file.display()));
         }
         return Err(not_found(tried, None));
+    }
+    if let Some(reason) = explain_proc_link(&path) {
+        return Err(LoadError::Io { path, source: std::io::Error::other(reason) });
     }
     tried.push(format!("a file or folder `{}`", path.display()));
     // A text with a separator is a path, never the name of a pipeline.

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant, SystemTime};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
-pub use super::resolved_path::{is_behind_proc, lies_in, resolve_path};
+pub use super::resolved_path::{explain_proc_link, is_behind_proc, lies_in, resolve_path};
 use crate::spelling::misspelled;
 
 /// What tells one version of a file from another: when it was written, how long it is, and which it is; or that
@@ -38,7 +38,8 @@ const MAX_COMPARED: usize = 1000;
 
 /// `path` with the name in its folder that is the most like its own; `None` if there is a file of its own name.
 pub fn similar_file(path: &Path) -> Option<String> {
-    if path.exists() {
+    // A link that leads nowhere has its name, too.
+    if path.symlink_metadata().is_ok() {
         return None;
     }
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));

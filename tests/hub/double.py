@@ -17,7 +17,7 @@ import urllib.parse
 LOG = []
 COUNTS = {}
 LOCK = threading.Lock()
-RENAMED = "somebody/else"
+RENAMED = "somebody/sentence-mean"
 
 
 def git_digest(content):
@@ -43,6 +43,15 @@ class Repository:
             if name.endswith(".onnx"):
                 sibling["lfs"] = {"sha256": hashlib.sha256(content).hexdigest(), "size": len(content), "pointerSize": 130}
             yield sibling
+
+
+def moved(repository, fault):
+    """The commits of a repository whose branch has moved, and which of them is `main`."""
+    commits = [repository.commit]
+    if fault in ("moved", "gone"):
+        repository.commit = hashlib.sha1(repository.commit.encode()).hexdigest()
+        commits = [repository.commit] + (commits if fault == "moved" else [])
+    return commits
 
 
 class Handler(http.server.BaseHTTPRequestHandler):
@@ -99,9 +108,12 @@ class Handler(http.server.BaseHTTPRequestHandler):
         if self.fault == "token":
             return self.send(401)
         revision = "/".join(parts[3:]) or "main"
-        if revision not in ("main", repository.commit, "refs/pr/1"):
+        commits = moved(repository, self.fault)
+        if revision not in ("main", *commits, "refs/pr/1"):
             return self.send(404, X_Error_Code="RevisionNotFound")
-        if self.fault == "renamed":
+        if revision in commits:
+            repository.commit = revision
+        if self.fault == "renamed" and parts[0] != RENAMED.split("/")[0]:
             return self.send(307, Location=f"/api/models/{RENAMED}/revision/{revision}")
         if self.fault == "json":
             return self.send(200, b"<html>sign in to the network</html>")
@@ -132,7 +144,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
             return self.send(401, X_Error_Code="RepoNotFound")
         if self.fault == "gated" and self.headers["Authorization"] != "Bearer hf_right":
             return self.send(403, X_Error_Code="GatedRepo")
-        if revision not in ("main", repository.commit, "refs/pr/1"):
+        if revision not in ("main", *moved(repository, self.fault), "refs/pr/1"):
             return self.send(404, X_Error_Code="RevisionNotFound")
         if file not in repository.files:
             return self.send(404, X_Error_Code="EntryNotFound", X_Repo_Commit=repository.commit)

@@ -3,4 +3,5 @@
 
 mod client;
 mod double;
+mod lock;
 mod models;

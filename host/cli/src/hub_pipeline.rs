@@ -47,6 +47,32 @@ pub(crate) enum PullError {
     Model(#[from] HubModelError),
     #[error("`{0}` is not in the store, and `--pull never` forbids to fetch it: `gpux pull {0}` does")]
     Never(String),
+    #[error(
+        "there is no gpux.lock in `{}`: name a model of the hub, as `gpux pull hf:OWNER/NAME`, or a folder that has one", .0.display()
+    )]
+    NoLock(PathBuf),
+    #[error(
+        "`{}` has a gpux.lock, whose files are fetched into it: leave out --output, --store-only and what says how a \
+         pipeline is made", .0.display()
+    )]
+    HasLock(PathBuf),
+    #[error("`{}` has no gpux.lock yet, and --locked forbids to write one", .0.display())]
+    Unlocked(PathBuf),
+    #[error(
+        "`{folder}` is a pipeline of {locked}, not of {named}: name another folder with --output, or replace it with --force"
+    )]
+    OtherModel { folder: String, locked: String, named: String },
+    #[error(
+        "{revision}: was {was}, is {is}. `{folder}` is left as it is: --force makes it of the new commit, and `gpux pull \
+         {folder}` restores the old one's files"
+    )]
+    Moved { folder: String, revision: String, was: String, is: String },
+    /// files are other than the lock says
+    #[error(
+        "{} {} not what gpux.lock says: --force replaces {}", files.iter().map(|file| format!("`{file}`")).collect::<Vec<_>>().join(", "),
+        if files.len() == 1 { "is" } else { "are" }, if files.len() == 1 { "it" } else { "them" }
+    )]
+    Changed { files: Vec<String> },
     #[error("the cache cannot be used: {0}; GPUX_CACHE_DIR moves it")]
     Cache(std::io::Error),
     #[error("`gpux pull` cannot be started: {0}")]
@@ -165,10 +191,16 @@ pub(crate) fn report(error: &PullError, printer: Printer) -> Exit {
         PullError::Model(HubModelError::Hub(error)) => {
             printer.fail("PullError", &message, if error.is_about_name() { Exit::Usage } else { Exit::Failed })
         }
+        PullError::Changed { .. } => printer.fail("PullError", &message, Exit::Failed),
         PullError::Model(HubModelError::Write { .. }) => printer.fail("OutputError", &message, Exit::Failed),
         PullError::Model(HubModelError::Fault { .. } | HubModelError::Scaffold(_))
         | PullError::Reference(_)
-        | PullError::Never(_) => printer.fail("UsageError", &message, Exit::Usage),
+        | PullError::Never(_)
+        | PullError::NoLock(_)
+        | PullError::HasLock(_)
+        | PullError::Unlocked(_)
+        | PullError::OtherModel { .. }
+        | PullError::Moved { .. } => printer.fail("UsageError", &message, Exit::Usage),
     }
 }
 

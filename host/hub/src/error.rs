@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use gpux_core::Size;
 use gpux_core::sanitize::sanitize_for_terminal as clean;
 
+use crate::lock::LockError;
 use gpux_store::{FileDigest, StoreError};
 
 /// Why a repository, or a file of it, cannot be had.
@@ -102,7 +103,7 @@ pub enum HubError {
     #[error("the hub refuses the token (401): set HF_TOKEN to a valid one, or to none")]
     Unauthorized,
     /// it has another name now
-    #[error("`{id}` is now `{to}`: if that is who you mean, write `hf:{to}`")]
+    #[error("`{id}` is now `{to}`: if that is who you mean, write `hf:{to}`, or add --follow-rename")]
     Renamed {
         /// the old name
         id: String,
@@ -185,6 +186,52 @@ pub enum HubError {
         /// what it is
         given: FileDigest,
     },
+    /// a commit that a lock names
+    #[error(
+        "`{id}` no longer has the commit {commit}, which gpux.lock names; `gpux pull hf:{id} --force` takes what it has \
+         now"
+    )]
+    LockedCommit {
+        /// the repository
+        id: String,
+        /// the commit
+        commit: String,
+    },
+    /// a file that the lock describes as another
+    #[error(
+        "`{}` has another digest or size for `{}` than `{id}` has at that commit: somebody has edited it, so restore it, \
+         or pull the model by its name with --force", lock.display(), clean(file)
+    )]
+    LockedFile {
+        /// the file
+        file: String,
+        /// the lock
+        lock: PathBuf,
+        /// the repository
+        id: String,
+    },
+    /// the lock would have to change
+    #[error("`{from}` is now `{to}`, so gpux.lock would change, which --locked forbids")]
+    Locked {
+        /// what the lock says
+        from: String,
+        /// what it would say
+        to: String,
+    },
+    /// a lock
+    #[error(transparent)]
+    Lock(#[from] LockError),
+    /// a path of a folder that leads elsewhere
+    #[error("`{}` is no folder but a link or a file, so nothing is written into it", .0.display())]
+    NoFolder(PathBuf),
+    /// a file of the pipeline's folder cannot be written
+    #[error("cannot write `{}`: {source}", path.display())]
+    Write {
+        /// the file
+        path: PathBuf,
+        /// the system's reason
+        source: std::io::Error,
+    },
     /// the folder of an export cannot be read
     #[error("cannot read `{}`: {source}", path.display())]
     Read {
@@ -227,6 +274,11 @@ impl HubError {
                 | Self::Disabled(_)
                 | Self::TooLarge { .. }
                 | Self::Read { .. }
+                | Self::Lock(_)
+                | Self::LockedCommit { .. }
+                | Self::LockedFile { .. }
+                | Self::Locked { .. }
+                | Self::NoFolder(_)
         )
     }
 }

@@ -34,7 +34,7 @@ const MAIN: &str = "main";
 #[derive(Debug)]
 pub(crate) struct HubRepository {
     id: String,
-    revision: String,
+    reference: HubReference,
     commit: String,
     files: BTreeMap<String, RemoteFile>,
     facts: RepositoryFacts,
@@ -85,8 +85,10 @@ impl HubRepository {
         store: Store,
         max_size: u64,
     ) -> Result<Self, HubError> {
-        let (id, revision) = (reference.id(), reference.revision().unwrap_or(MAIN).to_owned());
-        let mut facts = RepositoryFacts { name: id.clone(), ..RepositoryFacts::default() };
+        let mut reference = reference.clone();
+        let revision = reference.revision().unwrap_or(MAIN).to_owned();
+        let mut id = reference.id();
+        let mut facts = RepositoryFacts::default();
         let (client, commit, files) = if settings.offline {
             let found = hub_cache::snapshot(&settings.caches, &id, &revision);
             let looked = || settings.caches.iter().map(|cache| format!("`{}`", cache.display())).collect::<Vec<_>>();
@@ -96,8 +98,18 @@ impl HubRepository {
             (None, commit, files)
         } else {
             let client = HubClient::new(settings)?;
+            let answer = match model_info(&client, &id, &revision) {
+                // Once: the hub knows where a repository is now.
+                Err(HubError::Renamed { id: old, to }) if settings.follows_renames => {
+                    let unusable =
+                        || HubError::Answer { about: old.clone(), reason: "its new name is none".to_owned() };
+                    reference = reference.renamed(&to).ok_or_else(unusable)?;
+                    id = reference.id();
+                    model_info(&client, &id, &revision)?
+                }
+                other => other?,
+            };
             let unusable = |reason: String| HubError::Answer { about: id.clone(), reason };
-            let answer = model_info(&client, &id, &revision)?;
             let info: ModelInfo = serde_json::from_slice(&answer).map_err(|error| unusable(error.to_string()))?;
             if info.disabled {
                 return Err(HubError::Disabled(id));
@@ -118,10 +130,11 @@ impl HubRepository {
             let files = remote_files(info.siblings, &id)?;
             (Some(client), info.sha, files)
         };
-        facts.commit = Some(commit.clone());
+        (facts.name, facts.commit) = (id.clone(), Some(commit.clone()));
         let caches = settings.caches.clone();
         let (budget, fetched) = (max_size, BTreeMap::new());
-        Ok(Self { id, revision, commit, files, facts, client, caches, store, budget, fetched })
+        let reference = reference.at(&revision);
+        Ok(Self { id, reference, commit, files, facts, client, caches, store, budget, fetched })
     }
 
     pub(crate) fn names(&self) -> Vec<String> {
@@ -138,9 +151,26 @@ impl HubRepository {
 
     pub(crate) fn locked(&self) -> LockedSource {
         LockedSource {
-            from: format!("hf://{}@{}", self.id, self.revision),
+            reference: self.reference.clone(),
             commit: self.commit.clone(),
             files: self.fetched.values().cloned().collect(),
+        }
+    }
+
+    /// The repository, by its present name, and the revision that was named.
+    pub(crate) const fn reference(&self) -> &HubReference {
+        &self.reference
+    }
+
+    /// What a file that was fetched is.
+    pub(crate) fn fetched(&self, name: &str) -> Option<&LockedFile> {
+        self.fetched.get(name)
+    }
+
+    /// Notes where a file that was fetched lies in the pipeline's folder.
+    pub(crate) fn set_target(&mut self, name: &str, target: &str) {
+        if let Some(file) = self.fetched.get_mut(name) {
+            file.target = Some(target.to_owned());
         }
     }
 
@@ -157,7 +187,8 @@ impl HubRepository {
 
         let sha256 = self.fetch_file(name, &file, progress)?;
         let path = self.store.blob(&sha256);
-        self.fetched.insert(name.to_owned(), LockedFile { path: name.to_owned(), sha256, size: file.size });
+        self.fetched
+            .insert(name.to_owned(), LockedFile { path: name.to_owned(), target: None, sha256, size: file.size });
         Ok(path)
     }
 

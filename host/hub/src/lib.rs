@@ -10,12 +10,14 @@ mod lock;
 mod reference;
 mod remote_file;
 mod repository;
+mod restore;
 mod settings;
 mod transfer;
 
 pub use error::HubError;
-pub use lock::{LockedFile, LockedSource, lock_text};
+pub use lock::{LOCK_FILE, LockError, LockedFile, LockedSource, lock_text, read_lock};
 pub use reference::{HubReference, ReferenceError};
 pub use repository::Repository;
+pub use restore::{RestoreOptions, RestoreReport, replace_files, restore};
 pub use settings::HubSettings;
 pub use transfer::{RepositoryFacts, TransferProgress};

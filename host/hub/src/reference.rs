@@ -47,6 +47,18 @@ impl HubReference {
     pub fn revision(&self) -> Option<&str> {
         self.revision.as_deref()
     }
+
+    /// This revision of the same repository.
+    #[must_use]
+    pub fn at(&self, revision: &str) -> Self {
+        Self { revision: Some(revision.to_owned()), ..self.clone() }
+    }
+
+    /// The same revision of another repository; `None` if that is no name of one.
+    pub(crate) fn renamed(&self, id: &str) -> Option<Self> {
+        let other: Self = format!("{}{id}", Self::SCHEME).parse().ok()?;
+        (other.revision.is_none()).then_some(Self { revision: self.revision.clone(), ..other })
+    }
 }
 
 impl FromStr for HubReference {

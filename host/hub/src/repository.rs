@@ -75,6 +75,21 @@ impl Repository {
         }
     }
 
+    /// Notes where a file that was fetched lies in the pipeline's folder.
+    pub fn set_target(&mut self, name: &str, target: &str) {
+        if let Source::Hub(hub) = &mut self.source {
+            hub.set_target(name, target);
+        }
+    }
+
+    /// The repository by its present name, and the named revision; `None` for a folder.
+    pub fn reference(&self) -> Option<&HubReference> {
+        match &self.source {
+            Source::Folder(_) => None,
+            Source::Hub(hub) => Some(hub.reference()),
+        }
+    }
+
     /// What gpux.lock says about the files that were fetched; `None` for a folder.
     pub fn locked(&self) -> Option<LockedSource> {
         match &self.source {

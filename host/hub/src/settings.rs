@@ -19,11 +19,13 @@ pub struct HubSettings {
     pub offline: bool,
     /// the caches of the hub's own client on this machine
     pub caches: Vec<PathBuf>,
+    /// whether a repository that has another name now is taken by that
+    pub follows_renames: bool,
 }
 
 impl fmt::Debug for HubSettings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { endpoint, token: _, offline, caches } = self;
+        let Self { endpoint, token: _, offline, caches, follows_renames: _ } = self;
         let mut fields = f.debug_struct("HubSettings");
         fields.field("endpoint", endpoint).field("offline", offline).field("caches", caches).finish_non_exhaustive()
     }
@@ -64,7 +66,7 @@ impl HubSettings {
         let is_true =
             |name| text(name).is_some_and(|value| ["1", "on", "yes", "true"].contains(&&*value.to_lowercase()));
         let offline = is_true("HF_HUB_OFFLINE") || is_true("TRANSFORMERS_OFFLINE");
-        Ok(Self { endpoint, token, offline, caches })
+        Ok(Self { endpoint, token, offline, caches, follows_renames: false })
     }
 }
 

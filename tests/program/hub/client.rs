@@ -91,7 +91,7 @@ const FAULTS: [(&str, i32, &str); 21] = [
     ("circle", 1, "redirected more than 5 times"),
     ("forbidden", 1, "answers `onnx/model.onnx` with 403"),
     ("always-cut", 1, "the same command goes on from there"),
-    ("renamed", 2, "is now `somebody/else`: if that is who you mean, write `hf:somebody/else`"),
+    ("renamed", 2, "is now `somebody/sentence-mean`: if that is who you mean, write `hf:somebody/sentence-mean`"),
     ("disabled", 2, "the hub has disabled `test/sentence-mean`"),
     ("gated", 3, "is gated: accept its terms at"),
     ("private", 2, "or it is private: set HF_TOKEN"),

@@ -24,15 +24,13 @@ use super::case_runner::{CaseOutcome, CaseRunner};
 use super::project_name::suggested_name;
 use super::scaffold::{ScaffoldError, ScaffoldReport, in_draft};
 use gpux::{GpuxError, LoadOptions, Pipeline};
-use gpux_hub::{HubError, Repository, TransferProgress};
+use gpux_hub::{HubError, LOCK_FILE as LOCK, Repository, TransferProgress};
 use gpux_inference::ModelInfo;
 
 const MODEL: &str = "model.onnx";
 const LABELS: &str = "labels.txt";
 const PIPELINE: &str = "gpux.yml";
 const CASE: &str = "sample";
-/// The file with where the others came from.
-const LOCK: &str = "gpux.lock";
 /// Documents that are kept, if they are there.
 const DOCUMENTS: [&str; 6] = ["README.md", "LICENSE", "LICENSE.txt", "LICENSE.md", "NOTICE", "NOTICE.txt"];
 /// The most labels that a result lists.
@@ -227,7 +225,7 @@ fn make(
     let task = source.task(request.task, &config)?;
     let model = model_choice::choose(source.repository.names(), request.file, request.precision, request.reference)?;
 
-    place(request, source, &model, &draft.join(MODEL))?;
+    place_locked(request, source, &model, draft, MODEL)?;
     let weights = gpux_inference::ModelInspector::weight_locations(&draft.join(MODEL)).map_err(GpuxError::from)?;
     let folder = model.rsplit_once('/').map_or("", |(folder, _)| folder);
     for location in weights {
@@ -239,7 +237,7 @@ fn make(
         if !source.repository.has(&file) {
             return Err(HubModelFault::Missing { file, why: format!("`{model}` keeps weights in it") }.into());
         }
-        place(request, source, &file, &draft.join(&location))?;
+        place_locked(request, source, &file, draft, &location)?;
     }
     let info = gpux_inference::ModelInspector::inspect(&draft.join(MODEL)).map_err(GpuxError::from)?;
 
@@ -254,7 +252,7 @@ fn make(
         HubTask::SpeechRecognition => speech::recognition(source, &info),
     }?;
     for companion in &recipe.companions {
-        place(request, source, companion, &draft.join(companion))?;
+        place_locked(request, source, companion, draft, companion)?;
     }
     for document in DOCUMENTS.into_iter().filter(|document| source.repository.has(document)).collect::<Vec<_>>() {
         place(request, source, document, &draft.join(document))?;
@@ -264,7 +262,7 @@ fn make(
         write(&draft.join(LABELS), &(labels.join("\n") + "\n"))?;
     }
     if let Some(locked) = source.repository.locked() {
-        write(&draft.join(LOCK), &gpux_hub::lock_text(&locked))?;
+        write(&draft.join(LOCK), &gpux_hub::lock_text(&[locked]))?;
     }
     recipe.sample.write(&draft.join(CASES_FOLDER).join(CASE))?;
     Ok((task, model))
@@ -275,6 +273,19 @@ fn is_own_file(location: &str) -> bool {
     [MODEL, LABELS, PIPELINE, LOCK].contains(&location)
         || DOCUMENTS.contains(&location)
         || location.rsplit('.').next() == Some("json")
+}
+
+/// Puts a file that the pipeline reads into the new folder, where gpux.lock names it.
+fn place_locked(
+    request: &HubModelRequest<'_>,
+    source: &mut ModelSource<'_>,
+    file: &str,
+    draft: &Path,
+    target: &str,
+) -> Result<(), HubModelError> {
+    place(request, source, file, &draft.join(target))?;
+    source.repository.set_target(file, target);
+    Ok(())
 }
 
 /// Puts a file of the repository into the new folder.

@@ -16,20 +16,25 @@ use gpux_author::{
     pipeline_for_hub_model,
 };
 use gpux_core::{Size, child_process};
-use gpux_hub::{HubReference, HubSettings, Repository};
+use gpux_hub::{
+    HubError, HubReference, HubSettings, LOCK_FILE, LockedSource, Repository, RestoreOptions, RestoreReport, read_lock,
+    replace_files, restore,
+};
 use gpux_store::Store;
 
 /// Examples:
 ///   gpux pull hf:sentence-transformers/all-MiniLM-L6-v2
 ///   gpux pull hf:BAAI/bge-reranker-base@main --output reranker
 ///   optimum-cli export onnx --model MODEL exported && gpux pull ./exported
+///   gpux pull --locked
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a switch of the command line")]
 pub(crate) struct Arguments {
     /// A model of the hub, as hf:OWNER/NAME or hf:OWNER/NAME@REVISION; or a folder that is laid out like one, such as
-    /// what Optimum exports
+    /// what Optimum exports; or a folder with a gpux.lock, whose missing files are fetched [default: this folder]
     #[arg(value_name = "MODEL")]
-    model: String,
+    model: Option<String>,
 
     /// The new folder [default: the model's name, in this folder]
     #[arg(short, long, value_name = "FOLDER")]
@@ -63,6 +68,18 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "LIBRARY", default_value = "torch")]
     image_backend: ImageBackendName,
 
+    /// Replaces files of a folder with a gpux.lock: changed ones, and all of them if the model is named
+    #[arg(long, conflicts_with = "store_only")]
+    force: bool,
+
+    /// Fails where gpux.lock would change, or is not there
+    #[arg(long, conflicts_with_all = ["force", "store_only"])]
+    locked: bool,
+
+    /// Follows a repository to its new name, which gpux.lock says then
+    #[arg(long)]
+    follow_rename: bool,
+
     /// The most that is fetched
     #[arg(long, value_name = "SIZE", default_value_t = MAX_SIZE)]
     max_size: Size,
@@ -94,42 +111,147 @@ pub(crate) fn main(arguments: &Arguments) -> Exit {
     // Ctrl-C removes what is half made; what is fetched stays, and the next pull goes on from there.
     interrupt::install_handler();
     match pull(arguments, printer) {
-        Ok((made, repository)) => print_report(arguments, &made, &repository, printer),
+        Ok(Pulled::Made { report, repository }) => print_report(arguments, &report, &repository, printer),
+        Ok(Pulled::Restored { folder, report }) => print_restored(&folder, &report, printer),
         Err(error) => report(&error, printer),
     }
 }
 
-fn pull(arguments: &Arguments, printer: Printer) -> Result<(HubModelReport, Repository), PullError> {
+/// What a pull did.
+enum Pulled {
+    Made { report: HubModelReport, repository: Repository },
+    Restored { folder: PathBuf, report: RestoreReport },
+}
+
+fn pull(arguments: &Arguments, printer: Printer) -> Result<Pulled, PullError> {
     let mut progress = PullProgress::new(printer);
-    let model = &arguments.model;
-    if !model.starts_with(HubReference::SCHEME) {
-        let mut repository = Repository::folder(Path::new(model))?;
-        let name = Path::new(model).file_name().unwrap_or_default().to_string_lossy().into_owned();
-        let folder = arguments.output.clone().unwrap_or_else(|| folder_name(&name).into());
-        let made = arguments.make(&folder, FilePlacement::Copies, &mut repository, &mut progress)?;
-        return Ok((made, repository));
+    let model = arguments.model.as_deref().unwrap_or(".");
+    if model.starts_with(HubReference::SCHEME) {
+        return pull_model(arguments, &model.parse()?, printer, &mut progress);
     }
-    let reference: HubReference = model.parse()?;
-    let (settings, store) = (HubSettings::from_environment()?, Store::from_environment()?);
-    let mut repository = Repository::hub(&reference, &settings, store.clone(), arguments.max_size.0)?;
-    let name = folder_name(reference.name());
-    if arguments.store_only {
+    let path = Path::new(model);
+    if let Some(sources) = read_lock(path).map_err(HubError::from)? {
+        if arguments.output.is_some() || arguments.store_only || arguments.makes_otherwise() {
+            return Err(PullError::HasLock(path.to_owned()));
+        }
+        return arguments.restore(path, sources, &mut progress);
+    }
+    if arguments.model.is_none() || arguments.locked || arguments.force {
+        return Err(PullError::NoLock(path.to_owned()));
+    }
+    let mut repository = Repository::folder(path)?;
+    let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let folder = arguments.output.clone().unwrap_or_else(|| folder_name(&name).into());
+    let report = arguments.make(&folder, model, FilePlacement::Copies, &mut repository, &mut progress)?;
+    Ok(Pulled::Made { report, repository })
+}
+
+fn pull_model(
+    arguments: &Arguments,
+    named: &HubReference,
+    printer: Printer,
+    progress: &mut PullProgress,
+) -> Result<Pulled, PullError> {
+    let (settings, store) = (arguments.settings()?, Store::from_environment()?);
+    let folder = arguments.output.clone().unwrap_or_else(|| folder_name(named.name()).into());
+    let locked = match read_lock(&folder) {
+        _ if arguments.store_only => None,
+        Err(_) if arguments.force => None,
+        read => read.map_err(HubError::from)?,
+    };
+    if arguments.locked && locked.is_none() {
+        return Err(PullError::Unlocked(folder));
+    }
+    let mut repository = Repository::hub(named, &settings, store.clone(), arguments.max_size.0)?;
+    let reference = match repository.reference() {
+        Some(present) if present.id() != named.id() => {
+            printer.note(&format!("`{}` is now `{}`", named.id(), present.id()));
+            named.revision().map_or_else(|| present.clone(), |revision| present.at(revision))
+        }
+        _ => named.clone(),
+    };
+    let shown = reference.to_string();
+
+    if let Some(sources) = locked {
+        let same = check_lock(&folder, &sources, &repository);
+        match same {
+            Ok(()) if !arguments.force && !arguments.makes_otherwise() => {
+                return arguments.restore(&folder, sources, progress);
+            }
+            Err(error) if !arguments.force => return Err(error),
+            Err(PullError::Moved { revision, was, is, .. }) => {
+                printer.note(&format!("{revision}: was {was}, is {is}"));
+            }
+            Ok(()) | Err(_) => {}
+        }
+    }
+    if arguments.store_only || arguments.force && folder.join(LOCK_FILE).is_file() {
         let scratch = store.scratch()?;
-        let folder = scratch.path().join(name);
-        let made = arguments.make(&folder, FilePlacement::Links, &mut repository, &mut progress)?;
-        keep(&store, &reference, &made)?;
-        return Ok((made, repository));
+        let name = folder.file_name().map_or_else(|| named.name().into(), std::ffi::OsStr::to_string_lossy);
+        let draft = scratch.path().join(folder_name(&name));
+        let mut report = arguments.make(&draft, &shown, FilePlacement::Links, &mut repository, progress)?;
+        if !arguments.store_only {
+            replace_files(&folder, &draft, &report.made.files)?;
+        }
+        keep(&store, &reference, &report)?;
+        report.made.folder = if arguments.store_only { report.made.folder } else { folder };
+        return Ok(Pulled::Made { report, repository });
     }
-    let folder = arguments.output.clone().unwrap_or_else(|| name.into());
-    let made = arguments.make(&folder, FilePlacement::Copies, &mut repository, &mut progress)?;
-    keep(&store, &reference, &made)?;
-    Ok((made, repository))
+    let report = arguments.make(&folder, &shown, FilePlacement::Copies, &mut repository, progress)?;
+    keep(&store, &reference, &report)?;
+    Ok(Pulled::Made { report, repository })
+}
+
+/// Whether a folder's lock is about what was named, at the same commit.
+fn check_lock(folder: &Path, sources: &[LockedSource], repository: &Repository) -> Result<(), PullError> {
+    let (Some(named), Some(is)) = (repository.reference(), repository.facts().commit.clone()) else { return Ok(()) };
+    let folder = folder.display().to_string();
+    match sources {
+        [source] if source.reference.id() == named.id() && source.commit == is => Ok(()),
+        [source] if source.reference.id() == named.id() => {
+            let revision = named.revision().unwrap_or("main").to_owned();
+            Err(PullError::Moved { folder, revision, was: source.commit.clone(), is })
+        }
+        _ => {
+            let locked: Vec<_> = sources.iter().map(LockedSource::from).collect();
+            Err(PullError::OtherModel { folder, locked: locked.join(", "), named: named.to_string() })
+        }
+    }
 }
 
 impl Arguments {
+    fn settings(&self) -> Result<HubSettings, PullError> {
+        let mut settings = HubSettings::from_environment()?;
+        settings.follows_renames = self.follow_rename;
+        Ok(settings)
+    }
+
+    /// Whether an option asks for another pipeline than that of the model's name alone.
+    const fn makes_otherwise(&self) -> bool {
+        self.task.is_some()
+            || self.file.is_some()
+            || self.precision.is_some()
+            || self.pooling.is_some()
+            || self.prompt.is_some()
+    }
+
+    /// Puts the files that a lock names into its folder.
+    fn restore(
+        &self,
+        folder: &Path,
+        sources: Vec<LockedSource>,
+        progress: &mut PullProgress,
+    ) -> Result<Pulled, PullError> {
+        let (settings, store) = (self.settings()?, Store::from_environment()?);
+        let options = RestoreOptions { force: self.force, locked: self.locked, max_size: self.max_size.0 };
+        let report = restore(folder, sources, &settings, &store, options, progress)?;
+        Ok(Pulled::Restored { folder: folder.to_owned(), report })
+    }
+
     fn make(
         &self,
         folder: &Path,
+        reference: &str,
         placement: FilePlacement,
         repository: &mut Repository,
         progress: &mut PullProgress,
@@ -138,7 +260,7 @@ impl Arguments {
         load_options.program = child_process::own_program().ok();
         let request = HubModelRequest {
             folder,
-            reference: &self.model,
+            reference,
             task: self.task,
             file: self.file.as_deref(),
             precision: self.precision.as_deref(),
@@ -170,7 +292,8 @@ fn print_report(arguments: &Arguments, report: &HubModelReport, repository: &Rep
         return printer.print_result(&pretty(&json));
     }
     if arguments.store_only {
-        return printer.print_result(&format!("{} is in the store, for {task}, of {model}", arguments.model));
+        let name = repository.reference().map_or_else(|| made.name.clone(), ToString::to_string);
+        return printer.print_result(&format!("{name} is in the store, for {task}, of {model}"));
     }
     let files: Vec<_> = made.files.iter().map(|file| format!("  {folder}/{file}")).collect();
     let commit = facts.commit.as_ref().map_or_else(String::new, |commit| format!(" at {commit}"));
@@ -182,4 +305,22 @@ fn print_report(arguments: &Arguments, report: &HubModelReport, repository: &Rep
          gpux serve {folder}    answers on HTTP, with a page to try it",
         files.join("\n")
     ))
+}
+
+fn print_restored(folder: &Path, report: &RestoreReport, printer: Printer) -> Exit {
+    let RestoreReport { sources, restored, changed } = report;
+    let shown = folder.display();
+    if !changed.is_empty() {
+        return crate::hub_pipeline::report(&PullError::Changed { files: changed.clone() }, printer);
+    }
+    if printer.json {
+        let sources: Vec<_> =
+            sources.iter().map(|source| json!({ "from": source.from(), "commit": source.commit })).collect();
+        let json = json!({ "folder": shown.to_string(), "sources": sources, "restored": restored });
+        return printer.print_result(&pretty(&json));
+    }
+    let sources: Vec<_> = sources.iter().map(|source| format!("{} at {}", source.from(), source.commit)).collect();
+    let mut lines = vec![format!("{shown} is what gpux.lock says, of {}", sources.join(", "))];
+    lines.extend(restored.iter().map(|file| format!("  {shown}/{file} is restored")));
+    printer.print_result(&lines.join("\n"))
 }

@@ -33,11 +33,63 @@ pub enum StoreError {
         source: std::io::Error,
     },
     /// a file of the store that is not what it should be
-    #[error("the store's `{}` is damaged: {reason}; remove it, and pull again", path.display())]
+    #[error("the store's `{}` is damaged: {reason}; `gpux store check` sets it aside, then add it again", path.display())]
     Damaged {
         /// the file
         path: PathBuf,
         /// what is wrong
         reason: String,
     },
+    /// a file of a pipeline that the store does not have
+    #[error("`{file}` of the pipeline is not in the store (`{}`); add or pull the pipeline again", path.display())]
+    Missing {
+        /// its path in the pipeline's folder
+        file: String,
+        /// where the store would have it
+        path: PathBuf,
+    },
+    /// the store cannot be added to
+    #[error("the store `{}` is another user's or cannot be written to, so it is only read; GPUX_STORE moves the store", .0.display())]
+    ReadOnly(PathBuf),
+    /// no name for a pipeline
+    #[error(
+        "`{0}` can be no name in the store: at most 255 letters, digits and `-._:@+/`, with a letter or digit first and last, and no digest"
+    )]
+    Name(String),
+    /// nothing is called so
+    #[error("the store has no `{name}`{}", similar.as_ref().map(|similar| format!(". Did you mean `{similar}`?")).unwrap_or_default())]
+    NoSuchName {
+        /// what was asked for
+        name: String,
+        /// the most similar name
+        similar: Option<String>,
+    },
+    /// several pipelines may be meant
+    #[error("`{wanted}` may be {} in the store: say which", gpux_core::list(names, "or"))]
+    Ambiguous {
+        /// what was asked for
+        wanted: String,
+        /// the names, or digests
+        names: Vec<String>,
+    },
+    /// too few digits of a digest
+    #[error("`{wanted}`: give at least {least} digits of the digest")]
+    ShortDigest {
+        /// what was asked for
+        wanted: String,
+        /// the fewest digits
+        least: usize,
+    },
+}
+
+impl StoreError {
+    /// Whether another name would do.
+    pub const fn is_about_name(&self) -> bool {
+        matches!(self, Self::Name(_) | Self::NoSuchName { .. } | Self::Ambiguous { .. } | Self::ShortDigest { .. })
+    }
+
+    /// Whether the machine is at fault, rather than what is in the store.
+    pub const fn is_environment(&self) -> bool {
+        matches!(self, Self::NoFolder | Self::Full { .. } | Self::Io { .. } | Self::ReadOnly(_))
+    }
 }

@@ -1,9 +1,9 @@
 //! The store: an OCI image layout of files by their SHA-256, and of pipelines by name. Whatever ends a process, a name
 //! means a whole pipeline or nothing.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
-use std::io::{Read as _, Write as _};
+use std::io::{ErrorKind, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -14,15 +14,18 @@ use serde::{Deserialize, Serialize};
 use crate::digest::{FileDigest, Hasher, sha256};
 use crate::error::StoreError;
 use crate::file_name::is_safe;
+use crate::names::DIGEST_SCHEME;
+use crate::stored_folder::PIPELINES;
 
 /// The variable that moves the store.
 const VARIABLE: &str = "GPUX_STORE";
 const LAYOUT: &str = "{\"imageLayoutVersion\":\"1.0.0\"}";
 const INDEX: &str = "index.json";
+const STORE_LOCK: &str = "store.lock";
 const BLOBS: &str = "blobs/sha256";
-const INGEST: &str = "ingest";
+pub(crate) const INGEST: &str = "ingest";
 /// What the names of files end with that are fetched, and that the next attempt goes on with.
-const PART: &str = ".part";
+pub(crate) const PART: &str = ".part";
 /// The most bytes of the index, and of a manifest.
 const MAX_INDEX: u64 = 64 << 20;
 const MAX_MANIFEST: u64 = 4 << 20;
@@ -33,16 +36,18 @@ const INDEX_TYPE: &str = "application/vnd.oci.image.index.v1+json";
 const MANIFEST_TYPE: &str = "application/vnd.oci.image.manifest.v1+json";
 const ARTIFACT_TYPE: &str = "application/vnd.cncf.model.manifest.v1+json";
 const CONFIG_TYPE: &str = "application/vnd.cncf.model.config.v1+json";
-const NAME_KEY: &str = "org.opencontainers.image.ref.name";
-const TITLE_KEY: &str = "org.opencontainers.image.title";
+pub(crate) const NAME_KEY: &str = "org.opencontainers.image.ref.name";
+pub(crate) const TITLE_KEY: &str = "org.opencontainers.image.title";
+pub(crate) const VERSION_KEY: &str = "org.opencontainers.image.version";
 const PATH_KEY: &str = "org.cncf.model.filepath";
 
 /// The folder with the files of pulled pipelines. It is data: nothing in it is run as code of the machine.
 #[derive(Clone, Debug)]
 pub struct Store {
     root: PathBuf,
-    /// held, with others, while this is used
-    _used: Arc<File>,
+    is_writable: bool,
+    /// held, with others, while this is used; a folder that cannot be written to may have none
+    used: Option<Arc<File>>,
 }
 
 /// A file of a pipeline in the store.
@@ -67,37 +72,37 @@ pub struct StoredPipeline {
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Descriptor {
-    media_type: String,
+pub(crate) struct Descriptor {
+    pub(crate) media_type: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     artifact_type: Option<String>,
-    digest: String,
-    size: u64,
+    pub(crate) digest: String,
+    pub(crate) size: u64,
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    annotations: BTreeMap<String, String>,
+    pub(crate) annotations: BTreeMap<String, String>,
 }
 
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Index {
+pub(crate) struct Index {
     schema_version: u8,
     media_type: Option<String>,
-    manifests: Vec<Descriptor>,
+    pub(crate) manifests: Vec<Descriptor>,
 }
 
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Manifest {
+pub(crate) struct Manifest {
     schema_version: u8,
     media_type: String,
     artifact_type: Option<String>,
-    config: Descriptor,
-    layers: Vec<Descriptor>,
+    pub(crate) config: Descriptor,
+    pub(crate) layers: Vec<Descriptor>,
     #[serde(default)]
-    annotations: BTreeMap<String, String>,
+    pub(crate) annotations: BTreeMap<String, String>,
 }
 
-fn io(action: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> StoreError {
+pub(crate) fn io(action: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> StoreError {
     let path = path.to_owned();
     move |source| StoreError::Io { action, path, source }
 }
@@ -105,24 +110,44 @@ fn io(action: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> Store
 impl Store {
     /// `$GPUX_STORE`, else `gpux/store` in the platform's folder for data; made if it is not there.
     pub fn from_environment() -> Result<Self, StoreError> {
-        use etcetera::BaseStrategy as _;
-        let named = std::env::var_os(VARIABLE).filter(|value| !value.is_empty()).map(PathBuf::from);
-        let default = || Some(etcetera::choose_base_strategy().ok()?.data_dir().join("gpux/store"));
-        Self::open(named.or_else(default).ok_or(StoreError::NoFolder)?)
+        Self::open(default_root().ok_or(StoreError::NoFolder)?)
     }
 
-    /// A store at this path, made if it is not there.
+    /// The same; `None` if it is not there.
+    pub fn existing() -> Result<Option<Self>, StoreError> {
+        let root = default_root().filter(|root| root.join(INDEX).exists());
+        root.map(Self::open).transpose()
+    }
+
+    /// A store at this path, made if it is not there. One that cannot be written to, or that another user has, is only
+    /// read.
     pub fn open(root: impl Into<PathBuf>) -> Result<Self, StoreError> {
         let root = root.into();
+        let root = std::path::absolute(&root).unwrap_or(root);
+        if is_of_another(&root) {
+            return Self::open_to_read(root);
+        }
+        match Self::open_to_write(root.clone()) {
+            Err(StoreError::Io { source, .. })
+                if matches!(source.kind(), ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem)
+                    && root.join(INDEX).is_file() =>
+            {
+                Self::open_to_read(root)
+            }
+            opened => opened,
+        }
+    }
+
+    fn open_to_write(root: PathBuf) -> Result<Self, StoreError> {
         let mut builder = fs::DirBuilder::new();
         builder.recursive(true);
         // Weights of a private repository are their reader's alone.
         #[cfg(unix)]
         std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-        for folder in [root.join(BLOBS), root.join(INGEST)] {
+        for folder in [root.join(BLOBS), root.join(INGEST), root.join(PIPELINES)] {
             builder.create(&folder).map_err(io("make", &folder))?;
         }
-        let store = Self { _used: Arc::new(use_store(&root)?), root };
+        let store = Self { used: Some(Arc::new(use_store(&root)?)), is_writable: true, root };
         let layout = store.root.join("oci-layout");
         if !layout.is_file() {
             store.write(&layout, LAYOUT.as_bytes())?;
@@ -138,6 +163,41 @@ impl Store {
         Ok(store)
     }
 
+    fn open_to_read(root: PathBuf) -> Result<Self, StoreError> {
+        let store = Self { is_writable: false, used: None, root };
+        store.read_index()?;
+        let locked = File::open(store.root.join(STORE_LOCK)).ok().filter(|lock| lock.lock_shared().is_ok());
+        Ok(Self { used: locked.map(Arc::new), ..store })
+    }
+
+    /// Whether it can be added to.
+    pub const fn is_writable(&self) -> bool {
+        self.is_writable
+    }
+
+    pub(crate) fn must_be_writable(&self) -> Result<(), StoreError> {
+        if self.is_writable { Ok(()) } else { Err(StoreError::ReadOnly(self.root.clone())) }
+    }
+
+    /// Works on the store while no other process adds to it, or begins to run a pipeline.
+    pub(crate) fn alone<T>(
+        &self,
+        on_wait: impl FnOnce(),
+        work: impl FnOnce() -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
+        self.must_be_writable()?;
+        let path = self.root.join(STORE_LOCK);
+        let Some(lock) = &self.used else { return Err(StoreError::ReadOnly(self.root.clone())) };
+        lock.unlock().map_err(io("lock", &path))?;
+        if lock.try_lock().is_err() {
+            on_wait();
+            lock.lock().map_err(io("lock", &path))?;
+        }
+        let done = work();
+        lock.unlock().and_then(|()| lock.lock_shared()).map_err(io("lock", &path))?;
+        done
+    }
+
     /// Its folder.
     pub fn root(&self) -> &Path {
         &self.root
@@ -145,10 +205,11 @@ impl Store {
 
     /// A new folder beside its files, so that they can be linked; gone when it is dropped.
     pub fn scratch(&self) -> Result<Scratch, StoreError> {
+        self.must_be_writable()?;
         Scratch::with_prefix("making-", &self.ingest()).map_err(io("write into", &self.root))
     }
 
-    fn blobs(&self) -> PathBuf {
+    pub(crate) fn blobs(&self) -> PathBuf {
         self.root.join(BLOBS)
     }
 
@@ -156,7 +217,7 @@ impl Store {
         self.root.join(INGEST)
     }
 
-    fn index(&self) -> PathBuf {
+    pub(crate) fn index(&self) -> PathBuf {
         self.root.join(INDEX)
     }
 
@@ -172,6 +233,7 @@ impl Store {
 
     /// The file that collects what is fetched under `key`, for this process alone: waits for another that has it.
     pub fn part(&self, key: &str) -> Result<PartFile, StoreError> {
+        self.must_be_writable()?;
         let path = self.ingest().join(format!("{key}{PART}"));
         loop {
             let opened = File::options().read(true).write(true).create(true).truncate(false).open(&path);
@@ -185,7 +247,7 @@ impl Store {
     }
 
     /// Writes a file whole or not at all.
-    fn write(&self, path: &Path, bytes: &[u8]) -> Result<(), StoreError> {
+    pub(crate) fn write(&self, path: &Path, bytes: &[u8]) -> Result<(), StoreError> {
         let write = || {
             let mut file = tempfile::NamedTempFile::new_in(self.ingest())?;
             file.write_all(bytes)?;
@@ -197,13 +259,13 @@ impl Store {
     }
 
     /// Held while the index changes.
-    fn lock(&self) -> Result<File, StoreError> {
+    pub(crate) fn lock(&self) -> Result<File, StoreError> {
         let path = self.root.join("index.lock");
         let opened = File::options().write(true).create(true).truncate(false).open(&path);
         opened.and_then(|file| file.lock().map(|()| file)).map_err(io("lock", &path))
     }
 
-    fn read_index(&self) -> Result<Index, StoreError> {
+    pub(crate) fn read_index(&self) -> Result<Index, StoreError> {
         let path = self.index();
         let bytes = read(&path, MAX_INDEX)?;
         serde_json::from_slice(&bytes).map_err(|error| StoreError::Damaged { path, reason: error.to_string() })
@@ -261,6 +323,7 @@ impl Store {
         name: &str,
         title: &str,
     ) -> Result<StoredPipeline, StoreError> {
+        self.must_be_writable()?;
         let mut layers = Vec::new();
         let mut files = files.to_vec();
         files.sort();
@@ -290,16 +353,39 @@ impl Store {
         let mut entry = self.add_bytes(&json(&manifest))?;
         MANIFEST_TYPE.clone_into(&mut entry.media_type);
         entry.artifact_type = Some(ARTIFACT_TYPE.to_owned());
-        entry.annotations.insert(NAME_KEY.to_owned(), name.to_owned());
 
+        let digest = entry.digest.clone();
+        self.put_name(name, entry)?;
+        self.pipeline(&digest)
+    }
+
+    /// Has a name mean the manifest from now on. Returns the digits of the one that it meant before.
+    pub(crate) fn put_name(&self, name: &str, mut entry: Descriptor) -> Result<Option<String>, StoreError> {
+        self.must_be_writable()?;
+        entry.annotations.insert(NAME_KEY.to_owned(), name.to_owned());
         let locked = self.lock()?;
         let mut index = self.read_index()?;
-        let digest = entry.digest.clone();
-        index.manifests.retain(|other| other.annotations.get(NAME_KEY).is_none_or(|other| other != name));
+        let is_named = |other: &Descriptor| other.annotations.get(NAME_KEY).is_some_and(|other| other == name);
+        let before = index.manifests.iter().find(|other| is_named(other)).and_then(|other| hex(&other.digest));
+        index.manifests.retain(|other| !is_named(other));
         index.manifests.push(entry);
         self.write(&self.index(), &json(&index))?;
         drop(locked);
-        self.pipeline(&digest)
+        Ok(before)
+    }
+
+    /// What the index says of a manifest that the store has.
+    pub(crate) fn entry_of(&self, digits: &str) -> Result<Descriptor, StoreError> {
+        self.manifest(digits)?;
+        let path = self.blob(digits);
+        let size = path.metadata().map_err(io("read", &path))?.len();
+        Ok(Descriptor {
+            media_type: MANIFEST_TYPE.to_owned(),
+            artifact_type: Some(ARTIFACT_TYPE.to_owned()),
+            digest: format!("sha256:{digits}"),
+            size,
+            annotations: BTreeMap::new(),
+        })
     }
 
     /// The pipeline that a name means.
@@ -312,65 +398,83 @@ impl Store {
 
     /// Reads a manifest, and checks that its files are there.
     fn pipeline(&self, digest: &str) -> Result<StoredPipeline, StoreError> {
-        let damaged = |path: &Path, reason: String| StoreError::Damaged { path: path.to_owned(), reason };
-        let hex = |digest: &str| match digest.strip_prefix("sha256:").and_then(FileDigest::from_hex) {
-            Some(FileDigest::Sha256(digits)) => Some(digits),
-            _ => None,
-        };
-        let index = self.index();
-        let digits = hex(digest).ok_or_else(|| damaged(&index, "it has a digest that is no SHA-256".to_owned()))?;
-        let path = self.blob(&digits);
-        let bytes = read(&path, MAX_MANIFEST)?;
-        if sha256(&bytes) != digits {
-            return Err(damaged(&path, "it is not what its name says".to_owned()));
-        }
-        let manifest: Manifest = serde_json::from_slice(&bytes).map_err(|error| damaged(&path, error.to_string()))?;
-        if manifest.layers.len() > MAX_LAYERS {
-            return Err(damaged(&path, format!("it has more than {MAX_LAYERS} files")));
-        }
-        let mut files = BTreeMap::new();
-        for layer in manifest.layers {
-            let name = layer.annotations.get(PATH_KEY).filter(|name| is_safe(name)).cloned();
-            let (Some(name), Some(sha256)) = (name, hex(&layer.digest)) else {
-                return Err(damaged(&path, "one of its files has no path or no SHA-256".to_owned()));
-            };
-            if !self.has_blob(&sha256, layer.size) {
-                return Err(damaged(
-                    &self.blob(&sha256),
-                    format!("it is not the file `{name}` of {} bytes", layer.size),
-                ));
-            }
-            if files.insert(name.clone(), StoredFile { path: name, sha256, size: layer.size }).is_some() {
-                return Err(damaged(&path, "two of its files have one path".to_owned()));
-            }
-        }
-        Ok(StoredPipeline { manifest: digits, files: files.into_values().collect() })
+        let digits = hex(digest).ok_or_else(|| damaged(&self.index(), "it has a digest that is no SHA-256"))?;
+        self.pipeline_of(&digits)
     }
 
-    /// Lays the files of a pipeline out in `parent`, in a folder of the manifest's digest: links to those of the store
-    /// where the file system can, else copies.
-    pub fn lay_out(&self, pipeline: &StoredPipeline, parent: &Path) -> Result<PathBuf, StoreError> {
-        let target = parent.join(&pipeline.manifest);
-        if target.is_dir() {
-            return Ok(target);
+    /// The pipeline whose manifest has this digest, if all of it is there.
+    pub(crate) fn pipeline_of(&self, digits: &str) -> Result<StoredPipeline, StoreError> {
+        let manifest = self.manifest(digits)?;
+        let mut files = self.files_of(digits, &manifest)?;
+        files.sort_by(|a, b| a.path.cmp(&b.path));
+        for file in &files {
+            if !self.has_blob(&file.sha256, file.size) {
+                return Err(StoreError::Missing { file: file.path.clone(), path: self.blob(&file.sha256) });
+            }
         }
-        let staging =
-            tempfile::Builder::new().prefix(".laying-out-").tempdir_in(parent).map_err(io("make", &target))?;
-        for file in &pipeline.files {
-            let (from, to) = (self.blob(&file.sha256), staging.path().join(&file.path));
-            let parent = to.parent().unwrap_or(staging.path());
-            let laid = fs::create_dir_all(parent)
-                .and_then(|()| fs::hard_link(&from, &to).or_else(|_| fs::copy(&from, &to).map(drop)));
-            laid.map_err(io("write", &target.join(&file.path)))?;
-        }
-        match fs::rename(staging.path(), &target) {
-            Ok(()) => drop(staging.keep()),
-            // Another process was faster.
-            Err(_) if target.is_dir() => {}
-            Err(source) => return Err(StoreError::Io { action: "write", path: target, source }),
-        }
-        Ok(target)
+        Ok(StoredPipeline { manifest: digits.to_owned(), files })
     }
+
+    /// The manifest with this digest.
+    pub(crate) fn manifest(&self, digits: &str) -> Result<Manifest, StoreError> {
+        let path = self.blob(digits);
+        let bytes = read(&path, MAX_MANIFEST)?;
+        if sha256(&bytes) != digits {
+            return Err(damaged(&path, "it is not what its name says"));
+        }
+        let manifest: Manifest = serde_json::from_slice(&bytes).map_err(|error| damaged(&path, &error.to_string()))?;
+        if manifest.layers.len() > MAX_LAYERS {
+            return Err(damaged(&path, &format!("it has more than {MAX_LAYERS} files")));
+        }
+        Ok(manifest)
+    }
+
+    /// The files of a manifest, in its order.
+    pub(crate) fn files_of(&self, digits: &str, manifest: &Manifest) -> Result<Vec<StoredFile>, StoreError> {
+        let path = self.blob(digits);
+        let mut names = BTreeSet::new();
+        let file = |layer: &Descriptor| {
+            let name = layer.annotations.get(PATH_KEY).filter(|name| is_safe(name)).cloned();
+            let (Some(name), Some(sha256)) = (name, hex(&layer.digest)) else {
+                return Err(damaged(&path, "one of its files has no path or no SHA-256"));
+            };
+            if !names.insert(name.clone()) {
+                return Err(damaged(&path, "two of its files have one path"));
+            }
+            Ok(StoredFile { path: name, sha256, size: layer.size })
+        };
+        manifest.layers.iter().map(file).collect()
+    }
+}
+
+fn damaged(path: &Path, reason: &str) -> StoreError {
+    StoreError::Damaged { path: path.to_owned(), reason: reason.to_owned() }
+}
+
+/// The digits of a digest `sha256:…`.
+pub(crate) fn hex(digest: &str) -> Option<String> {
+    match digest.strip_prefix(DIGEST_SCHEME).and_then(FileDigest::from_hex) {
+        Some(FileDigest::Sha256(digits)) => Some(digits),
+        _ => None,
+    }
+}
+
+fn default_root() -> Option<PathBuf> {
+    use etcetera::BaseStrategy as _;
+    let named = std::env::var_os(VARIABLE).filter(|value| !value.is_empty()).map(PathBuf::from);
+    named.or_else(|| Some(etcetera::choose_base_strategy().ok()?.data_dir().join("gpux/store")))
+}
+
+/// Whether the folder is there, and another user has it.
+#[cfg(unix)]
+fn is_of_another(root: &Path) -> bool {
+    use std::os::unix::fs::MetadataExt as _;
+    root.metadata().is_ok_and(|metadata| metadata.uid() != rustix::process::geteuid().as_raw())
+}
+
+#[cfg(not(unix))]
+const fn is_of_another(_: &Path) -> bool {
+    false
 }
 
 /// A file that is fetched, held by this process alone.
@@ -400,7 +504,7 @@ impl PartFile {
 /// The lock that those who use a store share. The first of them removes what killed processes left, but for what can be
 /// gone on with.
 fn use_store(root: &Path) -> Result<File, StoreError> {
-    let path = root.join("store.lock");
+    let path = root.join(STORE_LOCK);
     let file =
         File::options().read(true).write(true).create(true).truncate(false).open(&path).map_err(io("open", &path))?;
     if file.try_lock().is_ok() {
@@ -431,7 +535,7 @@ fn role(path: &str) -> &'static str {
     }
 }
 
-fn json(value: &impl Serialize) -> Vec<u8> {
+pub(crate) fn json(value: &impl Serialize) -> Vec<u8> {
     // Maps of texts cannot fail to be written.
     serde_json::to_vec(value).unwrap_or_default()
 }
@@ -446,7 +550,7 @@ fn read(path: &Path, limit: u64) -> Result<Vec<u8>, StoreError> {
     Ok(bytes)
 }
 
-fn digest_of(file: &mut File, size: u64) -> std::io::Result<(String, String)> {
+pub(crate) fn digest_of(file: &mut File, size: u64) -> std::io::Result<(String, String)> {
     let mut hasher = Hasher::new(size);
     let mut piece = vec![0; 1 << 16];
     loop {
@@ -503,9 +607,9 @@ mod tests {
         assert_eq!(store.find("hf:a/p@main").unwrap(), Some(kept.clone()));
         assert_eq!(store.find("hf:a/other@main").unwrap(), None);
 
-        let laid = store.lay_out(&kept, folder.path()).unwrap();
-        assert_eq!(fs::read_to_string(laid.join("sub/model.onnx")).unwrap(), "weights");
-        assert_eq!(store.lay_out(&kept, folder.path()).unwrap(), laid);
+        let laid = store.lay_out(&kept).unwrap();
+        assert_eq!(fs::read_to_string(laid.path().join("sub/model.onnx")).unwrap(), "weights");
+        assert_eq!(store.lay_out(&kept).unwrap(), laid);
         // The same content has the same manifest, whoever keeps it.
         let (_other, second) = self::store();
         assert_eq!(second.add_folder(&folder.path().join("p"), &files, "x", "p").unwrap().manifest, kept.manifest);

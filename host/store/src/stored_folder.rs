@@ -1,0 +1,116 @@
+//! Folders of hard links to the files of pipelines in the store, from which they are run.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use gpux_core::{CacheDir, CacheFolder};
+
+use crate::error::StoreError;
+use crate::store::{Store, StoredPipeline, io};
+
+/// The folder in the store with a folder for each pipeline that was run, by the digits of its manifest's digest.
+pub(crate) const PIPELINES: &str = "pipelines";
+/// What the names of the locks of those folders end with.
+pub(crate) const LOCK: &str = ".lock";
+
+/// A folder with the files of a pipeline. It is kept while this exists, in any process.
+#[derive(Clone, Debug)]
+pub struct StoredFolder {
+    path: PathBuf,
+    manifest: String,
+    _used: Option<Arc<File>>,
+}
+
+impl StoredFolder {
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The digest of the pipeline's manifest, as `sha256:…`.
+    pub fn digest(&self) -> String {
+        format!("sha256:{}", self.manifest)
+    }
+}
+
+/// Two are equal if they are the same pipeline at the same place.
+impl PartialEq for StoredFolder {
+    fn eq(&self, other: &Self) -> bool {
+        (&self.path, &self.manifest) == (&other.path, &other.manifest)
+    }
+}
+
+impl Eq for StoredFolder {}
+
+impl Store {
+    pub(crate) fn pipelines(&self) -> PathBuf {
+        self.root().join(PIPELINES)
+    }
+
+    /// The folder of a pipeline: links to the files of the store where the file system can, else copies. Of a store that
+    /// cannot be written to, it is in the cache, unless it is there already.
+    pub fn lay_out(&self, pipeline: &StoredPipeline) -> Result<StoredFolder, StoreError> {
+        let digits = &pipeline.manifest;
+        let folder = |path: PathBuf, used: Option<File>| StoredFolder {
+            path,
+            manifest: digits.clone(),
+            _used: used.map(Arc::new),
+        };
+        let (parent, target) = (self.pipelines(), self.pipelines().join(digits));
+        let lock = parent.join(format!("{digits}{LOCK}"));
+        if !self.is_writable() {
+            if target.is_dir() {
+                let used = File::open(&lock).ok().filter(|lock| lock.lock_shared().is_ok());
+                return Ok(folder(target, used));
+            }
+            return Ok(folder(self.lay_out_in_cache(pipeline)?, None));
+        }
+
+        fs::create_dir_all(&parent).map_err(io("make", &parent))?;
+        let opened = File::options().read(true).write(true).create(true).truncate(false).open(&lock);
+        let used = opened.and_then(|file| file.lock_shared().map(|()| file)).map_err(io("lock", &lock))?;
+        if !target.is_dir() {
+            let staging = self.scratch()?;
+            self.link_files(pipeline, staging.path())?;
+            move_folder(staging.path(), &target)?;
+        }
+        Ok(folder(target, Some(used)))
+    }
+
+    fn lay_out_in_cache(&self, pipeline: &StoredPipeline) -> Result<PathBuf, StoreError> {
+        let error = |source| StoreError::Io { action: "lay out a pipeline of", path: self.root().to_owned(), source };
+        let none = || std::io::Error::new(std::io::ErrorKind::NotFound, "there is no folder for a cache");
+        let cache = CacheDir::from_environment().ok_or_else(|| error(none()))?;
+        let parent = cache.folder(CacheFolder::Unpacked).map_err(error)?;
+        let target = parent.join(&pipeline.manifest);
+        if !target.is_dir() {
+            let staging = tempfile::Builder::new().prefix(".laying-out-").tempdir_in(&parent).map_err(error)?;
+            self.link_files(pipeline, staging.path())?;
+            move_folder(staging.path(), &target)?;
+            if !staging.path().exists() {
+                let _ = staging.keep();
+            }
+        }
+        Ok(target)
+    }
+
+    fn link_files(&self, pipeline: &StoredPipeline, folder: &Path) -> Result<(), StoreError> {
+        for file in &pipeline.files {
+            let (from, to) = (self.blob(&file.sha256), folder.join(&file.path));
+            let parent = to.parent().unwrap_or(folder);
+            let placed = fs::create_dir_all(parent)
+                .and_then(|()| fs::hard_link(&from, &to).or_else(|_| fs::copy(&from, &to).map(drop)));
+            placed.map_err(io("write", &to))?;
+        }
+        Ok(())
+    }
+}
+
+fn move_folder(from: &Path, to: &Path) -> Result<(), StoreError> {
+    match fs::rename(from, to) {
+        // Another process was faster.
+        Err(_) if to.is_dir() => Ok(()),
+        moved => moved.map_err(io("write", to)),
+    }
+}

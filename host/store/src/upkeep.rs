@@ -1,0 +1,454 @@
+//! What the store holds, what of it no name needs, and whether it is whole.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{self, File, Metadata};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use crate::error::StoreError;
+use crate::names::{DIGEST_SCHEME, is_name};
+use crate::store::{INGEST, NAME_KEY, PART, Store, TITLE_KEY, VERSION_KEY, digest_of, hex, io, json};
+use crate::stored_folder::LOCK;
+
+/// What an interrupted download left is removed if nothing has gone on with it for so long.
+const ABANDONED: Duration = Duration::from_hours(30 * 24);
+
+/// The folder of the store with files that turned out to be damaged.
+const DAMAGED: &str = "damaged";
+
+/// A pipeline of the store, as `gpux store list` shows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoreEntry {
+    /// its name; `None`: it was run, and nothing names it
+    pub name: Option<String>,
+    /// the digits of its manifest's digest
+    pub manifest: String,
+    /// what its gpux.yml calls it
+    pub title: Option<String>,
+    /// the version in its gpux.yml
+    pub version: Option<String>,
+    /// the bytes of its files
+    pub size: u64,
+    /// how many of them other pipelines have, too
+    pub shared: u64,
+    /// whether a process runs it
+    pub is_used: bool,
+    /// what is wrong with it
+    pub damage: Option<String>,
+}
+
+/// A pipeline of the store, as `gpux store show` explains it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoreDetails {
+    /// the digits of its manifest's digest
+    pub manifest: String,
+    /// its names
+    pub names: Vec<String>,
+    /// by their keys
+    pub annotations: BTreeMap<String, String>,
+    /// its files
+    pub files: Vec<FileDetails>,
+}
+
+/// A file of a pipeline.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FileDetails {
+    /// its path in the pipeline's folder
+    pub path: String,
+    /// what it is for, in the words of CNCF ModelPack
+    pub role: String,
+    /// its SHA-256
+    pub sha256: String,
+    /// its size
+    pub size: u64,
+    /// whether the store has it
+    pub is_there: bool,
+}
+
+/// Whether something is removed, or only counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PruneMode {
+    /// it is removed
+    Remove,
+    /// it is counted
+    Count,
+}
+
+/// What [`Store::prune`] removed, or would remove.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PruneReport {
+    /// files
+    pub blobs: usize,
+    /// folders from which pipelines were run
+    pub folders: usize,
+    /// downloads that nothing has gone on with
+    pub parts: usize,
+    /// bytes of all of them
+    pub bytes: u64,
+    /// pipelines without a name that stay since processes run them: the digits of their manifests' digests
+    pub used: Vec<String>,
+}
+
+/// What [`Store::check`] found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CheckReport {
+    /// files that were read
+    pub blobs: usize,
+    /// their bytes
+    pub bytes: u64,
+    /// files whose bytes were others than their names say; they were set aside, if they could be
+    pub damaged: Vec<PathBuf>,
+    /// of names, or digests where there is none: what is wrong
+    pub hurt: BTreeMap<String, String>,
+}
+
+impl CheckReport {
+    /// Whether all is as it should be.
+    pub fn is_clean(&self) -> bool {
+        self.damaged.is_empty() && self.hurt.is_empty()
+    }
+}
+
+impl Store {
+    /// The names, with the digits of their manifests' digests.
+    pub fn named_digests(&self) -> Result<Vec<(String, String)>, StoreError> {
+        let index = self.read_index()?;
+        let named = index.manifests.into_iter().filter_map(|entry| {
+            let name = entry.annotations.get(NAME_KEY)?.clone();
+            Some((name, hex(&entry.digest)?))
+        });
+        Ok(named.collect())
+    }
+
+    /// The digits of the digests of all manifests that are named, or were run.
+    pub(crate) fn known_digests(&self) -> Result<BTreeSet<String>, StoreError> {
+        let index = self.read_index()?;
+        let mut digests: BTreeSet<_> = index.manifests.iter().filter_map(|entry| hex(&entry.digest)).collect();
+        digests.extend(self.laid_out());
+        Ok(digests)
+    }
+
+    /// The digits of the pipelines that have a folder.
+    fn laid_out(&self) -> Vec<String> {
+        let entries = self.pipelines().read_dir().into_iter().flatten().flatten();
+        entries.filter_map(|entry| hex(&format!("{DIGEST_SCHEME}{}", entry.file_name().to_str()?))).collect()
+    }
+
+    /// Whether a process runs the pipeline.
+    fn is_used(&self, digits: &str) -> bool {
+        let lock = self.pipelines().join(format!("{digits}{LOCK}"));
+        File::open(lock).is_ok_and(|lock| lock.try_lock().is_err())
+    }
+
+    /// All pipelines, by their names; those without one come last.
+    pub fn entries(&self) -> Result<Vec<StoreEntry>, StoreError> {
+        let named = self.named_digests()?;
+        let unnamed = self.known_digests()?.into_iter().filter(|digits| named.iter().all(|(_, other)| other != digits));
+        let all: Vec<_> = unnamed.map(|digits| (None, digits)).collect();
+        let mut all: Vec<_> =
+            named.iter().map(|(name, digits)| (Some(name.clone()), digits.clone())).chain(all).collect();
+        all.sort_by_key(|(name, digits)| (name.is_none(), name.clone(), digits.clone()));
+
+        let manifests: BTreeMap<_, _> = all.iter().map(|(_, digits)| (digits.clone(), self.manifest(digits))).collect();
+        let mut users = BTreeMap::<&str, usize>::new();
+        for manifest in manifests.values().flatten() {
+            let files: BTreeSet<_> = manifest.layers.iter().map(|layer| layer.digest.as_str()).collect();
+            files.into_iter().for_each(|file| *users.entry(file).or_default() += 1);
+        }
+        let entry = |(name, digits): (Option<String>, String)| {
+            let mut entry = StoreEntry {
+                name,
+                title: None,
+                version: None,
+                size: 0,
+                shared: 0,
+                is_used: self.is_used(&digits),
+                damage: None,
+                manifest: digits,
+            };
+            match &manifests[&entry.manifest] {
+                Ok(manifest) => {
+                    let annotation = |key: &str| manifest.annotations.get(key).cloned();
+                    (entry.title, entry.version) = (annotation(TITLE_KEY), annotation(VERSION_KEY));
+                    let files: BTreeMap<_, _> =
+                        manifest.layers.iter().map(|layer| (layer.digest.as_str(), layer.size)).collect();
+                    entry.size = files.values().sum();
+                    entry.shared = files.iter().filter(|(file, _)| users[*file] > 1).map(|(_, size)| size).sum();
+                    entry.damage = self.pipeline_of(&entry.manifest).err().map(|error| error.to_string());
+                }
+                Err(error) => entry.damage = Some(error.to_string()),
+            }
+            entry
+        };
+        Ok(all.into_iter().map(entry).collect())
+    }
+
+    /// The pipeline whose manifest has this digest, whole or not.
+    pub fn details(&self, digits: &str) -> Result<StoreDetails, StoreError> {
+        let manifest = self.manifest(digits)?;
+        let named = self.named_digests()?.into_iter().filter(|(_, other)| other == digits);
+        let file = |file: crate::StoredFile, media_type: &str| {
+            let role = media_type.strip_prefix("application/vnd.cncf.model.").and_then(|rest| rest.split(".v1").next());
+            FileDetails {
+                is_there: self.has_blob(&file.sha256, file.size),
+                role: role.unwrap_or(media_type).to_owned(),
+                path: file.path,
+                sha256: file.sha256,
+                size: file.size,
+            }
+        };
+        let files = self.files_of(digits, &manifest)?.into_iter().zip(&manifest.layers);
+        let mut files: Vec<_> = files.map(|(stored, layer)| file(stored, &layer.media_type)).collect();
+        files.sort_by(|a, b| a.path.cmp(&b.path));
+        Ok(StoreDetails {
+            manifest: digits.to_owned(),
+            names: named.map(|(name, _)| name).collect(),
+            annotations: manifest.annotations,
+            files,
+        })
+    }
+
+    /// Has `name` mean the pipeline from now on. Returns the digits of the one that it meant before.
+    pub fn set_name(&self, name: &str, digits: &str) -> Result<Option<String>, StoreError> {
+        if !is_name(name) {
+            return Err(StoreError::Name(name.to_owned()));
+        }
+        let entry = self.entry_of(digits)?;
+        self.put_name(name, entry)
+    }
+
+    /// Takes names away. What they mean stays until [`prune`](Self::prune). Fails, and does nothing, if one of them is
+    /// not there.
+    pub fn remove_names(&self, names: &[String]) -> Result<(), StoreError> {
+        self.must_be_writable()?;
+        let locked = self.lock()?;
+        let mut index = self.read_index()?;
+        for name in names {
+            let before = index.manifests.len();
+            index.manifests.retain(|entry| entry.annotations.get(NAME_KEY) != Some(name));
+            if index.manifests.len() == before {
+                let known = index.manifests.iter().filter_map(|entry| entry.annotations.get(NAME_KEY));
+                let similar = gpux_core::closest(name, known.map(String::as_str)).map(str::to_owned);
+                return Err(StoreError::NoSuchName { name: name.clone(), similar });
+            }
+        }
+        self.write(&self.index(), &json(&index))?;
+        drop(locked);
+        Ok(())
+    }
+
+    /// Removes what no name needs and no process runs: files, folders, and downloads that nothing has gone on with for
+    /// 30 days. Waits until no other process adds to the store.
+    pub fn prune(&self, mode: PruneMode, on_wait: impl FnOnce()) -> Result<PruneReport, StoreError> {
+        self.alone(on_wait, || self.prune_alone(mode))
+    }
+
+    fn prune_alone(&self, mode: PruneMode) -> Result<PruneReport, StoreError> {
+        let named: BTreeSet<_> = self.named_digests()?.into_iter().map(|(_, digits)| digits).collect();
+        let mut report = PruneReport::default();
+        let folders: BTreeSet<_> = self.laid_out().into_iter().filter(|digits| !named.contains(digits)).collect();
+        let (used, unused): (BTreeSet<_>, BTreeSet<_>) = folders.into_iter().partition(|digits| self.is_used(digits));
+        report.used = used.iter().cloned().collect();
+
+        // A manifest that cannot be read keeps every file: one of them may be its own.
+        let mut needed = BTreeSet::new();
+        for digits in named.iter().chain(&used) {
+            let manifest = self.manifest(digits)?;
+            needed.insert(digits.clone());
+            let blobs = manifest.layers.iter().chain([&manifest.config]);
+            needed.extend(blobs.filter_map(|blob| hex(&blob.digest)));
+        }
+
+        let is_removed = mode == PruneMode::Remove;
+        let mut index = self.read_index()?;
+        let entries = index.manifests.len();
+        index.manifests.retain(|entry| hex(&entry.digest).is_some_and(|digits| needed.contains(&digits)));
+        if is_removed && index.manifests.len() < entries {
+            let locked = self.lock()?;
+            self.write(&self.index(), &json(&index))?;
+            drop(locked);
+        }
+        for digits in unused {
+            let folder = self.pipelines().join(&digits);
+            report.folders += 1;
+            report.bytes += unshared_bytes(&folder);
+            if is_removed {
+                self.remove_folder(&folder)?;
+            }
+        }
+        if is_removed {
+            self.remove_unused_locks();
+        }
+        for (path, metadata) in files_in(&self.blobs()) {
+            if !path.file_name().and_then(|name| name.to_str()).is_some_and(|name| needed.contains(name)) {
+                report.blobs += 1;
+                report.bytes += metadata.len();
+                remove(&path, is_removed)?;
+            }
+        }
+        for (path, metadata) in files_in(&self.root().join(DAMAGED)) {
+            report.blobs += 1;
+            report.bytes += metadata.len();
+            remove(&path, is_removed)?;
+        }
+        for (path, metadata) in files_in(&self.root().join(INGEST)) {
+            let age = metadata.modified().ok().and_then(|time| SystemTime::now().duration_since(time).ok());
+            let is_part = path.to_string_lossy().ends_with(PART);
+            if is_part && age.is_some_and(|age| age >= ABANDONED) {
+                report.parts += 1;
+                report.bytes += metadata.len();
+                remove(&path, is_removed)?;
+            }
+        }
+        Ok(report)
+    }
+
+    /// Removes the locks of folders that are gone.
+    fn remove_unused_locks(&self) {
+        for (path, _) in files_in(&self.pipelines()) {
+            let digits = path.file_name().and_then(|name| name.to_str()).and_then(|name| name.strip_suffix(LOCK));
+            if digits.is_some_and(|digits| !self.pipelines().join(digits).exists() && !self.is_used(digits)) {
+                // An empty file costs nothing.
+                let _ = fs::remove_file(path);
+            }
+        }
+    }
+
+    /// Removes the folder of a pipeline: all of it at once for those who look for it.
+    fn remove_folder(&self, folder: &Path) -> Result<(), StoreError> {
+        let scratch = self.scratch()?;
+        let moved = scratch.path().join("folder");
+        fs::rename(folder, &moved).and_then(|()| fs::remove_dir_all(&moved)).map_err(io("remove", folder))
+    }
+
+    /// Reads every file. One that is not what its name says is set aside, so that the next that adds it keeps it whole.
+    /// `on_progress` gets the bytes that were read; `on_wait` is called before it waits until no other process adds to
+    /// the store, if something is to be set aside.
+    pub fn check(&self, on_wait: impl FnOnce(), mut on_progress: impl FnMut(u64)) -> Result<CheckReport, StoreError> {
+        let mut report = CheckReport::default();
+        let mut suspects = Vec::new();
+        for (path, metadata) in files_in(&self.blobs()) {
+            if !is_blob(&path, &metadata)? {
+                suspects.push(path);
+            }
+            (report.blobs, report.bytes) = (report.blobs + 1, report.bytes + metadata.len());
+            on_progress(report.bytes);
+        }
+        let mut changed = BTreeSet::new();
+        for digits in self.laid_out() {
+            if !self.is_laid_out_whole(&digits)? {
+                changed.insert(digits);
+            }
+        }
+        if self.is_writable() && !(suspects.is_empty() && changed.is_empty()) {
+            changed = self.alone(on_wait, || self.set_aside(&suspects, changed))?;
+        }
+        for digits in changed {
+            let folder = self.pipelines().join(&digits);
+            let reason = format!("the files in `{}`, which a process runs, were changed", folder.display());
+            report.hurt.insert(format!("{DIGEST_SCHEME}{digits}"), reason);
+        }
+        report.damaged = suspects;
+        for entry in self.entries()? {
+            if let Some(damage) = entry.damage {
+                report.hurt.insert(entry.name.unwrap_or_else(|| format!("{DIGEST_SCHEME}{}", entry.manifest)), damage);
+            }
+        }
+        Ok(report)
+    }
+
+    /// Whether each file in the folder of a pipeline is a link to its blob, or a copy with the same bytes.
+    fn is_laid_out_whole(&self, digits: &str) -> Result<bool, StoreError> {
+        let folder = self.pipelines().join(digits);
+        let Ok(manifest) = self.manifest(digits) else { return Ok(false) };
+        for file in self.files_of(digits, &manifest)? {
+            let path = folder.join(&file.path);
+            let is_whole = match path.symlink_metadata() {
+                Ok(found) if is_same_file(&found, self.blob(&file.sha256).symlink_metadata().ok().as_ref()) => true,
+                Ok(found) => found.is_file() && has_digest(&path, &file.sha256, found.len())?,
+                Err(_) => false,
+            };
+            if !is_whole {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Removes damaged files from those that pipelines are made of, with the folders that have links to them. Returns the
+    /// digits of the pipelines whose folders stay, since a process runs them.
+    fn set_aside(&self, suspects: &[PathBuf], changed: BTreeSet<String>) -> Result<BTreeSet<String>, StoreError> {
+        let folder = self.root().join(DAMAGED);
+        for path in suspects {
+            // Another process may have put it right.
+            if path.symlink_metadata().is_ok_and(|metadata| is_blob(path, &metadata).unwrap_or(true)) {
+                continue;
+            }
+            fs::create_dir_all(&folder).map_err(io("make", &folder))?;
+            let aside = folder.join(path.file_name().unwrap_or_default());
+            fs::rename(path, aside).map_err(io("move", path))?;
+        }
+        let of_suspects = self.laid_out().into_iter().filter(|digits| !self.is_laid_out_whole(digits).unwrap_or(true));
+        let (used, unused): (BTreeSet<_>, BTreeSet<_>) =
+            changed.into_iter().chain(of_suspects).partition(|digits| self.is_used(digits));
+        for folder in unused.iter().map(|digits| self.pipelines().join(digits)).filter(|folder| folder.exists()) {
+            self.remove_folder(&folder)?;
+        }
+        Ok(used)
+    }
+}
+
+/// Whether the file has the digest that its name is.
+fn is_blob(path: &Path, metadata: &Metadata) -> Result<bool, StoreError> {
+    let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    has_digest(path, name, metadata.len())
+}
+
+fn has_digest(path: &Path, digits: &str, size: u64) -> Result<bool, StoreError> {
+    let digest = File::open(path).and_then(|mut file| digest_of(&mut file, size)).map_err(io("read", path))?;
+    Ok(digest.0 == digits)
+}
+
+fn remove(path: &Path, is_removed: bool) -> Result<(), StoreError> {
+    if is_removed { fs::remove_file(path).map_err(io("remove", path)) } else { Ok(()) }
+}
+
+fn files_in(folder: &Path) -> impl Iterator<Item = (PathBuf, Metadata)> {
+    let entries = folder.read_dir().into_iter().flatten().flatten();
+    entries.filter_map(|entry| Some((entry.path(), entry.metadata().ok()?))).filter(|(_, metadata)| metadata.is_file())
+}
+
+/// The bytes of a folder's files that are copies: those of links are the blobs' own.
+fn unshared_bytes(folder: &Path) -> u64 {
+    let entries = folder.read_dir().into_iter().flatten().flatten();
+    let bytes = entries.map(|entry| match entry.metadata() {
+        Ok(metadata) if metadata.is_dir() => unshared_bytes(&entry.path()),
+        Ok(metadata) if !is_link(&metadata) => metadata.len(),
+        _ => 0,
+    });
+    bytes.sum()
+}
+
+#[cfg(unix)]
+fn is_link(metadata: &Metadata) -> bool {
+    std::os::unix::fs::MetadataExt::nlink(metadata) > 1
+}
+
+#[cfg(not(unix))]
+const fn is_link(_: &Metadata) -> bool {
+    true
+}
+
+#[cfg(unix)]
+fn is_same_file(one: &Metadata, other: Option<&Metadata>) -> bool {
+    use std::os::unix::fs::MetadataExt as _;
+    other.is_some_and(|other| (one.dev(), one.ino()) == (other.dev(), other.ino()))
+}
+
+#[cfg(not(unix))]
+const fn is_same_file(_: &Metadata, _: Option<&Metadata>) -> bool {
+    false
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,6 +1,5 @@
 //! Pipelines that are named by a model of the hub: fetched, made, and kept in the store.
 
-use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use clap::{Args, ValueEnum};
@@ -8,9 +7,8 @@ use indicatif::ProgressBar;
 
 use crate::exit::Exit;
 use crate::printer::Printer;
-use gpux::LoadOptions;
 use gpux_author::{HubModelError, HubModelReport};
-use gpux_core::{CacheFolder, Size, child_process};
+use gpux_core::{Size, child_process};
 use gpux_hub::{HubError, HubReference, TransferProgress};
 use gpux_store::{Store, StoreError, StoredPipeline};
 
@@ -73,8 +71,6 @@ pub(crate) enum PullError {
         if files.len() == 1 { "is" } else { "are" }, if files.len() == 1 { "it" } else { "them" }
     )]
     Changed { files: Vec<String> },
-    #[error("the cache cannot be used: {0}; GPUX_CACHE_DIR moves it")]
-    Cache(std::io::Error),
     #[error("`gpux pull` cannot be started: {0}")]
     Start(std::io::Error),
     /// it has said why
@@ -95,47 +91,22 @@ impl From<StoreError> for PullError {
 }
 
 impl PullArguments {
-    /// Replaces each name of a model of the hub by the folder of its pipeline.
-    pub(crate) fn resolve_all(
-        self,
-        names: &mut [String],
-        load_options: &LoadOptions,
-        printer: Printer,
-    ) -> Result<(), PullError> {
-        for name in names {
-            if let Some(folder) = self.resolve(name, load_options, printer)? {
-                *name = folder.display().to_string();
-            }
-        }
-        Ok(())
-    }
-
-    /// The folder of the pipeline that `name` means, if that is a model of the hub. What is not in the store is fetched
-    /// by a child process, as it is run once: this process may be one that loads no model.
-    pub(crate) fn resolve(
-        self,
-        name: &str,
-        load_options: &LoadOptions,
-        printer: Printer,
-    ) -> Result<Option<PathBuf>, PullError> {
+    /// Has the store hold the model of the hub that `name` is, if it is one, and makes it the name in the store. What is
+    /// not there is fetched by a child process, as it is run once: this process may be one that loads no model.
+    pub(crate) fn fetch(self, name: &mut String, printer: Printer) -> Result<(), PullError> {
         if !name.starts_with(HubReference::SCHEME) {
-            return Ok(None);
+            return Ok(());
         }
         let reference: HubReference = name.parse()?;
-        let store = Store::from_environment()?;
-        let find = || store.find(&store_name(&reference));
-        let kept = match find()? {
-            Some(kept) if self.pull != PullPolicy::Always => kept,
-            _ if self.pull == PullPolicy::Never => return Err(PullError::Never(name.to_owned())),
-            _ => {
-                pull_in_child(&reference, printer)?;
-                find()?.ok_or(PullError::Child(Exit::Failed))?
-            }
-        };
-        let none = || std::io::Error::new(std::io::ErrorKind::NotFound, "there is no folder for it");
-        let cache = load_options.cache.as_ref().ok_or_else(|| PullError::Cache(none()))?;
-        let unpacked = cache.folder(CacheFolder::Unpacked).map_err(PullError::Cache)?;
-        Ok(Some(store.lay_out(&kept, &unpacked)?))
+        let stored = store_name(&reference);
+        let is_stored = Store::existing()?.map(|store| store.resolve_digest(&stored)).transpose()?.flatten().is_some();
+        match self.pull {
+            PullPolicy::Never if !is_stored => return Err(PullError::Never(std::mem::take(name))),
+            PullPolicy::Missing | PullPolicy::Never if is_stored => {}
+            _ => pull_in_child(&reference, printer)?,
+        }
+        *name = stored;
+        Ok(())
     }
 }
 
@@ -179,10 +150,12 @@ pub(crate) fn report(error: &PullError, printer: Printer) -> Exit {
         PullError::Child(exit) => *exit,
         PullError::Model(HubModelError::Gpux(error)) => printer.error(error),
         PullError::Model(
-            HubModelError::Hub(HubError::Store(StoreError::Damaged { .. } | StoreError::Full { .. }))
+            HubModelError::Hub(HubError::Store(
+                StoreError::Damaged { .. } | StoreError::Missing { .. } | StoreError::Full { .. },
+            ))
             | HubModelError::Run { .. },
         ) => printer.fail("PullError", &message, Exit::Failed),
-        PullError::Model(HubModelError::Hub(HubError::Store(_))) | PullError::Cache(_) | PullError::Start(_) => {
+        PullError::Model(HubModelError::Hub(HubError::Store(_))) | PullError::Start(_) => {
             printer.fail("EnvironmentError", &message, Exit::Environment)
         }
         PullError::Model(HubModelError::Hub(error)) if error.is_environment() => {

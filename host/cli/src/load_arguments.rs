@@ -18,7 +18,6 @@ use gpux_author::StepFile;
 use gpux_config::{FILE_NAMES, LoadError, WasmLimits, variable_names};
 use gpux_core::files::open_file;
 use gpux_core::{Precision, child_process};
-use gpux_hub::HubReference;
 use gpux_inference::{OptionSource, ProviderLibrary, ProviderOptions};
 use gpux_sandbox::SandboxError;
 
@@ -46,7 +45,8 @@ pub(super) fn component_error(path: &Path, error: SandboxError, printer: Printer
 /// Which pipeline.
 #[derive(Debug, Args)]
 pub(super) struct PipelineArguments {
-    /// A folder with a gpux.yml, such a file, the `name` in one, or a model (.onnx) or a component (.wasm) alone
+    /// A folder with a gpux.yml, such a file, the `name` in one, a model (.onnx) or a component (.wasm) alone, or a name
+    /// in the store
     #[arg(value_name = "PIPELINE")]
     pipeline: Option<String>,
 
@@ -76,16 +76,10 @@ impl PipelineArguments {
         Source::find(self.path())?.read(operator)
     }
 
-    /// Replaces the name of a model of the hub by the folder of its pipeline, which is fetched if that is asked for.
-    pub(super) fn resolve(&mut self, pull: PullArguments, load: &LoadArguments, printer: Printer) -> Result<(), Exit> {
+    /// Fetches the model of the hub that is named, if that is asked for.
+    pub(super) fn fetch(&mut self, pull: PullArguments, printer: Printer) -> Result<(), Exit> {
         let Some(name) = &mut self.pipeline else { return Ok(()) };
-        if name.starts_with(HubReference::SCHEME) {
-            let load_options = load.options().map_err(|error| printer.error(&error))?;
-            let resolved = pull.resolve(name, &load_options, printer);
-            let folder = resolved.map_err(|error| hub_pipeline::report(&error, printer))?;
-            *name = folder.map_or_else(|| name.clone(), |folder| folder.display().to_string());
-        }
-        Ok(())
+        pull.fetch(name, printer).map_err(|error| hub_pipeline::report(&error, printer))
     }
 
     /// Takes the name out if it is that of a file to run on; the pipeline is then this folder's.

@@ -27,7 +27,9 @@ use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
 use gpux_core::process_exit::exit;
 
-use commands::{build, cache, completions, engine, inspect, man, new, pull, run, schema, serve, steps, test, verify};
+use commands::{
+    build, cache, completions, engine, inspect, man, new, pull, run, schema, serve, steps, store, test, verify,
+};
 use exit::Exit;
 use printer::{LogLevel, Printer};
 
@@ -69,6 +71,8 @@ enum Command {
     Verify(verify::Arguments),
     /// List and install inference engines
     Engine(engine::Arguments),
+    /// Keep pipelines on this machine by name, list and remove them
+    Store(store::Arguments),
     /// Show and remove what gpux keeps on disk
     Cache(cache::Arguments),
     /// List the built-in steps, or explain one
@@ -186,6 +190,7 @@ fn run_command(command: Command) -> Exit {
         Command::Inspect(arguments) => inspect::main(&arguments),
         Command::Verify(arguments) => verify::main(&arguments),
         Command::Engine(arguments) => engine::main(&arguments),
+        Command::Store(arguments) => store::main(&arguments),
         Command::Cache(arguments) => cache::main(&arguments),
         Command::Steps(arguments) => steps::main(&arguments),
         Command::Schema(arguments) => schema::main(&arguments),

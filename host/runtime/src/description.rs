@@ -14,6 +14,7 @@ impl Pipeline {
             "description": self.spec.description,
             "metadata": self.spec.metadata,
             "path": self.path().display().to_string(),
+            "digest": self.source().digest(),
             "engine": self.engine,
             "space": self.space.as_ref().map(|space| &space.digest),
             "numerics": self.space.as_ref().map(|space| &space.numerics),

@@ -10,6 +10,7 @@ pub use gpux_config::{ConfigurationError, Diagnostic, LoadError, Position, Sourc
 pub use gpux_core::{JsonError, LimitExceeded, Mismatch, TensorError, UnitError, UnknownElementType};
 pub use gpux_inference::{LibraryError, LibraryOrigin, ModelLoadError, OptionError, ProviderError};
 pub use gpux_sandbox::{Capability, OptionViolation, Refusal, RefusalReason, SandboxError};
+pub use gpux_store::StoreError;
 
 /// Everything that can go wrong in gpux. The kinds carry the names of the HTTP API.
 #[derive(Debug, thiserror::Error)]
@@ -36,6 +37,9 @@ pub enum GpuxError {
     /// this machine cannot run components
     #[error(transparent)]
     Sandbox(#[from] SandboxError),
+    /// the store has no such pipeline, has not all of it, or cannot be used
+    #[error(transparent)]
+    Store(#[from] StoreError),
     /// the request does not fit the pipeline's inputs
     #[error(transparent)]
     Validation(#[from] ValidationError),
@@ -117,6 +121,8 @@ impl GpuxError {
             Self::ModelLoad(error) if error.is_environment() => "ProviderError",
             Self::ModelLoad(_) => "ModelLoadError",
             Self::Provider(_) | Self::Library(_) | Self::NoEngine | Self::Sandbox(_) => "ProviderError",
+            Self::Store(error) if error.is_environment() => "ProviderError",
+            Self::Store(_) => "ConfigurationError",
             Self::Validation(_) => "ValidationError",
             Self::Step(_) => "StepError",
             Self::Crash(_) => "ModelCrashError",
@@ -137,6 +143,9 @@ impl GpuxError {
             Self::ModelLoad(_) => ErrorCategory::Configuration,
             Self::Provider(ProviderError::Unknown(_)) => ErrorCategory::Configuration,
             Self::Provider(_) | Self::Library(_) | Self::NoEngine => ErrorCategory::Environment,
+            Self::Store(error) if error.is_environment() => ErrorCategory::Environment,
+            Self::Store(error) if error.is_about_name() => ErrorCategory::Configuration,
+            Self::Store(_) => ErrorCategory::Run,
             Self::Validation(_) => ErrorCategory::Request,
             Self::Step(error) if matches!(error.failure, StepFailure::InvalidInput(_)) => ErrorCategory::Request,
             Self::Step(error) if matches!(error.failure, StepFailure::Unsupported(_)) => ErrorCategory::Environment,
@@ -212,7 +221,8 @@ impl GpuxError {
             | Self::ProviderOption(_)
             | Self::Library(_)
             | Self::NoEngine
-            | Self::Sandbox(_) => {}
+            | Self::Sandbox(_)
+            | Self::Store(_) => {}
         }
         json!({ "error": self.kind(), "message": self.to_string(), "details": details })
     }

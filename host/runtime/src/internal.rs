@@ -12,6 +12,6 @@ pub use super::precision::{
     ModelPrecision, PrecisionRequest, auto_models, candidates as precision_candidates, converted_path,
     remember as remember_precision,
 };
-pub use super::source::{Definition, Source};
+pub use super::source::{Definition, Source, StoredSource};
 pub use gpux_config::WasmLimits;
 pub use gpux_core::TimeSpan;

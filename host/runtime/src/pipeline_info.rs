@@ -20,6 +20,8 @@ pub struct PipelineInfo {
     pub name: String,
     /// its version in gpux.yml
     pub version: String,
+    /// the digest of its manifest in the store, if it is loaded from there
+    pub digest: Option<String>,
     /// one line for people
     pub description: Option<String>,
     /// its inputs and outputs
@@ -139,6 +141,7 @@ impl Pipeline {
         PipelineInfo {
             name: spec.name.value.clone(),
             version: spec.version.value.clone(),
+            digest: self.source().digest(),
             description: spec.description.clone(),
             signature: plan.signature().clone(),
             steps: plan.steps().iter().map(|step| step.name.clone()).collect(),

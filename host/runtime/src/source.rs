@@ -6,9 +6,13 @@ use super::file_content::FileContent;
 use super::load_options::LoadOptions;
 use super::step_factory;
 use crate::GpuxError;
-use gpux_config::{Diagnostic, Document, Node, SourceFile, Spanned, Spec, Variables};
+use gpux_config::{Diagnostic, Document, LoadError, Node, SourceFile, Spanned, Spec, Variables};
 use gpux_core::ProjectFiles;
 use gpux_core::files::FileVersion;
+use gpux_store::{DIGEST_SCHEME, Store, StoredFolder};
+
+/// What names of models of a hub begin with in the store.
+const HUB_SCHEME: &str = "hf:";
 
 /// The file that a pipeline is read from. It was found, not read.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,6 +23,15 @@ pub enum Source {
     Model(PathBuf),
     /// a component alone
     Component(PathBuf),
+    /// a pipeline of the store, laid out in a folder
+    Stored(StoredSource),
+}
+
+/// A pipeline of the store that stays there while this exists.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoredSource {
+    path: PathBuf,
+    folder: StoredFolder,
 }
 
 /// What describes a pipeline, read once: what is checked is what is loaded.
@@ -31,13 +44,19 @@ pub struct Definition {
 }
 
 impl Source {
-    /// Finds the pipeline of a folder, a gpux.yml or a name; or a model or a component alone.
+    /// Finds the pipeline of a folder, a gpux.yml or a name; a model or a component alone; or what a name or a digest
+    /// means in the store, where nothing here is called so.
     ///
     /// # Errors
     ///
     /// There is no such pipeline.
     pub fn find(wanted: impl AsRef<Path>) -> Result<Self, GpuxError> {
         let wanted = wanted.as_ref();
+        if let Some(name) = wanted.to_str().filter(|name| is_only_in_store(name)) {
+            let store = Store::existing()?;
+            let found = store.map(|store| StoredSource::find(&store, name)).transpose()?.flatten();
+            return found.map(Self::Stored).ok_or_else(|| not_in_store(name).into());
+        }
         if wanted.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("onnx")) {
             // Loading says what else it is.
             return Ok(Self::Model(wanted.to_owned()));
@@ -45,14 +64,47 @@ impl Source {
         match FileContent::detect(wanted) {
             Some(FileContent::Model) => Ok(Self::Model(wanted.to_owned())),
             Some(FileContent::Component) => Ok(Self::Component(wanted.to_owned())),
-            _ => Ok(Self::Configuration(gpux_config::find(wanted, Path::new("."))?)),
+            _ => match gpux_config::find(wanted, Path::new(".")) {
+                Ok(path) => Ok(Self::Configuration(path)),
+                Err(LoadError::NotFound { wanted, tried, similar }) => Self::find_in_store(wanted, tried, similar),
+                Err(error) => Err(error.into()),
+            },
         }
+    }
+
+    /// Finds what nothing here is called.
+    fn find_in_store(wanted: String, mut tried: Vec<String>, mut similar: Option<String>) -> Result<Self, GpuxError> {
+        let is_name = gpux_store::is_name(&wanted) && !Path::new(&wanted).exists();
+        // Without a store, or one that can be read, nothing is there.
+        if let Some(store) = is_name.then(|| Store::existing().ok().flatten()).flatten() {
+            if let Some(stored) = StoredSource::find(&store, &wanted)? {
+                return Ok(Self::Stored(stored));
+            }
+            tried.push(format!("`{wanted}` in the store"));
+            similar = similar.map_or_else(|| store.similar_name(&wanted), |similar| Ok(Some(similar)))?;
+        }
+        Err(LoadError::NotFound { wanted, tried, similar }.into())
+    }
+
+    /// The digest of the pipeline's manifest, if it is one of the store.
+    pub fn digest(&self) -> Option<String> {
+        match self {
+            Self::Stored(stored) => Some(stored.folder.digest()),
+            Self::Configuration(_) | Self::Model(_) | Self::Component(_) => None,
+        }
+    }
+
+    /// The digest of the manifest that `wanted` means in the store now, without a look at its files.
+    pub fn current_digest(wanted: &str) -> Option<String> {
+        let digits = Store::existing().ok()??.resolve_digest(wanted).ok()??;
+        Some(format!("{DIGEST_SCHEME}{digits}"))
     }
 
     /// The file.
     pub fn path(&self) -> &Path {
         match self {
             Self::Configuration(path) | Self::Model(path) | Self::Component(path) => path,
+            Self::Stored(stored) => &stored.path,
         }
     }
 
@@ -63,7 +115,7 @@ impl Source {
 
     /// Whether it is a model or a component, without a gpux.yml.
     pub const fn is_alone(&self) -> bool {
-        !matches!(self, Self::Configuration(_))
+        matches!(self, Self::Model(_) | Self::Component(_))
     }
 
     /// Reads what describes the pipeline, without opening the files that it names.
@@ -74,7 +126,7 @@ impl Source {
     pub fn read(self, load_options: &LoadOptions) -> Result<Definition, GpuxError> {
         let version = FileVersion::of(self.path());
         let (document, spec) = match &self {
-            Self::Configuration(path) => {
+            Self::Configuration(path) | Self::Stored(StoredSource { path, .. }) => {
                 let outside = load_options.policy.outside_files;
                 gpux_config::load(path, outside, &variables(load_options), &check_step)?
             }
@@ -90,10 +142,32 @@ impl Source {
     ///
     /// It has no name that can be read.
     pub fn name(self, load_options: &LoadOptions) -> Result<String, GpuxError> {
-        let Self::Configuration(path) = &self else { return Ok(self.read(load_options)?.spec.name.value) };
+        let (Self::Configuration(path) | Self::Stored(StoredSource { path, .. })) = &self else {
+            return Ok(self.read(load_options)?.spec.name.value);
+        };
         let outside = load_options.policy.outside_files;
         Ok(gpux_config::read_name(path, outside, &variables(load_options), &check_step)?)
     }
+}
+
+impl StoredSource {
+    /// What a name or a digest means in the store, laid out.
+    fn find(store: &Store, wanted: &str) -> Result<Option<Self>, GpuxError> {
+        let Some(pipeline) = store.resolve(wanted)? else { return Ok(None) };
+        let folder = store.lay_out(&pipeline)?;
+        Ok(Some(Self { path: gpux_config::find(folder.path(), Path::new("."))?, folder }))
+    }
+}
+
+/// Whether this is a digest, or the name of a model of a hub, which nothing but the store has.
+fn is_only_in_store(name: &str) -> bool {
+    name.starts_with(DIGEST_SCHEME) || name.starts_with(HUB_SCHEME)
+}
+
+fn not_in_store(name: &str) -> LoadError {
+    let advice =
+        if name.starts_with(HUB_SCHEME) { format!("; `gpux pull {name}` puts it there") } else { String::new() };
+    LoadError::NotFound { wanted: name.to_owned(), tried: vec![format!("it in the store{advice}")], similar: None }
 }
 
 impl Definition {

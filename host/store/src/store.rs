@@ -110,13 +110,20 @@ pub(crate) fn io(action: &'static str, path: &Path) -> impl FnOnce(std::io::Erro
 impl Store {
     /// `$GPUX_STORE`, else `gpux/store` in the platform's folder for data; made if it is not there.
     pub fn from_environment() -> Result<Self, StoreError> {
-        Self::open(default_root().ok_or(StoreError::NoFolder)?)
+        Self::open(Self::default_root().ok_or(StoreError::NoFolder)?)
     }
 
     /// The same; `None` if it is not there.
     pub fn existing() -> Result<Option<Self>, StoreError> {
-        let root = default_root().filter(|root| root.join(INDEX).exists());
+        let root = Self::default_root().filter(|root| root.join(INDEX).exists());
         root.map(Self::open).transpose()
+    }
+
+    /// The folder of [`Self::from_environment`], there or not.
+    pub fn default_root() -> Option<PathBuf> {
+        use etcetera::BaseStrategy as _;
+        let named = std::env::var_os(VARIABLE).filter(|value| !value.is_empty()).map(PathBuf::from);
+        named.or_else(|| Some(etcetera::choose_base_strategy().ok()?.data_dir().join("gpux/store")))
     }
 
     /// A store at this path, made if it is not there. One that cannot be written to, or that another user has, is only
@@ -457,12 +464,6 @@ pub(crate) fn hex(digest: &str) -> Option<String> {
         Some(FileDigest::Sha256(digits)) => Some(digits),
         _ => None,
     }
-}
-
-fn default_root() -> Option<PathBuf> {
-    use etcetera::BaseStrategy as _;
-    let named = std::env::var_os(VARIABLE).filter(|value| !value.is_empty()).map(PathBuf::from);
-    named.or_else(|| Some(etcetera::choose_base_strategy().ok()?.data_dir().join("gpux/store")))
 }
 
 /// Whether the folder is there, and another user has it.

@@ -183,6 +183,19 @@ impl Store {
         Ok(all.into_iter().map(entry).collect())
     }
 
+    /// The bytes of all files, each of which may be part of several pipelines.
+    pub fn blob_bytes(&self) -> u64 {
+        files_in(&self.blobs()).map(|(_, metadata)| metadata.len()).sum()
+    }
+
+    /// The name that is most like this one, if one is.
+    pub fn similar_name(&self, name: &str) -> Result<Option<String>, StoreError> {
+        let named = self.named_digests()?;
+        let names = named.iter().map(|(name, _)| name.as_str());
+        let titles = names.clone().filter_map(|name| Some(name.rsplit_once(':')?.0));
+        Ok(gpux_core::closest(name, names.chain(titles)).map(str::to_owned))
+    }
+
     /// The pipeline whose manifest has this digest, whole or not.
     pub fn details(&self, digits: &str) -> Result<StoreDetails, StoreError> {
         let manifest = self.manifest(digits)?;
@@ -227,9 +240,7 @@ impl Store {
             let before = index.manifests.len();
             index.manifests.retain(|entry| entry.annotations.get(NAME_KEY) != Some(name));
             if index.manifests.len() == before {
-                let known = index.manifests.iter().filter_map(|entry| entry.annotations.get(NAME_KEY));
-                let similar = gpux_core::closest(name, known.map(String::as_str)).map(str::to_owned);
-                return Err(StoreError::NoSuchName { name: name.clone(), similar });
+                return Err(StoreError::NoSuchName { name: name.clone(), similar: self.similar_name(name)? });
             }
         }
         self.write(&self.index(), &json(&index))?;

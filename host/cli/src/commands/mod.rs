@@ -12,5 +12,6 @@ pub(crate) mod run;
 pub(crate) mod schema;
 pub(crate) mod serve;
 pub(crate) mod steps;
+pub(crate) mod store;
 pub(crate) mod test;
 pub(crate) mod verify;

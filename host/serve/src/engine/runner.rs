@@ -93,7 +93,10 @@ impl StartedRunner {
         command: &WorkerCommand,
         on_event: OnWorkerEvent,
     ) -> Result<Self, GpuxError> {
-        let (pipeline, info, warm_up_report) = IsolatedPipeline::start(definition, command, on_event)?;
+        let digest = definition.source().digest();
+        let (pipeline, mut info, warm_up_report) = IsolatedPipeline::start(definition, command, on_event)?;
+        // Its process knows the folder alone.
+        info.digest = digest;
         Ok(Self { runner: Runner::Isolated(pipeline), info, warm_up_report, is_cheap: false })
     }
 }

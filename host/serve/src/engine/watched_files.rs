@@ -1,4 +1,4 @@
-//! Finds out that the files of pipelines have changed, for `--reload`.
+//! Finds out that the files of pipelines have changed, or what their names mean in the store, for `--reload`.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use super::loaded_pipeline::LoadedPipeline;
 use super::pipeline_slot::PipelineSlot;
 use super::server::Server;
+use gpux::internal::Source;
 use gpux_core::files::{FileVersion, FileVersions};
 
 /// Poll interval of files. Polling works everywhere: network volumes, and the symlinks that a ConfigMap update swaps,
@@ -35,10 +36,35 @@ pub(crate) fn watch(server: &Weak<Server>, on_due: impl Fn(&str) -> bool) {
 #[derive(Default)]
 struct WatchedFiles {
     of: Weak<LoadedPipeline>,
-    /// the files at the last poll, if they differ from the loaded ones
-    changed: Option<FileVersions>,
-    /// the files that were to be loaded, and when that is tried again if they cannot be
-    tried: Option<(FileVersions, Instant)>,
+    /// what was there at the last poll, if it differs from what is loaded
+    changed: Option<Version>,
+    /// what was to be loaded, and when that is tried again if it cannot be
+    tried: Option<(Version, Instant)>,
+}
+
+/// What a pipeline is loaded from.
+#[derive(Clone, PartialEq, Eq)]
+enum Version {
+    Files(FileVersions),
+    /// the digest that the name means in the store, whose files never change
+    Stored(Option<String>),
+}
+
+impl Version {
+    /// What the pipeline was loaded from.
+    fn loaded(loaded: &LoadedPipeline) -> Self {
+        let info = loaded.info();
+        info.digest.clone().map_or_else(|| Self::Files(info.files.clone()), |digest| Self::Stored(Some(digest)))
+    }
+
+    /// What it would be loaded from now.
+    fn now(slot: &PipelineSlot, loaded: &LoadedPipeline) -> Self {
+        let info = loaded.info();
+        if info.digest.is_some() {
+            return Self::Stored(Source::current_digest(&slot.source().0));
+        }
+        Self::Files(info.files.keys().map(|path| (path.clone(), FileVersion::of(path))).collect())
+    }
 }
 
 impl WatchedFiles {
@@ -49,9 +75,9 @@ impl WatchedFiles {
         if !std::ptr::eq(self.of.as_ptr(), Arc::as_ptr(&loaded)) {
             *self = Self { of: Arc::downgrade(&loaded), ..Self::default() };
         }
-        let files = &loaded.info().files;
-        let now: FileVersions = files.keys().map(|path| (path.clone(), FileVersion::of(path))).collect();
-        let is_due = if now == *self.tried.as_ref().map_or(files, |(tried, _)| tried) {
+        let now = Version::now(slot, &loaded);
+        let before = self.tried.as_ref().map_or_else(|| Version::loaded(&loaded), |(tried, _)| tried.clone());
+        let is_due = if now == before {
             self.changed = None;
             let may_retry = |(_, again): &(_, Instant)| *again <= Instant::now() && slot.failure().is_some();
             self.tried.as_ref().is_some_and(may_retry)

@@ -313,7 +313,7 @@ fn numbered_steps<'j>(json: &'j Json, prefix: &str) -> Vec<(String, &'j Json)> {
 
 fn pipeline_text(json: &Json, verbose: bool) -> String {
     let mut facts = vec![vec![text(&json["name"]), text(&json["version"])]];
-    for name in ["description", "path", "engine", "space", "numerics"] {
+    for name in ["description", "path", "digest", "engine", "space", "numerics"] {
         if !json[name].is_null() {
             facts.push(vec![name.to_owned(), text(&json[name])]);
         }

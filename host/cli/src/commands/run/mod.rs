@@ -60,7 +60,7 @@ impl From<WriteError> for Failure {
 
 pub(crate) fn main(mut arguments: Arguments) -> Exit {
     let printer = crate::printer(arguments.json, arguments.verbose);
-    if let Err(exit) = arguments.pipeline.resolve(arguments.pull, &arguments.load, printer) {
+    if let Err(exit) = arguments.pipeline.fetch(arguments.pull, printer) {
         return exit;
     }
     let data = arguments.pipeline.take_data_file();

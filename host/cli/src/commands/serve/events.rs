@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 use std::sync::mpsc::Receiver;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::printer::{LogLevel, Printer};
 use crate::progress::ProgressLine;
@@ -11,7 +11,7 @@ use gpux::internal::{ModelSummary, PipelineInfo};
 use gpux_core::sanitize::sanitize_for_terminal;
 #[cfg(target_os = "linux")]
 use gpux_serve::WorkerEvent;
-use gpux_serve::{Event, ListenAddress, Server};
+use gpux_serve::{Event, ListenAddress, LoadedPipeline, Server};
 
 /// Prints or logs events.
 pub(super) struct EventLogger {
@@ -23,6 +23,11 @@ pub(super) struct EventLogger {
     pub(super) scheme: &'static str,
     /// shown until the server is ready
     pub(super) progress: Mutex<Option<ProgressLine>>,
+}
+
+/// The pipeline of this name, unless a client has unloaded it since.
+fn loaded_pipeline(server: &Server, name: &str) -> Option<Arc<LoadedPipeline>> {
+    server.repository().slots().iter().find(|slot| slot.name() == name)?.loaded()
 }
 
 impl EventLogger {
@@ -55,7 +60,11 @@ impl EventLogger {
                 let seconds = pause.as_secs_f32().ceil();
                 self.warning(&format!("{name} cannot be loaded; it is tried again in {seconds} s: {reason}"));
             }
-            Event::Reloaded(name) => self.note(&format!("{name} was loaded again")),
+            Event::Reloaded(name) => {
+                let loaded = loaded_pipeline(server, name);
+                let digest = loaded.and_then(|loaded| Some(format!(" ({})", loaded.info().digest.as_ref()?)));
+                self.note(&format!("{name} was loaded again{}", digest.unwrap_or_default()));
+            }
             Event::NotReloaded { name, reason } => {
                 self.warning(&format!("{name} could not be loaded again; the one before answers: {reason}"));
             }
@@ -80,14 +89,13 @@ impl EventLogger {
     }
 
     fn loaded(&self, server: &Server, name: &str) {
-        let slots = server.repository().slots();
-        // A client may have unloaded it since.
-        let Some(loaded) = slots.iter().find(|slot| slot.name() == name).and_then(|slot| slot.loaded()) else { return };
+        let Some(loaded) = loaded_pipeline(server, name) else { return };
         for warning in &loaded.info().warnings {
             self.warning(&format!("{name}: {warning}"));
         }
         let (version, engine) = (loaded.version(), &loaded.info().engine);
-        self.note(&format!("{name} {version} on {engine}"));
+        let digest = loaded.info().digest.as_ref().map(|digest| format!(" ({digest})")).unwrap_or_default();
+        self.note(&format!("{name} {version}{digest} on {engine}"));
         for note in decision_notes(loaded.info()) {
             self.note(&format!("{name}: {note}"));
         }

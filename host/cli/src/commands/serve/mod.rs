@@ -48,14 +48,15 @@ const ERASE_LIMIT: Duration = Duration::from_secs(1);
 ///   gpux serve my-model --port 9000
 ///   gpux serve detect classify --workers 4
 ///   gpux serve pipelines/ --host 127.0.0.1
+///   gpux serve digits:1.0.0
 ///   gpux serve hf:sentence-transformers/all-MiniLM-L6-v2
 ///   curl --data-binary @photo.jpg -H 'content-type: image/jpeg' localhost:8080/predict
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment, disable_help_flag = true)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
 pub(crate) struct Arguments {
-    /// Folders with a gpux.yml, such files, names in them, models (.onnx) or components (.wasm) alone, or models of the
-    /// hub (hf:OWNER/NAME); of a folder without a gpux.yml, the pipelines in it [default: this folder]
+    /// Folders with a gpux.yml, such files, names in them, models (.onnx) or components (.wasm) alone, names in the
+    /// store, or models of the hub (hf:OWNER/NAME); of a folder without a gpux.yml, the pipelines in it [default: this folder]
     #[arg(value_name = "PIPELINE")]
     pipelines: Vec<String>,
 
@@ -150,7 +151,8 @@ pub(crate) fn main(mut arguments: Arguments) -> Exit {
         Ok(load_options) => load_options,
         Err(error) => return printer.error(&error),
     };
-    if let Err(error) = arguments.pull.resolve_all(&mut arguments.pipelines, &load_options, printer) {
+    let fetch = |name: &mut String| arguments.pull.fetch(name, printer);
+    if let Err(error) = arguments.pipelines.iter_mut().try_for_each(fetch) {
         return hub_pipeline::report(&error, printer);
     }
     let sources = match check_addresses(&arguments).and_then(|()| sources(&arguments)) {

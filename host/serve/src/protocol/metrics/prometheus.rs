@@ -242,6 +242,15 @@ fn write_pipelines(out: &mut Writer<'_, '_>, server: &Server, loaded: &[Arc<Load
         None,
         loads.iter().map(|(name, load)| (vec![("pipeline", *name)], load.running as i64)),
     )?;
+    out.gauges(
+        "gpux_pipeline_info",
+        "The pipeline that answers: its version, and the digest of its manifest if it was loaded from a store",
+        None,
+        loaded.iter().map(|loaded| {
+            let digest = loaded.info().digest.as_deref().unwrap_or_default();
+            (vec![("pipeline", loaded.name()), ("version", loaded.version()), ("digest", digest)], 1)
+        }),
+    )?;
     write_steps(out, loaded)?;
     write_models(out, loaded)
 }

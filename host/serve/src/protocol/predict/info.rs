@@ -95,6 +95,8 @@ pub(crate) async fn all(State(server): State<Arc<Server>>) -> Response {
 pub(crate) struct Info {
     name: String,
     version: String,
+    /// the digest of its manifest, `sha256:…`; `null` if it was not loaded from a store
+    digest: Option<String>,
     /// what it does, for people
     description: Option<String>,
     /// of its models: `onnx`
@@ -192,6 +194,7 @@ impl Info {
         Self {
             name: loaded.name().to_owned(),
             version: loaded.version().to_owned(),
+            digest: pipeline.digest.clone(),
             description: pipeline.description.clone(),
             format: "onnx".to_owned(),
             size_mb: pipeline.model_bytes as f64 / f64::from(1 << 20),

@@ -39,6 +39,7 @@ mod schema;
 #[cfg(unix)]
 mod server_resilience;
 mod step_builds;
+mod store;
 #[cfg(target_os = "linux")]
 mod supervisor;
 mod tables;

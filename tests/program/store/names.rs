@@ -1,0 +1,159 @@
+//! Commands that take names of the store.
+
+use serde_json::json;
+
+use super::Home;
+use crate::child::StartWithLimit as _;
+use crate::digits::root;
+
+const TWO: &str = "x=[1, 2]";
+
+#[test]
+fn runs_what_a_name_means() {
+    let home = Home::new();
+    let one = home.add("1.0.0", 2.0, &[]);
+    for name in ["scaling", "scaling:1.0.0", &one, &one[..19]] {
+        let result = home.json(&["run", name, "--input", TWO, "--json"]);
+        assert_eq!(
+            result["tensor"]["values"].as_array().or(result["tensor"].as_array()),
+            Some(&vec![json!(2.0), json!(4.0)]),
+            "{name}: {result}"
+        );
+        assert_eq!(home.json(&["inspect", name, "--json"])["digest"], json!(one));
+    }
+    let two = home.add("2.0.0", 3.0, &[]);
+    assert_ne!(one, two);
+    let message = home.error(&["run", "scaling", "--input", TWO], 2);
+    assert!(message.contains("`scaling` may be `scaling:1.0.0` or `scaling:2.0.0` in the store"), "{message}");
+
+    // What lies in the folder comes first.
+    let folder = home.path().join("empty/scaling:1.0.0");
+    std::fs::create_dir(&folder).unwrap();
+    std::fs::copy(home.path().join("scaling-2.0.0/gpux.yml"), folder.join("gpux.yml")).unwrap();
+    std::fs::write(folder.join("labels.txt"), "cat\ndog\n").unwrap();
+    assert_eq!(home.json(&["inspect", "scaling:1.0.0", "--json"])["digest"], json!(null));
+    std::fs::remove_dir_all(folder).unwrap();
+
+    let message = home.error(&["run", "scalin", "--input", TWO], 2);
+    assert!(message.contains("`scalin` in the store. Did you mean `scaling`?"), "{message}");
+    let message = home.error(&["run", "sha256:0123", "--input", TWO], 2);
+    assert!(message.contains("at least 12 digits"), "{message}");
+    home.error(&["store", "add", &home.scaling("1.0.0", 2.0), "--name", "../x"], 2);
+    home.error(&["store", "show", "nothing"], 2);
+    home.error(&["store", "rm", "nothing"], 2);
+}
+
+#[test]
+fn names_are_taken_away_and_what_they_held_is_freed() {
+    let home = Home::new();
+    let list = home.json(&["store", "list", "--json"]);
+    assert_eq!(list["pipelines"], json!([]));
+    assert!(!home.store().exists(), "a look makes no store");
+
+    let one = home.add("1.0.0", 2.0, &[]);
+    assert_eq!(home.add("1.0.0", 2.0, &["--name", "live"]), one);
+    let two = home.add("1.0.0", 3.0, &["--name", "live"]);
+    let expected = [("live".to_owned(), two.clone()), ("scaling:1.0.0".to_owned(), one.clone())];
+    assert_eq!(home.names(), expected);
+    // What it named before stays, and can get another name.
+    home.json(&["store", "add", &one, "--name", "before", "--json"]);
+    let shown = home.json(&["store", "show", "before", "--json"]);
+    assert_eq!((&shown["digest"], &shown["names"]), (&json!(one), &json!(["before", "scaling:1.0.0"])));
+    let files: Vec<_> = shown["files"].as_array().unwrap().iter().map(|file| file["path"].clone()).collect();
+    assert_eq!(files, ["gpux.yml", "labels.txt"]);
+
+    home.json(&["store", "rm", "before", "scaling:1.0.0", "--json"]);
+    let counted = home.json(&["store", "prune", "--dry-run", "--json"]);
+    let freed = home.json(&["store", "prune", "--json"]);
+    assert_eq!((&counted["bytes"], &counted["files"]), (&freed["bytes"], &freed["files"]));
+    assert!(freed["bytes"].as_u64().unwrap() > 0);
+    assert_eq!(home.names(), [("live".to_owned(), two)]);
+    let checked = home.json(&["store", "check", "--json"]);
+    assert_eq!((&checked["damaged"], &checked["pipelines"]), (&json!([]), &json!({})));
+    let message = home.error(&["run", &one, "--input", TWO], 2);
+    assert!(message.contains("no pipeline at"), "{message}");
+}
+
+#[test]
+fn says_what_is_damaged_and_heals_it() {
+    let home = Home::new();
+    let digest = home.add("1.0.0", 2.0, &[]);
+    home.json(&["run", "scaling", "--input", TWO, "--json"]);
+    let files = home.json(&["store", "show", "scaling", "--json"])["files"].clone();
+    let labels = files[1]["digest"].as_str().unwrap().strip_prefix("sha256:").unwrap();
+    let blob = home.store().join("blobs/sha256").join(labels);
+    // The same file, so that its links have it, too.
+    let mut permissions = blob.metadata().unwrap().permissions();
+    #[expect(clippy::permissions_set_readonly_false, reason = "a file of this test")]
+    permissions.set_readonly(false);
+    std::fs::set_permissions(&blob, permissions).unwrap();
+    std::fs::write(&blob, "cat\nDog\n").unwrap();
+
+    let output = home.run(&["store", "check", "--json"]);
+    assert_eq!(output.status.code(), Some(1));
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(report["damaged"], json!([blob.display().to_string()]));
+    assert!(report["pipelines"]["scaling:1.0.0"].as_str().unwrap().contains("`labels.txt`"), "{report}");
+    let message = home.error(&["run", "scaling", "--input", TWO], 1);
+    assert!(message.contains("`labels.txt` of the pipeline is not in the store"), "{message}");
+
+    assert_eq!(home.add("1.0.0", 2.0, &[]), digest);
+    home.json(&["store", "check", "--json"]);
+    home.json(&["run", "scaling", "--input", TWO, "--json"]);
+}
+
+#[test]
+fn says_why_there_is_no_store() {
+    let home = Home::new();
+    let folder = home.scaling("1.0.0", 2.0);
+    for command in [&["store", "list"][..], &["store", "add", &folder], &["store", "prune"]] {
+        let mut program = home.gpux(command);
+        program.env_remove("GPUX_STORE").env_remove("XDG_DATA_HOME").env_remove("HOME");
+        if cfg!(target_os = "linux") {
+            // The system's list of users knows a home, too.
+            program.env("HOME", "");
+        }
+        let output = program.run();
+        assert!(output.status.code() == Some(3) || output.status.success(), "{command:?}: {output:?}");
+    }
+    // A file where the folder should be.
+    std::fs::write(home.store(), "").unwrap();
+    let message = home.error(&["store", "add", &folder], 3);
+    assert!(message.contains("GPUX_STORE moves the store"), "{message}");
+    // What needs no store does not look for it.
+    home.json(&["run", &folder, "--input", TWO, "--json"]);
+    home.error(&["run", "nothing"], 2);
+}
+
+#[test]
+fn tests_and_builds_what_a_name_means() {
+    let home = Home::new();
+    let root = root();
+    let added = home.json(&["store", "add", root.to_str().unwrap(), "--json"]);
+    let before = listing(&home);
+    let photo = root.join("models/samples/seven.png");
+    let run = ["run", "digits", "--file", photo.to_str().unwrap(), "--engine", "embedded", "--json"];
+    assert_eq!(home.json(&run)["top"][0]["label"], json!("seven"));
+    let built = home.json(&["build", "digits", "--engine", "embedded", "--json"]);
+    assert_eq!(built["digest"], added["digest"]);
+    assert!(home.gpux(&["test", "digits", "--engine", "embedded"]).run().status.success());
+    assert_eq!(listing(&home), before, "its folder holds what it held");
+}
+
+/// The files of the folders that pipelines are run from, with their times.
+fn listing(home: &Home) -> Vec<(std::path::PathBuf, std::time::SystemTime)> {
+    let mut files = Vec::new();
+    let mut folders = vec![home.store().join("blobs")];
+    while let Some(folder) = folders.pop() {
+        for entry in folder.read_dir().unwrap().map(Result::unwrap) {
+            let metadata = entry.metadata().unwrap();
+            if metadata.is_dir() {
+                folders.push(entry.path());
+            } else {
+                files.push((entry.path(), metadata.modified().unwrap()));
+            }
+        }
+    }
+    files.sort();
+    files
+}

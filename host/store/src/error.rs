@@ -1,10 +1,12 @@
 //! Why nothing was kept, or read.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use gpux_core::Size;
 
-/// Why something cannot be kept in the store, or read there.
+use crate::bundle_fault::BundleFault;
+
+/// Why something cannot be kept in the store, or read there; or why a bundle cannot be written or read.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     /// no home folder
@@ -80,6 +82,27 @@ pub enum StoreError {
         /// the fewest digits
         least: usize,
     },
+    /// a bundle that cannot be used
+    #[error("`{}` cannot be used as a bundle: {fault}", path.display())]
+    Bundle {
+        /// the archive or the folder
+        path: PathBuf,
+        /// what is wrong
+        fault: BundleFault,
+    },
+    /// files that cannot become a bundle
+    #[error("these files cannot be a bundle: {0}")]
+    Contents(BundleFault),
+    /// the system refuses what is done with a bundle
+    #[error("cannot {action} `{}`: {source}", path.display())]
+    File {
+        /// what was done, as a verb
+        action: &'static str,
+        /// the file or folder
+        path: PathBuf,
+        /// the system's reason
+        source: std::io::Error,
+    },
 }
 
 impl StoreError {
@@ -92,4 +115,16 @@ impl StoreError {
     pub const fn is_environment(&self) -> bool {
         matches!(self, Self::NoFolder | Self::Full { .. } | Self::Io { .. } | Self::ReadOnly(_))
     }
+}
+
+/// The error of an action in the store.
+pub(crate) fn io(action: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> StoreError {
+    let path = path.to_owned();
+    move |source| StoreError::Io { action, path, source }
+}
+
+/// The error of an action elsewhere.
+pub(crate) fn file_error(action: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> StoreError {
+    let path = path.to_owned();
+    move |source| StoreError::File { action, path, source }
 }

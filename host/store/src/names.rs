@@ -1,7 +1,8 @@
 //! What a name means in the store.
 
 use crate::error::StoreError;
-use crate::store::{Store, StoredPipeline};
+use crate::pipeline::StoredPipeline;
+use crate::store::Store;
 
 /// What a digest begins with, where it stands for a pipeline.
 pub const DIGEST_SCHEME: &str = "sha256:";
@@ -47,7 +48,7 @@ impl Store {
     /// The pipeline that `wanted` [means](Self::resolve_digest), whole.
     pub fn resolve(&self, wanted: &str) -> Result<Option<StoredPipeline>, StoreError> {
         let digits = self.resolve_digest(wanted)?;
-        digits.map(|digits| self.pipeline_of(&digits)).transpose()
+        digits.map(|digits| self.pipeline(&digits)).transpose()
     }
 }
 

@@ -1,7 +1,6 @@
 //! The store: an OCI image layout of files by their SHA-256, and of pipelines by name. Whatever ends a process, a name
 //! means a whole pipeline or nothing.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::path::{Path, PathBuf};
@@ -9,37 +8,24 @@ use std::sync::Arc;
 
 use gpux_core::files::open_file;
 use gpux_core::process_exit::Scratch;
-use serde::{Deserialize, Serialize};
 
-use crate::digest::{FileDigest, Hasher, sha256};
-use crate::error::StoreError;
-use crate::file_name::is_safe;
-use crate::names::DIGEST_SCHEME;
+use crate::bundle_plan::{BundleFile, BundlePlan, FileSource};
+use crate::error::{StoreError, io};
+use crate::manifest::{
+    BLOBS, BundleInfo, CheckedManifest, Descriptor, INDEX_FILE, Index, LAYOUT, LAYOUT_FILE, MAX_MANIFEST, NAME_KEY,
+    json,
+};
+use crate::pipeline::{FileRole, StoredPipeline};
 use crate::stored_folder::PIPELINES;
 
 /// The variable that moves the store.
 const VARIABLE: &str = "GPUX_STORE";
-const LAYOUT: &str = "{\"imageLayoutVersion\":\"1.0.0\"}";
-const INDEX: &str = "index.json";
 const STORE_LOCK: &str = "store.lock";
-const BLOBS: &str = "blobs/sha256";
-pub(crate) const INGEST: &str = "ingest";
+const INGEST: &str = "ingest";
 /// What the names of files end with that are fetched, and that the next attempt goes on with.
 pub(crate) const PART: &str = ".part";
-/// The most bytes of the index, and of a manifest.
+/// The most bytes of the store's own index.
 const MAX_INDEX: u64 = 64 << 20;
-const MAX_MANIFEST: u64 = 4 << 20;
-/// The most files of a pipeline.
-const MAX_LAYERS: usize = 10_000;
-
-const INDEX_TYPE: &str = "application/vnd.oci.image.index.v1+json";
-const MANIFEST_TYPE: &str = "application/vnd.oci.image.manifest.v1+json";
-const ARTIFACT_TYPE: &str = "application/vnd.cncf.model.manifest.v1+json";
-const CONFIG_TYPE: &str = "application/vnd.cncf.model.config.v1+json";
-pub(crate) const NAME_KEY: &str = "org.opencontainers.image.ref.name";
-pub(crate) const TITLE_KEY: &str = "org.opencontainers.image.title";
-pub(crate) const VERSION_KEY: &str = "org.opencontainers.image.version";
-const PATH_KEY: &str = "org.cncf.model.filepath";
 
 /// The folder with the files of pulled pipelines. It is data: nothing in it is run as code of the machine.
 #[derive(Clone, Debug)]
@@ -50,63 +36,6 @@ pub struct Store {
     used: Option<Arc<File>>,
 }
 
-/// A file of a pipeline in the store.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct StoredFile {
-    /// its path in the pipeline's folder
-    pub path: String,
-    /// the SHA-256 of its bytes
-    pub sha256: String,
-    /// its size in bytes
-    pub size: u64,
-}
-
-/// A pipeline in the store.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct StoredPipeline {
-    /// the SHA-256 of its manifest
-    pub manifest: String,
-    /// its files, by their paths
-    pub files: Vec<StoredFile>,
-}
-
-#[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub(crate) struct Descriptor {
-    pub(crate) media_type: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    artifact_type: Option<String>,
-    pub(crate) digest: String,
-    pub(crate) size: u64,
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub(crate) annotations: BTreeMap<String, String>,
-}
-
-#[derive(Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub(crate) struct Index {
-    schema_version: u8,
-    media_type: Option<String>,
-    pub(crate) manifests: Vec<Descriptor>,
-}
-
-#[derive(Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub(crate) struct Manifest {
-    schema_version: u8,
-    media_type: String,
-    artifact_type: Option<String>,
-    pub(crate) config: Descriptor,
-    pub(crate) layers: Vec<Descriptor>,
-    #[serde(default)]
-    pub(crate) annotations: BTreeMap<String, String>,
-}
-
-pub(crate) fn io(action: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> StoreError {
-    let path = path.to_owned();
-    move |source| StoreError::Io { action, path, source }
-}
-
 impl Store {
     /// `$GPUX_STORE`, else `gpux/store` in the platform's folder for data; made if it is not there.
     pub fn from_environment() -> Result<Self, StoreError> {
@@ -115,7 +44,7 @@ impl Store {
 
     /// The same; `None` if it is not there.
     pub fn existing() -> Result<Option<Self>, StoreError> {
-        let root = Self::default_root().filter(|root| root.join(INDEX).exists());
+        let root = Self::default_root().filter(|root| root.join(INDEX_FILE).exists());
         root.map(Self::open).transpose()
     }
 
@@ -137,7 +66,7 @@ impl Store {
         match Self::open_to_write(root.clone()) {
             Err(StoreError::Io { source, .. })
                 if matches!(source.kind(), ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem)
-                    && root.join(INDEX).is_file() =>
+                    && root.join(INDEX_FILE).is_file() =>
             {
                 Self::open_to_read(root)
             }
@@ -155,15 +84,14 @@ impl Store {
             builder.create(&folder).map_err(io("make", &folder))?;
         }
         let store = Self { used: Some(Arc::new(use_store(&root)?)), is_writable: true, root };
-        let layout = store.root.join("oci-layout");
+        let layout = store.root.join(LAYOUT_FILE);
         if !layout.is_file() {
             store.write(&layout, LAYOUT.as_bytes())?;
         }
         if !store.index().is_file() {
             let locked = store.lock()?;
             if !store.index().is_file() {
-                let empty = Index { schema_version: 2, media_type: Some(INDEX_TYPE.to_owned()), manifests: Vec::new() };
-                store.write(&store.index(), &json(&empty))?;
+                store.write(&store.index(), &json(&Index::new(Vec::new())))?;
             }
             drop(locked);
         }
@@ -220,12 +148,12 @@ impl Store {
         self.root.join(BLOBS)
     }
 
-    fn ingest(&self) -> PathBuf {
+    pub(crate) fn ingest(&self) -> PathBuf {
         self.root.join(INGEST)
     }
 
     pub(crate) fn index(&self) -> PathBuf {
-        self.root.join(INDEX)
+        self.root.join(INDEX_FILE)
     }
 
     /// Where the file with this SHA-256 is, if it is there.
@@ -275,51 +203,17 @@ impl Store {
     pub(crate) fn read_index(&self) -> Result<Index, StoreError> {
         let path = self.index();
         let bytes = read(&path, MAX_INDEX)?;
-        serde_json::from_slice(&bytes).map_err(|error| StoreError::Damaged { path, reason: error.to_string() })
+        Index::parse(&bytes).map_err(|fault| StoreError::Damaged { path, reason: fault.to_string() })
     }
 
-    /// Keeps bytes, and gives their SHA-256.
-    fn add_bytes(&self, bytes: &[u8]) -> Result<Descriptor, StoreError> {
-        let (digest, size) = (sha256(bytes), bytes.len() as u64);
-        let path = self.blob(&digest);
-        if !self.has_blob(&digest, size) {
-            self.write(&path, bytes)?;
-            make_read_only(&path)?;
+    /// Keeps a document under its digest.
+    pub(crate) fn add_document(&self, digest: &str, bytes: &[u8]) -> Result<(), StoreError> {
+        let path = self.blob(digest);
+        if self.has_blob(digest, bytes.len() as u64) {
+            return Ok(());
         }
-        Ok(Descriptor {
-            media_type: String::new(),
-            artifact_type: None,
-            digest: format!("sha256:{digest}"),
-            size,
-            annotations: BTreeMap::new(),
-        })
-    }
-
-    /// Keeps a file, and gives its SHA-256 and size.
-    fn add_file(&self, path: &Path) -> Result<Descriptor, StoreError> {
-        let mut file = open_file(path, "it").map_err(io("read", path))?;
-        let size = file.metadata().map_err(io("read", path))?.len();
-        let (digest, _) = digest_of(&mut file, size).map_err(io("read", path))?;
-        if !self.has_blob(&digest, size) {
-            let copy = || {
-                let part = tempfile::NamedTempFile::new_in(self.ingest())?;
-                // Shares the bytes where the file system can.
-                fs::copy(path, part.path())?;
-                part.as_file().sync_all()?;
-                part.persist(self.blob(&digest))?;
-                Ok(())
-            };
-            copy().map_err(io("copy", path))?;
-            make_read_only(&self.blob(&digest))?;
-        }
-        let annotations = BTreeMap::new();
-        Ok(Descriptor {
-            media_type: String::new(),
-            artifact_type: None,
-            digest: format!("sha256:{digest}"),
-            size,
-            annotations,
-        })
+        self.write(&path, bytes)?;
+        make_read_only(&path)
     }
 
     /// Keeps the files of a folder as a pipeline that `name` means from then on.
@@ -330,140 +224,57 @@ impl Store {
         name: &str,
         title: &str,
     ) -> Result<StoredPipeline, StoreError> {
-        self.must_be_writable()?;
-        let mut layers = Vec::new();
-        let mut files = files.to_vec();
-        files.sort();
-        for path in &files {
-            let mut layer = self.add_file(&folder.join(path))?;
-            layer.media_type = format!("application/vnd.cncf.model.{}.v1.raw", role(path));
-            layer.annotations = [TITLE_KEY, PATH_KEY].map(|key| (key.to_owned(), path.clone())).into();
-            layers.push(layer);
-        }
-        let digests: Vec<_> = layers.iter().map(|layer| &layer.digest).collect();
-        let config = serde_json::json!({
-            "descriptor": { "name": title },
-            "config": { "format": "onnx" },
-            "modelfs": { "type": "layers", "diffIds": digests },
-        });
-        let mut config = self.add_bytes(&json(&config))?;
-        CONFIG_TYPE.clone_into(&mut config.media_type);
-        let annotations = [("dev.gpux.bundle", "1"), ("dev.gpux.contract", "gpux:pipeline@0.1.0"), (TITLE_KEY, title)];
-        let manifest = Manifest {
-            schema_version: 2,
-            media_type: MANIFEST_TYPE.to_owned(),
-            artifact_type: Some(ARTIFACT_TYPE.to_owned()),
-            config,
-            layers,
-            annotations: annotations.map(|(key, value)| (key.to_owned(), value.to_owned())).into(),
+        let file = |path: &String| BundleFile {
+            path: path.clone(),
+            role: FileRole::of(path),
+            source: FileSource::Path(folder.join(path)),
         };
-        let mut entry = self.add_bytes(&json(&manifest))?;
-        MANIFEST_TYPE.clone_into(&mut entry.media_type);
-        entry.artifact_type = Some(ARTIFACT_TYPE.to_owned());
-
-        let digest = entry.digest.clone();
-        self.put_name(name, entry)?;
-        self.pipeline(&digest)
+        let info = BundleInfo { name: title.to_owned(), ..BundleInfo::default() };
+        self.add_files(&BundlePlan::new(files.iter().map(file).collect(), info)?, Some(name), &mut |_| {})
     }
 
-    /// Has a name mean the manifest from now on. Returns the digits of the one that it meant before.
-    pub(crate) fn put_name(&self, name: &str, mut entry: Descriptor) -> Result<Option<String>, StoreError> {
+    /// Has `name` mean the pipeline with this manifest. Returns the digits of the one that it meant before.
+    pub(crate) fn set_name(&self, name: &str, mut entry: Descriptor) -> Result<Option<String>, StoreError> {
         self.must_be_writable()?;
         entry.annotations.insert(NAME_KEY.to_owned(), name.to_owned());
         let locked = self.lock()?;
         let mut index = self.read_index()?;
-        let is_named = |other: &Descriptor| other.annotations.get(NAME_KEY).is_some_and(|other| other == name);
-        let before = index.manifests.iter().find(|other| is_named(other)).and_then(|other| hex(&other.digest));
-        index.manifests.retain(|other| !is_named(other));
+        let before =
+            index.manifests.iter().find(|other| other.name() == Some(name)).and_then(|other| other.sha256().ok());
+        index.manifests.retain(|other| other.name() != Some(name));
         index.manifests.push(entry);
         self.write(&self.index(), &json(&index))?;
         drop(locked);
         Ok(before)
     }
 
-    /// What the index says of a manifest that the store has.
-    pub(crate) fn entry_of(&self, digits: &str) -> Result<Descriptor, StoreError> {
-        self.manifest(digits)?;
-        let path = self.blob(digits);
-        let size = path.metadata().map_err(io("read", &path))?.len();
-        Ok(Descriptor {
-            media_type: MANIFEST_TYPE.to_owned(),
-            artifact_type: Some(ARTIFACT_TYPE.to_owned()),
-            digest: format!("sha256:{digits}"),
-            size,
-            annotations: BTreeMap::new(),
-        })
-    }
-
     /// The pipeline that a name means.
     pub fn find(&self, name: &str) -> Result<Option<StoredPipeline>, StoreError> {
         let index = self.read_index()?;
-        let mut named = index.manifests.iter();
-        let entry = named.find(|entry| entry.annotations.get(NAME_KEY).is_some_and(|other| other == name));
-        entry.map(|entry| self.pipeline(&entry.digest)).transpose()
-    }
-
-    /// Reads a manifest, and checks that its files are there.
-    fn pipeline(&self, digest: &str) -> Result<StoredPipeline, StoreError> {
-        let digits = hex(digest).ok_or_else(|| damaged(&self.index(), "it has a digest that is no SHA-256"))?;
-        self.pipeline_of(&digits)
+        let entry = index.manifests.iter().find(|entry| entry.name() == Some(name));
+        let digits = entry.map(|entry| entry.sha256().map_err(|fault| damaged(&self.index(), &fault))).transpose()?;
+        digits.map(|digits| self.pipeline(&digits)).transpose()
     }
 
     /// The pipeline whose manifest has this digest, if all of it is there.
-    pub(crate) fn pipeline_of(&self, digits: &str) -> Result<StoredPipeline, StoreError> {
-        let manifest = self.manifest(digits)?;
-        let mut files = self.files_of(digits, &manifest)?;
-        files.sort_by(|a, b| a.path.cmp(&b.path));
-        for file in &files {
-            if !self.has_blob(&file.sha256, file.size) {
-                return Err(StoreError::Missing { file: file.path.clone(), path: self.blob(&file.sha256) });
-            }
+    pub(crate) fn pipeline(&self, digits: &str) -> Result<StoredPipeline, StoreError> {
+        let pipeline = self.manifest(digits)?.pipeline;
+        match pipeline.files.iter().find(|file| !self.has_blob(&file.sha256, file.size)) {
+            Some(file) => Err(StoreError::Missing { file: file.path.clone(), path: self.blob(&file.sha256) }),
+            None => Ok(pipeline),
         }
-        Ok(StoredPipeline { manifest: digits.to_owned(), files })
     }
 
-    /// The manifest with this digest.
-    pub(crate) fn manifest(&self, digits: &str) -> Result<Manifest, StoreError> {
+    /// The manifest with this digest. Its files may be missing.
+    pub(crate) fn manifest(&self, digits: &str) -> Result<CheckedManifest, StoreError> {
         let path = self.blob(digits);
         let bytes = read(&path, MAX_MANIFEST)?;
-        if sha256(&bytes) != digits {
-            return Err(damaged(&path, "it is not what its name says"));
-        }
-        let manifest: Manifest = serde_json::from_slice(&bytes).map_err(|error| damaged(&path, &error.to_string()))?;
-        if manifest.layers.len() > MAX_LAYERS {
-            return Err(damaged(&path, &format!("it has more than {MAX_LAYERS} files")));
-        }
-        Ok(manifest)
-    }
-
-    /// The files of a manifest, in its order.
-    pub(crate) fn files_of(&self, digits: &str, manifest: &Manifest) -> Result<Vec<StoredFile>, StoreError> {
-        let path = self.blob(digits);
-        let mut names = BTreeSet::new();
-        let file = |layer: &Descriptor| {
-            let name = layer.annotations.get(PATH_KEY).filter(|name| is_safe(name)).cloned();
-            let (Some(name), Some(sha256)) = (name, hex(&layer.digest)) else {
-                return Err(damaged(&path, "one of its files has no path or no SHA-256"));
-            };
-            if !names.insert(name.clone()) {
-                return Err(damaged(&path, "two of its files have one path"));
-            }
-            Ok(StoredFile { path: name, sha256, size: layer.size })
-        };
-        manifest.layers.iter().map(file).collect()
+        CheckedManifest::parse(digits, &bytes).map_err(|fault| damaged(&path, &fault))
     }
 }
 
-fn damaged(path: &Path, reason: &str) -> StoreError {
-    StoreError::Damaged { path: path.to_owned(), reason: reason.to_owned() }
-}
-
-/// The digits of a digest `sha256:…`.
-pub(crate) fn hex(digest: &str) -> Option<String> {
-    match digest.strip_prefix(DIGEST_SCHEME).and_then(FileDigest::from_hex) {
-        Some(FileDigest::Sha256(digits)) => Some(digits),
-        _ => None,
-    }
+fn damaged(path: &Path, reason: &impl ToString) -> StoreError {
+    StoreError::Damaged { path: path.to_owned(), reason: reason.to_string() }
 }
 
 /// Whether the folder is there, and another user has it.
@@ -521,26 +332,6 @@ fn use_store(root: &Path) -> Result<File, StoreError> {
     Ok(file)
 }
 
-/// What part of a model a file is, in the words of CNCF ModelPack.
-fn role(path: &str) -> &'static str {
-    let name = path.rsplit('/').next().unwrap_or(path);
-    let extension = name.rsplit('.').next().unwrap_or_default();
-    if name.contains(".onnx") || ["data", "bin"].contains(&extension) {
-        "weight"
-    } else if name.starts_with("gpux.") {
-        "code"
-    } else if ["README", "LICENSE", "NOTICE"].iter().any(|doc| name.starts_with(doc)) {
-        "doc"
-    } else {
-        "weight.config"
-    }
-}
-
-pub(crate) fn json(value: &impl Serialize) -> Vec<u8> {
-    // Maps of texts cannot fail to be written.
-    serde_json::to_vec(value).unwrap_or_default()
-}
-
 fn read(path: &Path, limit: u64) -> Result<Vec<u8>, StoreError> {
     let mut bytes = Vec::new();
     let file = open_file(path, "it").map_err(io("read", path))?;
@@ -551,18 +342,7 @@ fn read(path: &Path, limit: u64) -> Result<Vec<u8>, StoreError> {
     Ok(bytes)
 }
 
-pub(crate) fn digest_of(file: &mut File, size: u64) -> std::io::Result<(String, String)> {
-    let mut hasher = Hasher::new(size);
-    let mut piece = vec![0; 1 << 16];
-    loop {
-        match file.read(&mut piece)? {
-            0 => return Ok(hasher.finish()),
-            read => hasher.update(&piece[..read]),
-        }
-    }
-}
-
-fn make_read_only(path: &Path) -> Result<(), StoreError> {
+pub(crate) fn make_read_only(path: &Path) -> Result<(), StoreError> {
     let change = || {
         let mut permissions = fs::metadata(path)?.permissions();
         #[cfg(unix)]
@@ -590,6 +370,7 @@ fn is_at(_: &File, path: &Path) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::digest::sha256;
 
     fn store() -> (tempfile::TempDir, Store) {
         let folder = tempfile::tempdir().unwrap();
@@ -631,7 +412,7 @@ mod tests {
         fs::write(store.blob(&digest), &text).unwrap();
         let index = fs::read_to_string(store.index()).unwrap().replace(&kept.manifest, &digest);
         fs::write(store.index(), index).unwrap();
-        assert!(store.find("p").unwrap_err().to_string().contains("no path"));
+        assert!(store.find("p").unwrap_err().to_string().contains("leads out of the folder"));
         fs::write(store.index(), "{").unwrap();
         assert!(matches!(store.find("p"), Err(StoreError::Damaged { .. })));
     }

@@ -6,8 +6,9 @@ use std::sync::Arc;
 
 use gpux_core::{CacheDir, CacheFolder};
 
-use crate::error::StoreError;
-use crate::store::{Store, StoredPipeline, io};
+use crate::error::{StoreError, io};
+use crate::pipeline::StoredPipeline;
+use crate::store::Store;
 
 /// The folder in the store with a folder for each pipeline that was run, by the digits of its manifest's digest.
 pub(crate) const PIPELINES: &str = "pipelines";

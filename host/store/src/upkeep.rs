@@ -5,9 +5,13 @@ use std::fs::{self, File, Metadata};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use crate::error::StoreError;
+use crate::copy_hashed::{CopyError, copy_hashed};
+use crate::digest::FileDigest;
+use crate::error::{StoreError, io};
+use crate::manifest::{Descriptor, json};
 use crate::names::{DIGEST_SCHEME, is_name};
-use crate::store::{INGEST, NAME_KEY, PART, Store, TITLE_KEY, VERSION_KEY, digest_of, hex, io, json};
+use crate::pipeline::{FileRole, StoredPipeline};
+use crate::store::{PART, Store};
 use crate::stored_folder::LOCK;
 
 /// What an interrupted download left is removed if nothing has gone on with it for so long.
@@ -55,8 +59,8 @@ pub struct StoreDetails {
 pub struct FileDetails {
     /// its path in the pipeline's folder
     pub path: String,
-    /// what it is for, in the words of CNCF ModelPack
-    pub role: String,
+    /// what it is for
+    pub role: FileRole,
     /// its SHA-256
     pub sha256: String,
     /// its size
@@ -113,17 +117,14 @@ impl Store {
     /// The names, with the digits of their manifests' digests.
     pub fn named_digests(&self) -> Result<Vec<(String, String)>, StoreError> {
         let index = self.read_index()?;
-        let named = index.manifests.into_iter().filter_map(|entry| {
-            let name = entry.annotations.get(NAME_KEY)?.clone();
-            Some((name, hex(&entry.digest)?))
-        });
+        let named = index.manifests.iter().filter_map(|entry| Some((entry.name()?.to_owned(), entry.sha256().ok()?)));
         Ok(named.collect())
     }
 
     /// The digits of the digests of all manifests that are named, or were run.
     pub(crate) fn known_digests(&self) -> Result<BTreeSet<String>, StoreError> {
         let index = self.read_index()?;
-        let mut digests: BTreeSet<_> = index.manifests.iter().filter_map(|entry| hex(&entry.digest)).collect();
+        let mut digests: BTreeSet<_> = index.manifests.iter().filter_map(|entry| entry.sha256().ok()).collect();
         digests.extend(self.laid_out());
         Ok(digests)
     }
@@ -131,7 +132,11 @@ impl Store {
     /// The digits of the pipelines that have a folder.
     fn laid_out(&self) -> Vec<String> {
         let entries = self.pipelines().read_dir().into_iter().flatten().flatten();
-        entries.filter_map(|entry| hex(&format!("{DIGEST_SCHEME}{}", entry.file_name().to_str()?))).collect()
+        let digits = |entry: fs::DirEntry| match FileDigest::from_hex(entry.file_name().to_str()?)? {
+            FileDigest::Sha256(digits) => Some(digits),
+            FileDigest::GitBlob(_) => None,
+        };
+        entries.filter_map(digits).collect()
     }
 
     /// Whether a process runs the pipeline.
@@ -152,8 +157,7 @@ impl Store {
         let manifests: BTreeMap<_, _> = all.iter().map(|(_, digits)| (digits.clone(), self.manifest(digits))).collect();
         let mut users = BTreeMap::<&str, usize>::new();
         for manifest in manifests.values().flatten() {
-            let files: BTreeSet<_> = manifest.layers.iter().map(|layer| layer.digest.as_str()).collect();
-            files.into_iter().for_each(|file| *users.entry(file).or_default() += 1);
+            sizes(&manifest.pipeline).into_keys().for_each(|file| *users.entry(file).or_default() += 1);
         }
         let entry = |(name, digits): (Option<String>, String)| {
             let mut entry = StoreEntry {
@@ -168,13 +172,13 @@ impl Store {
             };
             match &manifests[&entry.manifest] {
                 Ok(manifest) => {
-                    let annotation = |key: &str| manifest.annotations.get(key).cloned();
-                    (entry.title, entry.version) = (annotation(TITLE_KEY), annotation(VERSION_KEY));
-                    let files: BTreeMap<_, _> =
-                        manifest.layers.iter().map(|layer| (layer.digest.as_str(), layer.size)).collect();
-                    entry.size = files.values().sum();
-                    entry.shared = files.iter().filter(|(file, _)| users[*file] > 1).map(|(_, size)| size).sum();
-                    entry.damage = self.pipeline_of(&entry.manifest).err().map(|error| error.to_string());
+                    let pipeline = &manifest.pipeline;
+                    entry.title = pipeline.name().map(str::to_owned);
+                    entry.version = pipeline.version().map(str::to_owned);
+                    entry.size = pipeline.size();
+                    let shared = sizes(pipeline).into_iter().filter(|(file, _)| users[*file] > 1);
+                    entry.shared = shared.map(|(_, size)| size).sum();
+                    entry.damage = self.pipeline(&entry.manifest).err().map(|error| error.to_string());
                 }
                 Err(error) => entry.damage = Some(error.to_string()),
             }
@@ -198,36 +202,32 @@ impl Store {
 
     /// The pipeline whose manifest has this digest, whole or not.
     pub fn details(&self, digits: &str) -> Result<StoreDetails, StoreError> {
-        let manifest = self.manifest(digits)?;
+        let StoredPipeline { files, annotations, .. } = self.manifest(digits)?.pipeline;
         let named = self.named_digests()?.into_iter().filter(|(_, other)| other == digits);
-        let file = |file: crate::StoredFile, media_type: &str| {
-            let role = media_type.strip_prefix("application/vnd.cncf.model.").and_then(|rest| rest.split(".v1").next());
-            FileDetails {
-                is_there: self.has_blob(&file.sha256, file.size),
-                role: role.unwrap_or(media_type).to_owned(),
-                path: file.path,
-                sha256: file.sha256,
-                size: file.size,
-            }
-        };
-        let files = self.files_of(digits, &manifest)?.into_iter().zip(&manifest.layers);
-        let mut files: Vec<_> = files.map(|(stored, layer)| file(stored, &layer.media_type)).collect();
-        files.sort_by(|a, b| a.path.cmp(&b.path));
+        let files = files.into_iter().map(|file| FileDetails {
+            is_there: self.has_blob(&file.sha256, file.size),
+            role: file.role,
+            path: file.path,
+            sha256: file.sha256,
+            size: file.size,
+        });
         Ok(StoreDetails {
             manifest: digits.to_owned(),
             names: named.map(|(name, _)| name).collect(),
-            annotations: manifest.annotations,
-            files,
+            annotations,
+            files: files.collect(),
         })
     }
 
     /// Has `name` mean the pipeline from now on. Returns the digits of the one that it meant before.
-    pub fn set_name(&self, name: &str, digits: &str) -> Result<Option<String>, StoreError> {
+    pub fn add_name(&self, name: &str, digits: &str) -> Result<Option<String>, StoreError> {
         if !is_name(name) {
             return Err(StoreError::Name(name.to_owned()));
         }
-        let entry = self.entry_of(digits)?;
-        self.put_name(name, entry)
+        self.manifest(digits)?;
+        let path = self.blob(digits);
+        let size = path.metadata().map_err(io("read", &path))?.len();
+        self.set_name(name, Descriptor::of_pipeline(digits, size))
     }
 
     /// Takes names away. What they mean stays until [`prune`](Self::prune). Fails, and does nothing, if one of them is
@@ -238,7 +238,7 @@ impl Store {
         let mut index = self.read_index()?;
         for name in names {
             let before = index.manifests.len();
-            index.manifests.retain(|entry| entry.annotations.get(NAME_KEY) != Some(name));
+            index.manifests.retain(|entry| entry.name() != Some(name));
             if index.manifests.len() == before {
                 return Err(StoreError::NoSuchName { name: name.clone(), similar: self.similar_name(name)? });
             }
@@ -266,14 +266,14 @@ impl Store {
         for digits in named.iter().chain(&used) {
             let manifest = self.manifest(digits)?;
             needed.insert(digits.clone());
-            let blobs = manifest.layers.iter().chain([&manifest.config]);
-            needed.extend(blobs.filter_map(|blob| hex(&blob.digest)));
+            needed.extend(manifest.config.sha256().ok());
+            needed.extend(manifest.pipeline.files.into_iter().map(|file| file.sha256));
         }
 
         let is_removed = mode == PruneMode::Remove;
         let mut index = self.read_index()?;
         let entries = index.manifests.len();
-        index.manifests.retain(|entry| hex(&entry.digest).is_some_and(|digits| needed.contains(&digits)));
+        index.manifests.retain(|entry| entry.sha256().is_ok_and(|digits| needed.contains(&digits)));
         if is_removed && index.manifests.len() < entries {
             let locked = self.lock()?;
             self.write(&self.index(), &json(&index))?;
@@ -302,7 +302,7 @@ impl Store {
             report.bytes += metadata.len();
             remove(&path, is_removed)?;
         }
-        for (path, metadata) in files_in(&self.root().join(INGEST)) {
+        for (path, metadata) in files_in(&self.ingest()) {
             let age = metadata.modified().ok().and_then(|time| SystemTime::now().duration_since(time).ok());
             let is_part = path.to_string_lossy().ends_with(PART);
             if is_part && age.is_some_and(|age| age >= ABANDONED) {
@@ -333,17 +333,16 @@ impl Store {
     }
 
     /// Reads every file. One that is not what its name says is set aside, so that the next that adds it keeps it whole.
-    /// `on_progress` gets the bytes that were read; `on_wait` is called before it waits until no other process adds to
+    /// `on_progress` gets the bytes of each piece that was read; `on_wait` is called before it waits until no other process adds to
     /// the store, if something is to be set aside.
     pub fn check(&self, on_wait: impl FnOnce(), mut on_progress: impl FnMut(u64)) -> Result<CheckReport, StoreError> {
         let mut report = CheckReport::default();
         let mut suspects = Vec::new();
         for (path, metadata) in files_in(&self.blobs()) {
-            if !is_blob(&path, &metadata)? {
+            if !is_blob(&path, &metadata, &mut on_progress)? {
                 suspects.push(path);
             }
             (report.blobs, report.bytes) = (report.blobs + 1, report.bytes + metadata.len());
-            on_progress(report.bytes);
         }
         let mut changed = BTreeSet::new();
         for digits in self.laid_out() {
@@ -372,11 +371,11 @@ impl Store {
     fn is_laid_out_whole(&self, digits: &str) -> Result<bool, StoreError> {
         let folder = self.pipelines().join(digits);
         let Ok(manifest) = self.manifest(digits) else { return Ok(false) };
-        for file in self.files_of(digits, &manifest)? {
+        for file in manifest.pipeline.files {
             let path = folder.join(&file.path);
             let is_whole = match path.symlink_metadata() {
                 Ok(found) if is_same_file(&found, self.blob(&file.sha256).symlink_metadata().ok().as_ref()) => true,
-                Ok(found) => found.is_file() && has_digest(&path, &file.sha256, found.len())?,
+                Ok(found) => found.is_file() && has_digest(&path, &file.sha256, found.len(), &mut |_| {})?,
                 Err(_) => false,
             };
             if !is_whole {
@@ -392,7 +391,7 @@ impl Store {
         let folder = self.root().join(DAMAGED);
         for path in suspects {
             // Another process may have put it right.
-            if path.symlink_metadata().is_ok_and(|metadata| is_blob(path, &metadata).unwrap_or(true)) {
+            if path.symlink_metadata().is_ok_and(|metadata| is_blob(path, &metadata, &mut |_| {}).unwrap_or(true)) {
                 continue;
             }
             fs::create_dir_all(&folder).map_err(io("make", &folder))?;
@@ -410,14 +409,22 @@ impl Store {
 }
 
 /// Whether the file has the digest that its name is.
-fn is_blob(path: &Path, metadata: &Metadata) -> Result<bool, StoreError> {
+fn is_blob(path: &Path, metadata: &Metadata, progress: &mut dyn FnMut(u64)) -> Result<bool, StoreError> {
     let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-    has_digest(path, name, metadata.len())
+    has_digest(path, name, metadata.len(), progress)
 }
 
-fn has_digest(path: &Path, digits: &str, size: u64) -> Result<bool, StoreError> {
-    let digest = File::open(path).and_then(|mut file| digest_of(&mut file, size)).map_err(io("read", path))?;
-    Ok(digest.0 == digits)
+fn has_digest(path: &Path, digits: &str, size: u64, progress: &mut dyn FnMut(u64)) -> Result<bool, StoreError> {
+    let file = File::open(path).map_err(io("read", path))?;
+    match copy_hashed(file, size, &mut std::io::sink(), progress) {
+        Ok((digest, _)) => Ok(digest == digits),
+        Err(CopyError::Read(source) | CopyError::Write { source, .. }) => Err(io("read", path)(source)),
+    }
+}
+
+/// The sizes of a pipeline's files, by their digests.
+fn sizes(pipeline: &StoredPipeline) -> BTreeMap<&str, u64> {
+    pipeline.files.iter().map(|file| (file.sha256.as_str(), file.size)).collect()
 }
 
 fn remove(path: &Path, is_removed: bool) -> Result<(), StoreError> {

@@ -37,9 +37,9 @@ fn a_name_without_version_means_the_only_version() {
     assert_eq!(store.resolve(&format!("sha256:{}", &two[..12])).unwrap().unwrap().manifest, two);
     assert!(store.resolve(&format!("sha256:{}", &two[..11])).unwrap_err().to_string().contains("at least 12"));
 
-    assert_eq!(store.set_name("p:2.0.0", &one).unwrap(), Some(two));
+    assert_eq!(store.add_name("p:2.0.0", &one).unwrap(), Some(two));
     assert_eq!(store.resolve("p:2.0.0").unwrap().unwrap().manifest, one);
-    assert!(store.set_name("../p", &one).unwrap_err().is_about_name());
+    assert!(store.add_name("../p", &one).unwrap_err().is_about_name());
     let unknown = store.remove_names(&["p:1.0.0".to_owned(), "p:2.0".to_owned()]).unwrap_err();
     assert_eq!(unknown.to_string(), "the store has no `p:2.0`. Did you mean `p:2.0.0`?");
     assert_eq!(store.named_digests().unwrap().len(), 2, "all or nothing");

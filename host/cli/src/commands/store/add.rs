@@ -53,7 +53,7 @@ fn add(arguments: &Arguments, printer: Printer) -> Result<Exit, Exit> {
         Some(digest) => {
             let kept = store.resolve(&digest).map_err(|error| fail(&error))?;
             let kept = kept.ok_or_else(|| fail(&StoreError::NoSuchName { name: digest, similar: None }))?;
-            store.set_name(&name, &kept.manifest).map(|_| kept)
+            store.add_name(&name, &kept.manifest).map(|_| kept)
         }
         None => add_folder(&store, &pipeline, &name),
     };

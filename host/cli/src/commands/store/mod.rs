@@ -140,7 +140,7 @@ fn check(printer: Printer) -> Result<Exit, StoreError> {
     let store = Store::from_environment()?;
     let bar = byte_bar(printer, "reading");
     bar.set_length(store.blob_bytes());
-    let report = store.check(wait_note(printer), |bytes| bar.set_position(bytes));
+    let report = store.check(wait_note(printer), |bytes| bar.inc(bytes));
     bar.finish_and_clear();
     let report = report?;
     let exit = if report.is_clean() { Exit::Done } else { Exit::Failed };

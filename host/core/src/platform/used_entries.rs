@@ -8,11 +8,12 @@ use std::path::{Path, PathBuf};
 
 use crate::platform::authenticated_file;
 use crate::platform::cache::{SHARED_FOLDERS, SharedCache, UsedEntries};
+use crate::platform::files::resolve_path;
 use crate::{CacheDir, CacheFolder};
 
 /// The name of the record of the pipeline at `path`.
 fn record_name(path: &Path) -> String {
-    let path = path.canonicalize().or_else(|_| std::path::absolute(path)).unwrap_or_else(|_| path.to_owned());
+    let path = resolve_path(path).or_else(|_| std::path::absolute(path)).unwrap_or_else(|_| path.to_owned());
     format!("{}.entries", CacheDir::pipeline_name(&path))
 }
 

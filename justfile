@@ -203,6 +203,12 @@ misdeeds-podman PYTHON="python3" *ARGUMENTS:
         --network host --env HOME --volume "$HOME:$HOME" --volume "$PWD:$PWD" --workdir "$PWD" --rootfs /:O \
         {{PYTHON}} tests/isolation/misdeeds.py {{ARGUMENTS}}
 
+# the image of deploy/Dockerfile, built without a registry, and run by podman and runc as docs/deploy.md says; as root,
+# needs debootstrap. With GPUX, that program is put in; else one is built
+container *ARGUMENTS:
+    deploy/image.sh
+    python3 tests/container.py {{ARGUMENTS}}
+
 # SIGKILL and SIGSTOP of supervisor, server and workers in several orders, under load
 kills PYTHON="python3" *ARGUMENTS:
     {{PYTHON}} tests/isolation/kills.py {{ARGUMENTS}}
@@ -212,7 +218,7 @@ deploy-check:
     deploy/check.sh
 
 # the long suites and the races; not part of the gate
-full: check bench (compare "image") (compare "text") (compare "audio") (compare "tensor") (compare "text" "random") random-parity (onnx-backend "--engine embedded") instructions languages start-up hang-ups memory-attacks reloads (hang-ups "pipeline") (reloads "pipeline") isolation browser proxies deploy-check
+full: check bench (compare "image") (compare "text") (compare "audio") (compare "tensor") (compare "text" "random") random-parity (onnx-backend "--engine embedded") instructions languages start-up hang-ups memory-attacks reloads (hang-ups "pipeline") (reloads "pipeline") isolation browser proxies deploy-check container
 
 # numbers and speed of a few models on a GPU (CUDA, TensorRT, WebGPU), beside the CPU; exits with 3
 # where there is none

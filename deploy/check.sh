@@ -11,7 +11,7 @@ tools=target/deploy-tools
 }
 
 echo "== Kubernetes"
-$tools/bin/kubernetes-validate --strict deploy/kubernetes/gpux.yaml
+$tools/bin/kubernetes-validate --strict deploy/kubernetes/*.yaml
 
 echo "== queries and YAML"
 $tools/bin/python deploy/check.py

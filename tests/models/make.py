@@ -192,6 +192,19 @@ write("det", [helper.make_node("Det", ["x"], ["y"])], [value("x", TensorProto.FL
 write("fill", [helper.make_node("ConstantOfShape", ["shape"], ["y"], name="filled")],
       [value("shape", TensorProto.INT64, [2])], [value("y", TensorProto.FLOAT, ["a", "b"])])
 
+# Takes as many mebibytes as `n` says, and gives one number.
+write("mebibytes",
+      [helper.make_node("Concat", ["n", "row"], ["shape"], axis=0),
+       helper.make_node("ConstantOfShape", ["shape"], ["big"]),
+       helper.make_node("ReduceMax", ["big"], ["largest"], keepdims=0)],
+      [value("n", TensorProto.INT64, [1])], [value("largest", TensorProto.FLOAT, [])],
+      [("row", np.array([1 << 18], np.int64))])
+
+# Needs a locale of the system.
+write("lowercase", [helper.make_node("StringNormalizer", ["text"], ["lower"], case_change_action="LOWER",
+                                     locale="en_US.UTF-8")],
+      [value("text", TensorProto.STRING, ["N"])], [value("lower", TensorProto.STRING, ["N"])])
+
 # Nothing produces `missing`.
 write("dangling", [helper.make_node("Add", ["x", "missing"], ["y"])], [value("x", TensorProto.FLOAT, [2])],
       [value("y", TensorProto.FLOAT, [2])])

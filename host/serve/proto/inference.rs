@@ -55,6 +55,12 @@ pub struct ModelMetadataResponse {
     pub inputs: ::prost::alloc::vec::Vec<model_metadata_response::TensorMetadata>,
     #[prost(message, repeated, tag = "5")]
     pub outputs: ::prost::alloc::vec::Vec<model_metadata_response::TensorMetadata>,
+    /// As in MLServer. `space` and `numerics` of a pipeline that gives vectors.
+    #[prost(map = "string, message", tag = "6")]
+    pub parameters: ::std::collections::HashMap<
+        ::prost::alloc::string::String,
+        InferParameter,
+    >,
 }
 /// Nested message and enum types in `ModelMetadataResponse`.
 pub mod model_metadata_response {

@@ -51,6 +51,14 @@ fn every_answer_with_vectors_names_its_space() {
         assert_eq!(ask("/predict", json!({ "text": "a" })).1, space);
         assert_eq!(ask("/predict", json!([{ "text": "a" }, { "text": "b" }])).1, space);
 
+        // In the Open Inference Protocol it is a parameter.
+        let tensor = json!({ "name": "text", "datatype": "BYTES", "shape": [1], "data": ["a"] });
+        let answer = server.json("/v2/models/embeds/infer", &json!({ "inputs": [tensor] })).with_status(200);
+        let metadata = server.get("/v2/models/embeds").with_status(200);
+        for described in [answer, metadata] {
+            assert_eq!(described["parameters"], json!({ "space": space, "numerics": numerics }), "{described}");
+        }
+
         // Fewer numbers lie elsewhere; all of them do not.
         let (answer, header) = ask("/v1/embeddings", json!({ "model": "embeds", "input": "a", "dimensions": 3 }));
         assert_eq!((answer["space"].as_str(), &*header), (Some(&*format!("{space}-3")), &*format!("{space}-3")));

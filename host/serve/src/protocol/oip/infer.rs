@@ -1,6 +1,7 @@
 //! Inference for REST and gRPC.
 
 use super::classification;
+use super::metadata;
 use super::parameters;
 use super::parameters::Parameters;
 use super::tensors::{InputTensor, OutputTensor};
@@ -49,6 +50,15 @@ pub(super) struct SelectedOutput {
 /// The values of outputs.
 pub(super) fn given_values(outputs: &[SelectedOutput]) -> impl Iterator<Item = &Value> {
     outputs.iter().map(|output| &output.tensor.value)
+}
+
+/// The parameters of a response with vectors: in which space they lie, and what computed them. Classes lie in none.
+pub(super) fn space_parameters<'a>(
+    execution: &'a Execution,
+    asked: &[RequestedOutput],
+) -> impl Iterator<Item = (&'static str, &'a str)> {
+    let has_vectors = asked.iter().all(|asked| asked.classification.is_none());
+    has_vectors.then(|| metadata::space_parameters(execution.loaded())).into_iter().flatten()
 }
 
 /// The pipeline's inputs. Fails if it does not have the requested outputs.

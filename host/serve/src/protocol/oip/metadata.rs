@@ -1,10 +1,13 @@
 //! Metadata of the server and of pipelines.
 
+use std::collections::BTreeMap;
+
 use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::datatype;
 use super::lookup::Model;
+use crate::LoadedPipeline;
 use gpux_core::{Dim, ElementType, Kind, TensorKind};
 
 /// The protocol's platform name for ONNX models.
@@ -59,6 +62,9 @@ pub(crate) struct ModelMetadata {
     platform: &'static str,
     inputs: Vec<TensorMetadata>,
     outputs: Vec<TensorMetadata>,
+    /// as in MLServer: `space` and `numerics` of a pipeline that gives vectors
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    parameters: BTreeMap<&'static str, String>,
 }
 
 /// The inputs of a pipeline. Images, audio, texts and JSON are one element of BYTES.
@@ -95,6 +101,12 @@ fn shape(kind: &TensorKind) -> Vec<i64> {
     kind.shape.as_ref().map_or_else(|| vec![-1], |shape| shape.iter().map(size).collect())
 }
 
+/// In which space a pipeline's vectors lie, and what computes them, as parameters; none if it gives no vectors.
+pub(super) fn space_parameters(loaded: &LoadedPipeline) -> impl Iterator<Item = (&'static str, &str)> {
+    let space = loaded.info().space.as_ref();
+    space.into_iter().flat_map(|space| [("space", &*space.digest), ("numerics", &*space.numerics)])
+}
+
 /// The versions of a pipeline that requests may name.
 pub(super) fn versions(model: &Model) -> Vec<String> {
     vec![model.loaded.version_number()]
@@ -108,6 +120,7 @@ impl ModelMetadata {
             platform: PLATFORM,
             inputs: inputs(model),
             outputs: outputs(model),
+            parameters: space_parameters(&model.loaded).map(|(key, value)| (key, value.to_owned())).collect(),
         }
     }
 }

@@ -67,6 +67,7 @@ fn result_of(output: Json) -> Json {
             "model_name": { "type": "string" },
             "model_version": { "type": "string" },
             "id": { "type": "string" },
+            "parameters": { "type": "object", "additionalProperties": { "type": "string" } },
             "outputs": { "type": "array", "items": output },
         },
         "required": ["model_name", "model_version", "outputs"],

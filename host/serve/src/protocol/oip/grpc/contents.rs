@@ -1,5 +1,7 @@
 //! Tensors in gRPC messages: typed contents, or raw bytes.
 
+use std::collections::HashMap;
+
 use bytes::Bytes;
 use serde_json::Value as Json;
 
@@ -27,6 +29,17 @@ pub(super) fn parameters(given: impl IntoIterator<Item = (String, InferParameter
         None => Json::Null,
     };
     given.into_iter().map(|(name, parameter)| (name, json(parameter))).collect()
+}
+
+/// Texts as the parameters of a message.
+pub(super) fn text_parameters<'a>(
+    given: impl Iterator<Item = (&'static str, &'a str)>,
+) -> HashMap<String, InferParameter> {
+    let parameter = |(name, text): (&str, &str)| {
+        let value = ParameterChoice::StringParam(text.to_owned());
+        (name.to_owned(), InferParameter { parameter_choice: Some(value) })
+    };
+    given.map(parameter).collect()
 }
 
 /// The inputs of a message; `raw` holds the bytes of each input, or is empty.
@@ -140,7 +153,7 @@ pub(super) fn outputs(
         outputs.push(InferOutputTensor {
             datatype: datatype::name(tensor.element()).to_owned(),
             shape: tensor.shape().iter().map(|size| *size as i64).collect(),
-            parameters: std::collections::HashMap::default(),
+            parameters: HashMap::default(),
             contents: (!raw).then(|| contents(&tensor)),
             name: tensor.name,
         });

@@ -98,6 +98,7 @@ fn finish(
     expected: ExpectedResult,
     outputs: Outputs,
 ) -> Result<ModelInferResponse, ServeError> {
+    let parameters = contents::text_parameters(inference::space_parameters(execution, &expected.outputs));
     let given = inference::select_outputs(execution, outputs, expected.outputs)?;
     let size = || given.iter().map(|output| contents::size(output, expected.raw)).sum();
     execution.reserve_response(inference::given_values(&given), size)?;
@@ -106,7 +107,7 @@ fn finish(
         model_name: execution.loaded().name().to_owned(),
         model_version: model.version.clone(),
         id: expected.id,
-        parameters: std::collections::HashMap::default(),
+        parameters,
         outputs,
         raw_output_contents,
     })

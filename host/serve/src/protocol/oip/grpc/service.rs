@@ -6,7 +6,7 @@ use futures_util::stream;
 use tonic::{Request, Response, Status, Streaming};
 
 use super::status::status;
-use super::{descriptions, settings};
+use super::{contents, descriptions, settings};
 use crate::protocol::oip::grpc::proto;
 use crate::protocol::oip::grpc::proto::grpc_inference_service_server::GrpcInferenceService;
 use crate::protocol::oip::grpc::proto::{ModelInferResponse, ModelStreamInferResponse};
@@ -102,6 +102,7 @@ impl GrpcInferenceService for Service {
             platform: metadata::PLATFORM.to_owned(),
             inputs: tensors(metadata::inputs(&model)),
             outputs: tensors(metadata::outputs(&model)),
+            parameters: contents::text_parameters(metadata::space_parameters(&model.loaded)),
         }))
     }
 

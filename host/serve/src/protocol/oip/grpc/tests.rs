@@ -1,5 +1,6 @@
 //! gRPC calls through the router.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use axum::Router;
@@ -53,6 +54,7 @@ client! {
     cuda_shared_memory_unregister, "CudaSharedMemoryUnregister", CudaSharedMemoryUnregisterRequest => CudaSharedMemoryUnregisterResponse;
     log_settings, "LogSettings", LogSettingsRequest => LogSettingsResponse;
     model_infer, "ModelInfer", ModelInferRequest => ModelInferResponse;
+    model_metadata, "ModelMetadata", ModelMetadataRequest => ModelMetadataResponse;
     model_ready, "ModelReady", ModelReadyRequest => ModelReadyResponse;
     model_statistics, "ModelStatistics", ModelStatisticsRequest => ModelStatisticsResponse;
     server_live, "ServerLive", ServerLiveRequest => ServerLiveResponse;
@@ -117,6 +119,39 @@ async fn outputs_are_raw_by_default() {
     assert_eq!(response.raw_output_contents, [vec![7_u8; 12]]);
     raw.inputs[0].contents = floats(&[1.0]).inputs[0].contents.clone();
     assert_eq!(client.model_infer(raw).await.unwrap_err().code(), Code::InvalidArgument);
+}
+
+#[tokio::test]
+async fn vectors_name_their_space() {
+    let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/sentence-embedding");
+    let server = Arc::new(Server::new(Settings::default(), embedded()));
+    server.add(&[PipelineSource(example.display().to_string())]).unwrap();
+    let name = server.repository().visible()[0].name().to_owned();
+    let mut client = Client::new(super::router(&server));
+
+    let asked = proto::ModelMetadataRequest { name: name.clone(), version: String::new() };
+    let metadata = client.model_metadata(asked).await.unwrap().into_inner();
+    let text = InferInputTensor {
+        name: metadata.inputs[0].name.clone(),
+        datatype: "BYTES".to_owned(),
+        shape: vec![1],
+        contents: Some(InferTensorContents {
+            bytes_contents: vec![b"a".to_vec().into()],
+            ..InferTensorContents::default()
+        }),
+        ..InferInputTensor::default()
+    };
+    let request = ModelInferRequest { model_name: name, inputs: vec![text], ..ModelInferRequest::default() };
+    let response = client.model_infer(request).await.unwrap().into_inner();
+    assert_eq!(response.parameters, metadata.parameters);
+    let text = |key: &str| match response.parameters[key].parameter_choice.as_ref().unwrap() {
+        ParameterChoice::StringParam(text) => text.clone(),
+        other => panic!("{other:?}"),
+    };
+    assert!(text("space").len() == 64 && text("numerics").contains("gpux "));
+    // No other pipeline has parameters.
+    let response = Client::new(router()).model_infer(floats(&[1.0, 2.0, 3.0])).await.unwrap().into_inner();
+    assert!(response.parameters.is_empty());
 }
 
 #[tokio::test]

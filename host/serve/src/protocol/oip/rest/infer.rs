@@ -90,8 +90,10 @@ fn prepare(
 /// Writes the result.
 fn finish(execution: &Execution, expected: ExpectedResult, outputs: Outputs) -> Result<EncodedResponse, ServeError> {
     let form = expected.form;
+    let parameters = inference::space_parameters(execution, &expected.outputs).collect();
     let outputs = inference::select_outputs(execution, outputs, expected.outputs)?;
     execution.reserve_response(inference::given_values(&outputs), || response::size(&outputs, form))?;
-    let heading = ResponseHeading { model: execution.loaded().name(), version: &expected.version, id: &expected.id };
+    let (model, version, id) = (execution.loaded().name(), &*expected.version, &*expected.id);
+    let heading = ResponseHeading { model, version, id, parameters };
     EncodedResponse::encode(&heading, &outputs, form)
 }

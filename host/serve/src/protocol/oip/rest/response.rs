@@ -22,6 +22,7 @@ pub(super) struct ResponseHeading<'a> {
     pub(super) model: &'a str,
     pub(super) version: &'a str,
     pub(super) id: &'a str,
+    pub(super) parameters: Vec<(&'static str, &'a str)>,
 }
 
 /// The encoding of a response.
@@ -79,6 +80,15 @@ impl EncodedResponse {
         if !heading.id.is_empty() {
             json.extend_from_slice(b",\"id\":");
             write_json_text(heading.id, &mut json);
+        }
+        for (index, (key, value)) in heading.parameters.iter().enumerate() {
+            json.extend_from_slice(if index == 0 { b",\"parameters\":{" } else { b"," });
+            write_json_text(key, &mut json);
+            json.push(b':');
+            write_json_text(value, &mut json);
+        }
+        if !heading.parameters.is_empty() {
+            json.push(b'}');
         }
         json.extend_from_slice(b",\"outputs\":[");
         let mut is_binary = false;
@@ -150,9 +160,13 @@ mod tests {
         SelectedOutput { tensor: OutputTensor { name: "y".to_owned(), value }, binary }
     }
 
+    fn heading(id: &str) -> ResponseHeading<'_> {
+        ResponseHeading { model: "m", version: "1", id, parameters: Vec::new() }
+    }
+
     fn written(outputs: &[SelectedOutput], binary: bool) -> EncodedResponse {
         let form = ResponseEncoding { binary, ..ResponseEncoding::default() };
-        EncodedResponse::encode(&ResponseHeading { model: "m", version: "1", id: "a\"b" }, outputs, form).unwrap()
+        EncodedResponse::encode(&heading("a\"b"), outputs, form).unwrap()
     }
 
     #[test]
@@ -181,7 +195,7 @@ mod tests {
         let json: Json = serde_json::from_slice(&written(&outputs(), false).bytes).unwrap();
         assert_eq!(json["outputs"][0]["data"], json!(["NaN", 0.5, "Infinity"]));
         assert_eq!(json["outputs"][1]["data"], json!(["-Infinity", 1e300]));
-        let heading = ResponseHeading { model: "m", version: "1", id: "" };
+        let heading = heading("");
         let form = ResponseEncoding { literals: true, ..ResponseEncoding::default() };
         let text = String::from_utf8(EncodedResponse::encode(&heading, &outputs(), form).unwrap().bytes).unwrap();
         assert!(text.contains("[NaN,0.5,Infinity]") && text.contains("[-Infinity,1e+300]"), "{text}");
@@ -191,7 +205,7 @@ mod tests {
     fn returns_half_floats_raw_only() {
         let halves = || [output(Tensor::new([1], vec![f16::ONE]).unwrap().into(), None)];
         assert!(written(&halves(), true).bytes.ends_with(&f16::ONE.to_le_bytes()));
-        let heading = ResponseHeading { model: "m", version: "1", id: "" };
+        let heading = heading("");
         let error = EncodedResponse::encode(&heading, &halves(), ResponseEncoding::default()).err().unwrap();
         assert!(error.to_string().contains("FP16, which JSON does not hold"));
     }

@@ -1,5 +1,6 @@
 //! Pipelines that are named by a model of the hub: fetched, made, and kept in the store.
 
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use clap::{Args, ValueEnum};

@@ -83,7 +83,13 @@ pub(super) fn show(name: &str, printer: Printer) -> Result<Exit, StoreError> {
     let total: u64 = files.iter().map(|file| file.size).sum();
     let rows = files.iter().map(|file| {
         let state = if file.is_there { "" } else { "missing" };
-        vec![file.path.clone(), file.role.name().to_owned(), size(file.size), digest(&file.sha256[..SHORT]), state.to_owned()]
+        vec![
+            file.path.clone(),
+            file.role.name().to_owned(),
+            size(file.size),
+            digest(&file.sha256[..SHORT]),
+            state.to_owned(),
+        ]
     });
     let files = table(&["file", "role", "size", "digest", ""], &[2], rows);
     Ok(printer.print_result(&format!("{facts}\n\n{files}\n\n{} in all", size(total))))

@@ -213,12 +213,16 @@ container *ARGUMENTS:
 kills PYTHON="python3" *ARGUMENTS:
     {{PYTHON}} tests/isolation/kills.py {{ARGUMENTS}}
 
+# SIGKILL at random moments of commands that change the store
+store-kills KILLS="200":
+    GPUX_STORE_KILLS={{KILLS}} cargo test --test program store::kills
+
 # what is in deploy/, held against what checks such files
 deploy-check:
     deploy/check.sh
 
 # the long suites and the races; not part of the gate
-full: check bench (compare "image") (compare "text") (compare "audio") (compare "tensor") (compare "text" "random") random-parity (onnx-backend "--engine embedded") instructions languages start-up hang-ups memory-attacks reloads (hang-ups "pipeline") (reloads "pipeline") isolation browser proxies deploy-check container
+full: check bench (compare "image") (compare "text") (compare "audio") (compare "tensor") (compare "text" "random") random-parity (onnx-backend "--engine embedded") instructions languages start-up hang-ups memory-attacks reloads store-kills (hang-ups "pipeline") (reloads "pipeline") isolation browser proxies deploy-check container
 
 # numbers and speed of a few models on a GPU (CUDA, TensorRT, WebGPU), beside the CPU; exits with 3
 # where there is none

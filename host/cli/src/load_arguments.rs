@@ -45,8 +45,8 @@ pub(super) fn component_error(path: &Path, error: SandboxError, printer: Printer
 /// Which pipeline.
 #[derive(Debug, Args)]
 pub(super) struct PipelineArguments {
-    /// A folder with a gpux.yml, such a file, the `name` in one, a model (.onnx) or a component (.wasm) alone, or a name
-    /// in the store
+    /// A folder with a gpux.yml, such a file, the `name` in one, a model (.onnx) or a component (.wasm) alone, a bundle,
+    /// or a name in the store
     #[arg(value_name = "PIPELINE")]
     pipeline: Option<String>,
 

@@ -18,6 +18,8 @@ pub enum FileContent {
     Model,
     /// a WebAssembly component
     Component,
+    /// an archive, which may be a bundle
+    Archive,
     /// something that a pipeline may run on: a picture, a sound, JSON
     Data,
 }
@@ -35,6 +37,7 @@ impl FileContent {
             "json" if is_json_pipeline(path) => Self::Pipeline,
             _ if head.starts_with(b"\0asm") => Self::Component,
             _ if is_onnx(&head) => Self::Model,
+            _ if head.get(257..262) == Some(b"ustar") => Self::Archive,
             extension if DATA_EXTENSIONS.contains(&extension) || !is_text(&head) => Self::Data,
             _ => Self::Pipeline,
         })

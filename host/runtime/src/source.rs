@@ -9,7 +9,7 @@ use crate::GpuxError;
 use gpux_config::{Diagnostic, Document, LoadError, Node, SourceFile, Spanned, Spec, Variables};
 use gpux_core::ProjectFiles;
 use gpux_core::files::FileVersion;
-use gpux_store::{DIGEST_SCHEME, Store, StoredFolder};
+use gpux_store::{DIGEST_SCHEME, Store, StoredFolder, StoredPipeline, is_bundle};
 
 /// What names of models of a hub begin with in the store.
 const HUB_SCHEME: &str = "hf:";
@@ -44,8 +44,8 @@ pub struct Definition {
 }
 
 impl Source {
-    /// Finds the pipeline of a folder, a gpux.yml or a name; a model or a component alone; or what a name or a digest
-    /// means in the store, where nothing here is called so.
+    /// Finds the pipeline of a folder, a gpux.yml or a name; a model or a component alone; a bundle, whose files the store
+    /// then has; or what a name or a digest means in the store, where nothing here is called so.
     ///
     /// # Errors
     ///
@@ -64,8 +64,13 @@ impl Source {
         match FileContent::detect(wanted) {
             Some(FileContent::Model) => Ok(Self::Model(wanted.to_owned())),
             Some(FileContent::Component) => Ok(Self::Component(wanted.to_owned())),
+            Some(FileContent::Archive) => Ok(Self::Stored(StoredSource::of_bundle(wanted)?)),
             _ => match gpux_config::find(wanted, Path::new(".")) {
                 Ok(path) => Ok(Self::Configuration(path)),
+                // A layout in a folder.
+                Err(LoadError::NotFound { .. }) if is_bundle(wanted) => {
+                    Ok(Self::Stored(StoredSource::of_bundle(wanted)?))
+                }
                 Err(LoadError::NotFound { wanted, tried, similar }) => Self::find_in_store(wanted, tried, similar),
                 Err(error) => Err(error.into()),
             },
@@ -94,9 +99,13 @@ impl Source {
         }
     }
 
-    /// The digest of the manifest that `wanted` means in the store now, without a look at its files.
+    /// The digest of the manifest that `wanted` means now, in the store or as a bundle, without a look at its files.
     pub fn current_digest(wanted: &str) -> Option<String> {
-        let digits = Store::existing().ok()??.resolve_digest(wanted).ok()??;
+        let digits = if is_bundle(Path::new(wanted)) {
+            gpux_store::peek(Path::new(wanted)).ok()?.manifest
+        } else {
+            Store::existing().ok()??.resolve_digest(wanted).ok()??
+        };
         Some(format!("{DIGEST_SCHEME}{digits}"))
     }
 
@@ -153,9 +162,20 @@ impl Source {
 impl StoredSource {
     /// What a name or a digest means in the store, laid out.
     fn find(store: &Store, wanted: &str) -> Result<Option<Self>, GpuxError> {
-        let Some(pipeline) = store.resolve(wanted)? else { return Ok(None) };
-        let folder = store.lay_out(&pipeline)?;
-        Ok(Some(Self { path: gpux_config::find(folder.path(), Path::new("."))?, folder }))
+        store.resolve(wanted)?.map(|pipeline| Self::lay_out(store, &pipeline)).transpose()
+    }
+
+    /// The pipeline of a bundle. Of one that the store has, nothing but its index and its manifest is read.
+    fn of_bundle(path: &Path) -> Result<Self, GpuxError> {
+        let manifest = gpux_store::peek(path)?.manifest;
+        let store = Store::from_environment()?;
+        let pipeline = store.pipeline(&manifest).or_else(|_| store.add_archive(path, None))?;
+        Self::lay_out(&store, &pipeline)
+    }
+
+    fn lay_out(store: &Store, pipeline: &StoredPipeline) -> Result<Self, GpuxError> {
+        let folder = store.lay_out(pipeline)?;
+        Ok(Self { path: gpux_config::find(folder.path(), Path::new("."))?, folder })
     }
 }
 

@@ -106,9 +106,18 @@ pub enum StoreError {
 }
 
 impl StoreError {
-    /// Whether another name would do.
+    /// Whether another name, file or folder would do.
     pub const fn is_about_name(&self) -> bool {
-        matches!(self, Self::Name(_) | Self::NoSuchName { .. } | Self::Ambiguous { .. } | Self::ShortDigest { .. })
+        matches!(
+            self,
+            Self::Name(_)
+                | Self::NoSuchName { .. }
+                | Self::Ambiguous { .. }
+                | Self::ShortDigest { .. }
+                | Self::Bundle { .. }
+                | Self::Contents(_)
+                | Self::File { .. }
+        )
     }
 
     /// Whether the machine is at fault, rather than what is in the store.

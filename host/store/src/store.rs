@@ -257,7 +257,7 @@ impl Store {
     }
 
     /// The pipeline whose manifest has this digest, if all of it is there.
-    pub(crate) fn pipeline(&self, digits: &str) -> Result<StoredPipeline, StoreError> {
+    pub fn pipeline(&self, digits: &str) -> Result<StoredPipeline, StoreError> {
         let pipeline = self.manifest(digits)?.pipeline;
         match pipeline.files.iter().find(|file| !self.has_blob(&file.sha256, file.size)) {
             Some(file) => Err(StoreError::Missing { file: file.path.clone(), path: self.blob(&file.sha256) }),

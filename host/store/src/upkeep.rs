@@ -213,7 +213,7 @@ impl Store {
         });
         Ok(StoreDetails {
             manifest: digits.to_owned(),
-            names: named.map(|(name, _)| name).collect(),
+            names: named.map(|(name, _)| name).collect::<BTreeSet<_>>().into_iter().collect(),
             annotations,
             files: files.collect(),
         })

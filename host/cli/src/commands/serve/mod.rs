@@ -39,6 +39,7 @@ use gpux_serve::TemporaryFiles;
 use gpux_serve::{
     Event, ListenError, Listeners, PipelineSource, Server, Settings, ShutdownOutcome, StartPolicy, serve,
 };
+use gpux_store::is_bundle;
 
 /// How long the end waits for a terminal, which may be paused, to erase the line about loading.
 const ERASE_LIMIT: Duration = Duration::from_secs(1);
@@ -55,8 +56,8 @@ const ERASE_LIMIT: Duration = Duration::from_secs(1);
 #[command(verbatim_doc_comment, disable_help_flag = true)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
 pub(crate) struct Arguments {
-    /// Folders with a gpux.yml, such files, names in them, models (.onnx) or components (.wasm) alone, names in the
-    /// store, or models of the hub (hf:OWNER/NAME); of a folder without a gpux.yml, the pipelines in it [default: this folder]
+    /// Folders with a gpux.yml, such files, names in them, models (.onnx) or components (.wasm) alone, bundles,
+    /// names in the store, or models of the hub (hf:OWNER/NAME); of a folder without a gpux.yml, the pipelines in it [default: this folder]
     #[arg(value_name = "PIPELINE")]
     pipelines: Vec<String>,
 
@@ -325,7 +326,7 @@ fn sources(arguments: &Arguments) -> Result<Vec<PipelineSource>, String> {
         let folder = Path::new(name);
         if let Some(config) = &arguments.config {
             sources.push(PipelineSource(folder.join(config).display().to_string()));
-        } else if folder.is_dir() && !holds_pipeline(folder) {
+        } else if folder.is_dir() && !holds_pipeline(folder) && !is_bundle(folder) {
             let found = pipelines_in(folder).map_err(|error| format!("cannot read `{name}`: {error}"))?;
             if found.is_empty() {
                 return Err(format!(

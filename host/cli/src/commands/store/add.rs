@@ -11,7 +11,7 @@ use crate::exit::Exit;
 use crate::load_arguments::{LoadArguments, PipelineArguments};
 use crate::printer::{Printer, pretty, size};
 use gpux::Pipeline;
-use gpux_store::{Store, StoreError, StoredPipeline};
+use gpux_store::{DIGEST_SCHEME, Store, StoreError, StoredPipeline, is_name};
 
 /// Examples:
 ///   gpux store add .
@@ -42,24 +42,31 @@ pub(super) fn main(arguments: &Arguments, printer: Printer) -> Exit {
 }
 
 fn add(arguments: &Arguments, printer: Printer) -> Result<Exit, Exit> {
-    let fail = |error: &StoreError| report(error, printer);
-    let pipeline = arguments.pipeline.open(&arguments.load, printer).map_err(|error| printer.error(&error))?;
-    let store = Store::from_environment().map_err(|error| fail(&error))?;
-    let spec = pipeline.spec();
+    let fail = |error: StoreError| report(&error, printer);
+    let load_options = arguments.load.options().map_err(|error| printer.error(&error))?;
+    let definition = arguments.pipeline.read(&load_options).map_err(|error| printer.error(&error))?;
+    let store = Store::from_environment().map_err(fail)?;
+    let spec = definition.spec();
     let name = arguments.name.clone().unwrap_or_else(|| format!("{}:{}", spec.name.value, spec.version.value));
-    let before = store.resolve_digest(&name).map_err(|error| fail(&error))?;
-    let kept = match pipeline.source().digest() {
+    if !is_name(&name) {
+        return Err(fail(StoreError::Name(name)));
+    }
+    let before = store.resolve_digest(&name).map_err(fail)?;
+    let kept = match definition.source().digest() {
         // It is there already, and gets one more name.
         Some(digest) => {
-            let kept = store.resolve(&digest).map_err(|error| fail(&error))?;
-            let kept = kept.ok_or_else(|| fail(&StoreError::NoSuchName { name: digest, similar: None }))?;
-            store.add_name(&name, &kept.manifest).map(|_| kept)
+            let digits = digest.strip_prefix(DIGEST_SCHEME).unwrap_or(&digest);
+            let kept = store.pipeline(digits).map_err(fail)?;
+            store.add_name(&name, digits).map(|_| kept)
         }
-        None => add_folder(&store, &pipeline, &name),
+        None => {
+            let pipeline = Pipeline::load(definition, &load_options).map_err(|error| printer.error(&error))?;
+            add_folder(&store, &pipeline, &name)
+        }
     };
-    let kept = kept.map_err(|error| fail(&error))?;
+    let kept = kept.map_err(fail)?;
     let replaced = before.filter(|before| *before != kept.manifest);
-    let bytes: u64 = kept.files.iter().map(|file| file.size).sum();
+    let bytes = kept.size();
     if printer.json {
         let json = json!({
             "name": name, "digest": digest(&kept.manifest), "files": kept.files.len(), "bytes": bytes,

@@ -16,10 +16,11 @@ use crate::manifest::{
     json,
 };
 use crate::pipeline::{FileRole, StoredPipeline};
-use crate::stored_folder::PIPELINES;
 
 /// The variable that moves the store.
 const VARIABLE: &str = "GPUX_STORE";
+/// The folder with a folder for each pipeline that was run, by the digits of its manifest's digest.
+const PIPELINES: &str = "pipelines";
 const STORE_LOCK: &str = "store.lock";
 const INGEST: &str = "ingest";
 /// What the names of files end with that are fetched, and that the next attempt goes on with.
@@ -150,6 +151,10 @@ impl Store {
 
     pub(crate) fn ingest(&self) -> PathBuf {
         self.root.join(INGEST)
+    }
+
+    pub(crate) fn pipelines(&self) -> PathBuf {
+        self.root.join(PIPELINES)
     }
 
     pub(crate) fn index(&self) -> PathBuf {

@@ -10,8 +10,6 @@ use crate::error::{StoreError, io};
 use crate::pipeline::StoredPipeline;
 use crate::store::Store;
 
-/// The folder in the store with a folder for each pipeline that was run, by the digits of its manifest's digest.
-pub(crate) const PIPELINES: &str = "pipelines";
 /// What the names of the locks of those folders end with.
 pub(crate) const LOCK: &str = ".lock";
 
@@ -45,10 +43,6 @@ impl PartialEq for StoredFolder {
 impl Eq for StoredFolder {}
 
 impl Store {
-    pub(crate) fn pipelines(&self) -> PathBuf {
-        self.root().join(PIPELINES)
-    }
-
     /// The folder of a pipeline: links to the files of the store where the file system can, else copies. Of a store that
     /// cannot be written to, it is in the cache, unless it is there already.
     pub fn lay_out(&self, pipeline: &StoredPipeline) -> Result<StoredFolder, StoreError> {

@@ -125,8 +125,17 @@ pub(super) fn open(path: &Path, load_options: &LoadOptions, printer: Printer) ->
     if is_step_folder(path) {
         return Err(step_folder_is_no_pipeline(path).into());
     }
+    load(Source::find(path)?.read(load_options)?, load_options, printer)
+}
+
+/// The same for a pipeline whose gpux.yml has been read.
+pub(super) fn load(
+    definition: Definition,
+    load_options: &LoadOptions,
+    printer: Printer,
+) -> Result<Pipeline, GpuxError> {
     let line = ProgressLine::on_terminal(printer, "loading; what is new is compiled and tried once");
-    let pipeline = Pipeline::open(path, load_options)?;
+    let pipeline = Pipeline::load(definition, load_options)?;
     drop(line);
     for warning in pipeline.warnings() {
         printer.warning(warning);

@@ -28,7 +28,7 @@ use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use gpux_core::process_exit::exit;
 
 use commands::{
-    build, cache, completions, engine, inspect, man, new, pull, run, schema, serve, steps, store, test, verify,
+    build, bundle, cache, completions, engine, inspect, man, new, pull, run, schema, serve, steps, store, test, verify,
 };
 use exit::Exit;
 use printer::{LogLevel, Printer};
@@ -63,6 +63,8 @@ enum Command {
     Serve(Box<serve::Arguments>),
     /// Check a pipeline and make it ready to run, or build a step from its sources
     Build(build::Arguments),
+    /// Put a pipeline with all its files into one file
+    Bundle(bundle::Arguments),
     /// Run the golden cases of a step or a pipeline
     Test(test::Arguments),
     /// Explain a pipeline, a model, a component, or this machine
@@ -95,6 +97,7 @@ impl Command {
             Self::Pull(arguments) => Some(arguments.json),
             Self::Run(arguments) => Some(arguments.json),
             Self::Build(arguments) => Some(arguments.json),
+            Self::Bundle(arguments) => Some(arguments.json),
             Self::Test(arguments) => Some(arguments.json),
             Self::Verify(arguments) => Some(arguments.json),
             _ => None,
@@ -186,6 +189,7 @@ fn run_command(command: Command) -> Exit {
         Command::Run(arguments) => run::main(arguments),
         Command::Serve(arguments) => serve::main(*arguments),
         Command::Build(arguments) => build::main(&arguments),
+        Command::Bundle(arguments) => bundle::main(&arguments),
         Command::Test(arguments) => test::main(&arguments),
         Command::Inspect(arguments) => inspect::main(&arguments),
         Command::Verify(arguments) => verify::main(&arguments),

@@ -213,6 +213,11 @@ impl Definition {
         &self.document.source.text
     }
 
+    /// The values of gpux.yml, each with its place in the text.
+    pub const fn root(&self) -> &Node {
+        &self.document.root
+    }
+
     /// The contents of gpux.yml, complete.
     pub const fn spec(&self) -> &Spec {
         &self.spec

@@ -1,7 +1,9 @@
 //! Copying with a digest of what was copied.
 
 use std::io::{self, Read, Write};
+use std::path::Path;
 
+use gpux_core::files::open_file;
 use ring::digest::{Context, SHA256};
 
 use crate::digest::hex;
@@ -19,7 +21,7 @@ pub(crate) fn copy_hashed(
 ) -> Result<(String, u64), CopyError> {
     let mut source = source.take(size.saturating_add(1));
     let mut context = Context::new(&SHA256);
-    let mut piece = vec![0; PIECE.min(size.saturating_add(1) as usize)];
+    let mut piece = vec![0; usize::try_from(size.saturating_add(1)).map_or(PIECE, |size| size.min(PIECE))];
     let mut copied = 0;
     loop {
         let read = match source.read(&mut piece) {
@@ -32,6 +34,14 @@ pub(crate) fn copy_hashed(
         target.write_all(&piece[..read]).map_err(|source| CopyError::Write { source, done: copied })?;
         copied += read as u64;
         progress(read as u64);
+    }
+}
+
+/// The SHA-256 of a file.
+pub fn file_digest(path: &Path) -> io::Result<String> {
+    match copy_hashed(open_file(path, "it")?, u64::MAX, &mut io::sink(), &mut |_| {}) {
+        Ok((digest, _)) => Ok(digest),
+        Err(CopyError::Read(error) | CopyError::Write { source: error, .. }) => Err(error),
     }
 }
 

@@ -25,6 +25,7 @@ mod upkeep;
 pub use bundle_fault::BundleFault;
 pub use bundle_plan::{BundleFile, BundlePlan, FileSource};
 pub use bundle_reader::peek;
+pub use copy_hashed::file_digest;
 pub use digest::{FileDigest, Hasher};
 pub use error::StoreError;
 pub use file_name::is_safe;

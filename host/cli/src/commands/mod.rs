@@ -1,6 +1,7 @@
 //! The subcommands, a module each.
 
 pub(crate) mod build;
+pub(crate) mod bundle;
 pub(crate) mod cache;
 pub(crate) mod completions;
 pub(crate) mod engine;

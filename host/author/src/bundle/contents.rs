@@ -1,0 +1,302 @@
+//! Gathering the files of a bundle.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Component, Path, PathBuf};
+
+use gpux::Pipeline;
+use gpux::internal::Definition;
+use gpux_config::{Action, Content, Node};
+use gpux_store::{BundleFile, BundleInfo, BundlePlan, FileRole, FileSource, MAX_PORTABLE_FILES, PIPELINE_FILE};
+
+use super::BundleError;
+use super::left_out::LeftOutFiles;
+use super::outside_files::OutsideFiles;
+use crate::case::{CASES_FOLDER, Case, cases_in};
+
+/// Files of the folder's top that people read, by how their names begin.
+const DOCUMENTS: [&str; 5] = ["README", "LICENSE", "LICENCE", "NOTICE", "COPYING"];
+/// The file with the origin of what was pulled.
+const LOCK: &str = "gpux.lock";
+/// The most files of a granted folder, or of a case.
+const MAX_FILES: usize = 10_000;
+/// A file that is no model is worth a note from this size on.
+const LARGE: u64 = 8 << 20;
+
+/// A pipeline that becomes a bundle.
+pub struct BundleRequest<'a> {
+    /// what describes it
+    pub definition: &'a Definition,
+    /// the same, loaded
+    pub pipeline: &'a Pipeline,
+    /// whether files from outside of the folder go into it
+    pub vendor: bool,
+    /// further annotations
+    pub annotations: BTreeMap<String, String>,
+}
+
+/// What goes into a bundle, and what does not.
+#[derive(Clone, Debug)]
+pub struct BundleContents {
+    /// its files
+    pub plan: BundlePlan,
+    /// the rest of the folder
+    pub left_out: LeftOutFiles,
+    /// what is unusual about the files, for people
+    pub notes: Vec<String>,
+}
+
+/// Gathers the files of a pipeline.
+pub fn bundle_contents(request: &BundleRequest<'_>) -> Result<BundleContents, BundleError> {
+    let source = request.definition.source();
+    if source.is_alone() {
+        return Err(BundleError::Alone(source.path().to_owned()));
+    }
+    let mut gathered = Gathered::new(source.path().parent().unwrap_or(Path::new("")))?;
+    let outside = gathered.add_named(request)?;
+    gathered.add_granted(request.definition)?;
+    gathered.add_cases()?;
+    gathered.add_documents()?;
+    let text = outside.rewrite(request.definition.text(), request.definition.root(), &gathered.root)?;
+    gathered.files.insert(PIPELINE_FILE.to_owned(), (FileRole::Code, FileSource::Bytes(text.into_bytes())));
+
+    let file_name = source.path().file_name().unwrap_or_default().to_string_lossy();
+    let bundled = gathered.files.keys().map(String::as_str).chain([&*file_name]).collect();
+    let left_out = LeftOutFiles::find(&gathered.root, &bundled);
+    let files = gathered.files.into_iter().map(|(path, (role, source))| BundleFile { path, role, source });
+    let plan = BundlePlan::new(files.collect(), info(request))?;
+    let notes = notes(&plan);
+    Ok(BundleContents { plan, left_out, notes })
+}
+
+fn info(request: &BundleRequest<'_>) -> BundleInfo {
+    let spec = request.definition.spec();
+    let said = |key: &str| spec.metadata.get(key).and_then(|value| value.as_str()).map(str::to_owned);
+    BundleInfo {
+        name: spec.name.value.clone(),
+        version: Some(spec.version.value.clone()),
+        description: spec.description.clone(),
+        licenses: said("license").or_else(|| said("licenses")),
+        annotations: request.annotations.clone(),
+    }
+}
+
+fn notes(plan: &BundlePlan) -> Vec<String> {
+    let mut notes = Vec::new();
+    for (file, size) in plan.files() {
+        if size >= LARGE && file.role != FileRole::Weight {
+            notes.push(format!("`{}` is no model and has {:.1} MB", file.path, size as f64 / 1e6));
+        }
+    }
+    let files = plan.files().count();
+    if files > MAX_PORTABLE_FILES {
+        notes.push(format!("the bundle has {files} files; some registries take {MAX_PORTABLE_FILES} to 500"));
+    }
+    notes
+}
+
+/// Files by their paths in the bundle.
+struct Gathered {
+    root: PathBuf,
+    /// the folder without links, for what is compared
+    canonical: PathBuf,
+    files: BTreeMap<String, (FileRole, FileSource)>,
+}
+
+impl Gathered {
+    fn new(root: &Path) -> Result<Self, BundleError> {
+        let root = if root.as_os_str().is_empty() { Path::new(".") } else { root };
+        let canonical = root.canonicalize().map_err(|source| BundleError::Io { path: root.to_owned(), source })?;
+        Ok(Self { root: root.to_owned(), canonical, files: BTreeMap::new() })
+    }
+
+    fn add(&mut self, path: String, role: FileRole, file: PathBuf) {
+        self.files.entry(path).or_insert((role, FileSource::Path(file)));
+    }
+
+    /// The files that gpux.yml names, and the weights of its models. Gives those outside of the folder.
+    fn add_named(&mut self, request: &BundleRequest<'_>) -> Result<OutsideFiles, BundleError> {
+        let own = request.definition.source().path();
+        let models: BTreeMap<_, _> = request
+            .definition
+            .spec()
+            .models
+            .iter()
+            .map(|model| (model.name.value.as_str(), self.root.join(&model.source.value)))
+            .collect();
+        let model_steps: Vec<_> = request.pipeline.models().collect();
+        let weights: BTreeSet<_> = model_steps
+            .iter()
+            .flat_map(|(_, step)| step.file().external_data().iter().map(|(path, _)| path.clone()))
+            .collect();
+        let named = request.pipeline.files().keys();
+        let named: Vec<_> =
+            named.filter(|path| *path != own && !weights.contains(*path) && path.is_file()).cloned().collect();
+        let outside: Vec<_> = named.iter().filter(|path| self.place(path).is_none()).cloned().collect();
+        if !outside.is_empty() && !request.vendor {
+            let shown = |path: &PathBuf| {
+                let written = path.strip_prefix(&self.root).unwrap_or(path);
+                format!("`{}`", written.display())
+            };
+            return Err(BundleError::Outside(outside.iter().map(shown).collect()));
+        }
+        let outside = OutsideFiles::new(&outside)?;
+
+        for path in named {
+            let place = self.place(&path).or_else(|| outside.place(&path).map(str::to_owned));
+            let place = place.ok_or_else(|| BundleError::NotUnicode(path.clone()))?;
+            let is_model = models.values().any(|model| *model == path);
+            let role = if is_model { FileRole::Weight } else { FileRole::of(&place) };
+            self.add(place, role, path);
+        }
+        for (name, step) in model_steps {
+            let Some(model) = models.get(name) else { continue };
+            let place = self.place(model).or_else(|| outside.place(model).map(str::to_owned)).unwrap_or_default();
+            let folder = place.rsplit_once('/').map_or(String::new(), |(folder, _)| format!("{folder}/"));
+            for (data, _) in step.file().external_data() {
+                let beside = place_beside(model, data)?;
+                self.add(format!("{folder}{beside}"), FileRole::Weight, data.clone());
+            }
+        }
+        Ok(outside)
+    }
+
+    /// The path of a file in the bundle, if it lies in the folder and is named in the plain way.
+    fn place(&self, path: &Path) -> Option<String> {
+        plain(path.strip_prefix(&self.root).ok()?)
+    }
+
+    /// What is in the folders that components may read.
+    fn add_granted(&mut self, definition: &Definition) -> Result<(), BundleError> {
+        for step in definition.spec().all_steps() {
+            let Action::Wasm(wasm) = &step.action else { continue };
+            for granted in &wasm.grant.dirs {
+                let written = &granted.value.path;
+                if granted.value.writable {
+                    return Err(BundleError::WritableFolder(written.clone()));
+                }
+                let outside = || BundleError::OutsideFolder(written.clone());
+                let place = plain(Path::new(written)).ok_or_else(outside)?;
+                let before = self.files.len();
+                self.add_folder(&place, FileRole::Code)?;
+                if self.files.len() == before && !self.files.keys().any(|path| path.starts_with(&format!("{place}/"))) {
+                    return Err(BundleError::EmptyFolder(written.clone()));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The cases that `gpux test` runs, with the files that they name beside them.
+    fn add_cases(&mut self) -> Result<(), BundleError> {
+        let folder = self.root.join(CASES_FOLDER);
+        let cases = cases_in(&folder).unwrap_or_default();
+        for case in &cases {
+            if let Some(place) = self.place(case) {
+                self.add_folder(&place, FileRole::Dataset)?;
+            }
+            // `gpux test` reports what is wrong with a case.
+            let Ok(read) = Case::load(case) else { continue };
+            let mut texts = Vec::new();
+            find_texts(&read.document.root, &mut texts);
+            for path in texts.into_iter().map(|text| case.join(text)).filter(|path| path.is_file()) {
+                let found = path.canonicalize().map_err(|source| BundleError::Io { path: path.clone(), source })?;
+                if let Some(place) = found.strip_prefix(&self.canonical).ok().and_then(plain)
+                    && place.starts_with(&format!("{CASES_FOLDER}/"))
+                {
+                    self.add(place, FileRole::Dataset, found);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// What people read, and where the files come from.
+    fn add_documents(&mut self) -> Result<(), BundleError> {
+        for (path, name) in entries(&self.root)? {
+            let is_document = DOCUMENTS.iter().any(|document| name.to_ascii_uppercase().starts_with(document));
+            if (is_document || name == LOCK) && path.is_file() {
+                self.check_link(&path)?;
+                let role = if is_document { FileRole::Doc } else { FileRole::Code };
+                self.add(name, role, path);
+            }
+        }
+        Ok(())
+    }
+
+    /// Every file in a folder and below it.
+    fn add_folder(&mut self, place: &str, role: FileRole) -> Result<(), BundleError> {
+        let (mut folders, mut left) = (vec![place.to_owned()], MAX_FILES);
+        while let Some(place) = folders.pop() {
+            let prefix = if place.is_empty() { String::new() } else { format!("{place}/") };
+            for (path, name) in entries(&self.root.join(&place))? {
+                let limit = MAX_FILES;
+                left = left.checked_sub(1).ok_or_else(|| BundleError::TooManyFiles { folder: path.clone(), limit })?;
+                self.check_link(&path)?;
+                let place = format!("{prefix}{name}");
+                if path.is_symlink() && path.is_dir() {
+                    return Err(BundleError::Link(path));
+                } else if path.is_dir() {
+                    folders.push(place);
+                } else if path.is_file() {
+                    self.add(place, role, path);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn check_link(&self, path: &Path) -> Result<(), BundleError> {
+        let leads_out = || path.canonicalize().is_ok_and(|found| !found.starts_with(&self.canonical));
+        if path.is_symlink() && leads_out() { Err(BundleError::Link(path.to_owned())) } else { Ok(()) }
+    }
+}
+
+/// The path with slashes, if it stays in its folder and has only names.
+fn plain(path: &Path) -> Option<String> {
+    let mut parts = Vec::new();
+    for part in path.components() {
+        match part {
+            Component::Normal(name) => parts.push(name.to_str()?),
+            Component::CurDir => {}
+            _ => return None,
+        }
+    }
+    Some(parts.join("/"))
+}
+
+/// The path of a file of weights from the model's folder, as the model names it.
+fn place_beside(model: &Path, data: &Path) -> Result<String, BundleError> {
+    let folder = model.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let canonical = folder.canonicalize().map_err(|source| BundleError::Io { path: folder.to_owned(), source })?;
+    if let Some(place) = data.strip_prefix(&canonical).ok().and_then(plain) {
+        return Ok(place);
+    }
+    // A link in that folder leads to it, as in the cache of the hub's own client.
+    let leads_to = |path: &PathBuf| path.canonicalize().is_ok_and(|found| found == data);
+    let mut links = entries(folder)?.into_iter();
+    links.find(|(path, _)| leads_to(path)).map(|(_, name)| name).ok_or_else(|| BundleError::Link(data.to_owned()))
+}
+
+/// The entries of a folder with their names, sorted.
+fn entries(folder: &Path) -> Result<Vec<(PathBuf, String)>, BundleError> {
+    let io = |source| BundleError::Io { path: folder.to_owned(), source };
+    let mut found = Vec::new();
+    for entry in folder.read_dir().map_err(io)? {
+        let path = entry.map_err(io)?.path();
+        // Only what is taken needs a name that is text.
+        if let Some(name) = path.file_name().and_then(|name| name.to_str()).map(str::to_owned) {
+            found.push((path, name));
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
+fn find_texts<'a>(node: &'a Node, texts: &mut Vec<&'a str>) {
+    match &node.content {
+        Content::String(text) => texts.push(text),
+        Content::Sequence(items) => items.iter().for_each(|item| find_texts(item, texts)),
+        Content::Mapping(entries) => entries.iter().for_each(|(_, value)| find_texts(value, texts)),
+        _ => {}
+    }
+}

@@ -97,7 +97,7 @@ impl Command {
             Self::Pull(arguments) => Some(arguments.json),
             Self::Run(arguments) => Some(arguments.json),
             Self::Build(arguments) => Some(arguments.json),
-            Self::Bundle(arguments) => Some(arguments.json),
+            Self::Bundle(arguments) if arguments.with_engine => Some(arguments.json),
             Self::Test(arguments) => Some(arguments.json),
             Self::Verify(arguments) => Some(arguments.json),
             _ => None,

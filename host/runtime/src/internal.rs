@@ -7,6 +7,7 @@ pub use super::engine::{SelectedEngine, engine_search, select_engine};
 pub use super::file_content::FileContent;
 pub use super::fork::{engine_library, prepare_for_fork, start_engine_threads};
 pub use super::load_options::MAX_THREADS;
+pub use super::named_files::NamedFiles;
 pub use super::pipeline_info::{ModelSummary, PipelineInfo};
 pub use super::precision::{
     ModelPrecision, PrecisionRequest, auto_models, candidates as precision_candidates, converted_path,

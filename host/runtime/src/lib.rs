@@ -101,6 +101,7 @@ mod limits;
 mod lineage;
 mod load_options;
 mod models;
+mod named_files;
 mod pipeline;
 mod pipeline_info;
 mod policy;

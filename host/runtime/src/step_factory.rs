@@ -196,7 +196,8 @@ pub(super) fn check_builtin(registry: &Registry, tag: &Spanned<String>, options:
     gpux_config::check(options, &tag.value, &(builtin.schema)())
 }
 
-fn builtin(
+/// A built-in step.
+pub(super) fn builtin(
     registry: &Registry,
     files: &ProjectFiles,
     tag: &Spanned<String>,

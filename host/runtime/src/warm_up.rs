@@ -59,6 +59,6 @@ fn value(port: &Port, json: &Json, files: &ProjectFiles) -> Result<Value, String
 }
 
 /// The path in `{file: PATH}`.
-fn file(json: &Json) -> Option<&str> {
+pub(super) fn file(json: &Json) -> Option<&str> {
     json.as_object().filter(|fields| fields.len() == 1)?.get("file")?.as_str()
 }

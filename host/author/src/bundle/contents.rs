@@ -1,11 +1,12 @@
 //! Gathering the files of a bundle.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::{Component, Path, PathBuf};
 
-use gpux::Pipeline;
+use gpux::LoadOptions;
 use gpux::internal::Definition;
 use gpux_config::{Action, Content, Node};
+use gpux_core::hub_blobs;
 use gpux_store::{BundleFile, BundleInfo, BundlePlan, FileRole, FileSource, MAX_PORTABLE_FILES, PIPELINE_FILE};
 
 use super::BundleError;
@@ -26,8 +27,8 @@ const LARGE: u64 = 8 << 20;
 pub struct BundleRequest<'a> {
     /// what describes it
     pub definition: &'a Definition,
-    /// the same, loaded
-    pub pipeline: &'a Pipeline,
+    /// the operator's word
+    pub load_options: &'a LoadOptions,
     /// whether files from outside of the folder go into it
     pub vendor: bool,
     /// further annotations
@@ -45,7 +46,7 @@ pub struct BundleContents {
     pub notes: Vec<String>,
 }
 
-/// Gathers the files of a pipeline.
+/// Gathers the files of a pipeline. No model is loaded, and no component run.
 pub fn bundle_contents(request: &BundleRequest<'_>) -> Result<BundleContents, BundleError> {
     let source = request.definition.source();
     if source.is_alone() {
@@ -115,22 +116,9 @@ impl Gathered {
 
     /// The files that gpux.yml names, and the weights of its models. Gives those outside of the folder.
     fn add_named(&mut self, request: &BundleRequest<'_>) -> Result<OutsideFiles, BundleError> {
-        let own = request.definition.source().path();
-        let models: BTreeMap<_, _> = request
-            .definition
-            .spec()
-            .models
-            .iter()
-            .map(|model| (model.name.value.as_str(), self.root.join(&model.source.value)))
-            .collect();
-        let model_steps: Vec<_> = request.pipeline.models().collect();
-        let weights: BTreeSet<_> = model_steps
-            .iter()
-            .flat_map(|(_, step)| step.file().external_data().iter().map(|(path, _)| path.clone()))
-            .collect();
-        let named = request.pipeline.files().keys();
-        let named: Vec<_> =
-            named.filter(|path| *path != own && !weights.contains(*path) && path.is_file()).cloned().collect();
+        let named = request.definition.named_files(request.load_options).map_err(Box::new)?;
+        let weights = named.weights;
+        let named: Vec<_> = named.files.into_iter().collect();
         let outside: Vec<_> = named.iter().filter(|path| self.place(path).is_none()).cloned().collect();
         if !outside.is_empty() && !request.vendor {
             let shown = |path: &PathBuf| {
@@ -144,18 +132,17 @@ impl Gathered {
         for path in named {
             let place = self.place(&path).or_else(|| outside.place(&path).map(str::to_owned));
             let place = place.ok_or_else(|| BundleError::NotUnicode(path.clone()))?;
-            let is_model = models.values().any(|model| *model == path);
-            let role = if is_model { FileRole::Weight } else { FileRole::of(&place) };
-            self.add(place, role, path);
-        }
-        for (name, step) in model_steps {
-            let Some(model) = models.get(name) else { continue };
-            let place = self.place(model).or_else(|| outside.place(model).map(str::to_owned)).unwrap_or_default();
-            let folder = place.rsplit_once('/').map_or(String::new(), |(folder, _)| format!("{folder}/"));
-            for (data, _) in step.file().external_data() {
-                let beside = place_beside(model, data)?;
-                self.add(format!("{folder}{beside}"), FileRole::Weight, data.clone());
+            let mut role = FileRole::of(&place);
+            if let Some(weights) = weights.get(&path) {
+                role = FileRole::Weight;
+                let folder = place.rsplit_once('/').map_or(String::new(), |(folder, _)| format!("{folder}/"));
+                for (location, data) in weights {
+                    let beside = plain(location).ok_or_else(|| BundleError::NotUnicode(location.clone()))?;
+                    self.check_weights(data, request.load_options)?;
+                    self.add(format!("{folder}{beside}"), FileRole::Weight, data.clone());
+                }
             }
+            self.add(place, role, path);
         }
         Ok(outside)
     }
@@ -245,6 +232,13 @@ impl Gathered {
         Ok(())
     }
 
+    /// Refuses weights that loading the model would refuse.
+    fn check_weights(&self, data: &Path, load_options: &LoadOptions) -> Result<(), BundleError> {
+        let is_inside = data.starts_with(&self.canonical)
+            || hub_blobs(&self.canonical).is_some_and(|blobs| data.starts_with(blobs));
+        if is_inside || load_options.policy.outside_files { Ok(()) } else { Err(BundleError::Link(data.to_owned())) }
+    }
+
     fn check_link(&self, path: &Path) -> Result<(), BundleError> {
         let leads_out = || path.canonicalize().is_ok_and(|found| !found.starts_with(&self.canonical));
         if path.is_symlink() && leads_out() { Err(BundleError::Link(path.to_owned())) } else { Ok(()) }
@@ -262,19 +256,6 @@ fn plain(path: &Path) -> Option<String> {
         }
     }
     Some(parts.join("/"))
-}
-
-/// The path of a file of weights from the model's folder, as the model names it.
-fn place_beside(model: &Path, data: &Path) -> Result<String, BundleError> {
-    let folder = model.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let canonical = folder.canonicalize().map_err(|source| BundleError::Io { path: folder.to_owned(), source })?;
-    if let Some(place) = data.strip_prefix(&canonical).ok().and_then(plain) {
-        return Ok(place);
-    }
-    // A link in that folder leads to it, as in the cache of the hub's own client.
-    let leads_to = |path: &PathBuf| path.canonicalize().is_ok_and(|found| found == data);
-    let mut links = entries(folder)?.into_iter();
-    links.find(|(path, _)| leads_to(path)).map(|(_, name)| name).ok_or_else(|| BundleError::Link(data.to_owned()))
 }
 
 /// The entries of a folder with their names, sorted.

@@ -7,6 +7,7 @@ mod outside_files;
 
 use std::path::PathBuf;
 
+use gpux::GpuxError;
 use gpux_store::StoreError;
 
 pub use contents::{BundleContents, BundleRequest, bundle_contents};
@@ -59,6 +60,9 @@ pub enum BundleError {
         /// the system's reason
         source: std::io::Error,
     },
+    /// a mistake in the pipeline, or in a file that it names
+    #[error(transparent)]
+    Pipeline(#[from] Box<GpuxError>),
     /// what the store says
     #[error(transparent)]
     Store(#[from] StoreError),

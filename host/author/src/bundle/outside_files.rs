@@ -76,9 +76,15 @@ impl OutsideFiles {
                     changes.push((node.span.clone(), place.to_owned()));
                 }
             }
-            Content::Sequence(items) => items.iter().for_each(|item| self.find(item, folder, text, changes)),
+            Content::Sequence(items) => {
+                for item in items {
+                    self.find(item, folder, text, changes);
+                }
+            }
             Content::Mapping(entries) => {
-                entries.iter().for_each(|(_, value)| self.find(value, folder, text, changes));
+                for (_, value) in entries {
+                    self.find(value, folder, text, changes);
+                }
             }
             _ => {}
         }

@@ -11,8 +11,8 @@ use crate::exit::Exit;
 use crate::interrupt;
 use crate::load_arguments::{LoadArguments, PipelineArguments, load};
 use crate::printer::{Printer, pluralize, pretty, size, table};
+use gpux::LoadOptions;
 use gpux::internal::{Definition, engine_library};
-use gpux::{LoadOptions, Pipeline};
 use gpux_author::{BundleContents, BundleError, BundleRequest, LeftOutFiles, bundle_contents};
 use gpux_core::process_exit::Scratch;
 use gpux_store::{BundlePlan, StoreError, StoredPipeline, file_digest};
@@ -37,6 +37,7 @@ const DIGITS: usize = 12;
 ///   gpux bundle digits -o digits.oci/         a folder with an OCI layout instead of an archive
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
 pub(crate) struct Arguments {
     #[command(flatten)]
     pipeline: PipelineArguments,
@@ -57,9 +58,9 @@ pub(crate) struct Arguments {
     #[arg(long)]
     vendor: bool,
 
-    /// Say in the bundle which engine the pipeline was loaded with here: its version, its library's digest, the provider
+    /// Load the pipeline, and say in the bundle with which engine: its version, its library's digest, the provider
     #[arg(long)]
-    with_engine: bool,
+    pub(crate) with_engine: bool,
 
     /// The result, and errors, as JSON
     #[arg(long)]
@@ -80,14 +81,11 @@ fn bundle(arguments: &Arguments, printer: Printer) -> Result<Exit, Exit> {
     let mut load_options = arguments.load.options().map_err(|error| printer.error(&error))?;
     load_options.policy.outside_files |= arguments.vendor;
     let definition = arguments.pipeline.read(&load_options).map_err(|error| printer.error(&error))?;
-    let pipeline = load(definition.clone(), &load_options, printer).map_err(|error| printer.error(&error))?;
-    let annotations = match arguments.with_engine {
-        true => engine_annotations(&definition, &pipeline, &load_options, printer)?,
-        false => BTreeMap::new(),
-    };
-    let request = BundleRequest { definition: &definition, pipeline: &pipeline, vendor: arguments.vendor, annotations };
+    let annotations =
+        if arguments.with_engine { engine_annotations(&definition, &load_options, printer)? } else { BTreeMap::new() };
+    let (vendor, load_options) = (arguments.vendor, &load_options);
+    let request = BundleRequest { definition: &definition, load_options, vendor, annotations };
     let contents = bundle_contents(&request).map_err(|error| report(&error, printer))?;
-    drop(pipeline);
 
     for note in &contents.notes {
         printer.warning(note);
@@ -108,10 +106,10 @@ fn bundle(arguments: &Arguments, printer: Printer) -> Result<Exit, Exit> {
 /// What the bundle says of the engine.
 fn engine_annotations(
     definition: &Definition,
-    pipeline: &Pipeline,
     load_options: &LoadOptions,
     printer: Printer,
 ) -> Result<BTreeMap<String, String>, Exit> {
+    let pipeline = load(definition.clone(), load_options, printer).map_err(|error| printer.error(&error))?;
     let Some((_, first)) = pipeline.models().next() else {
         return Err(printer.fail("UsageError", "`--with-engine`: the pipeline has no model", Exit::Usage));
     };
@@ -178,15 +176,12 @@ impl Output {
         let scratch =
             Scratch::with_prefix(STAGING, parent).map_err(|error| failed(gpux_core::files::without_path(&error)))?;
         let staged = scratch.path().join("bundle");
-        let written = match self {
-            Self::Folder(_) => {
-                std::fs::create_dir(&staged).map_err(failed)?;
-                plan.write_folder(&staged, progress)?
-            }
-            _ => {
-                let mut file = File::create_new(&staged).map_err(failed)?;
-                plan.write_archive(&mut file, path, progress)?
-            }
+        let written = if let Self::Folder(_) = self {
+            std::fs::create_dir(&staged).map_err(failed)?;
+            plan.write_folder(&staged, progress)?
+        } else {
+            let mut file = File::create_new(&staged).map_err(failed)?;
+            plan.write_archive(&mut file, path, progress)?
         };
         std::fs::rename(&staged, path).map_err(failed)?;
         Ok(written)
@@ -266,6 +261,7 @@ fn print_result(contents: &BundleContents, written: &StoredPipeline, path: Optio
 fn report(error: &BundleError, printer: Printer) -> Exit {
     let message = error.to_string();
     match error {
+        BundleError::Pipeline(error) => printer.error(error),
         BundleError::Store(StoreError::File { action: "write" | "make" | "write into", .. }) => {
             printer.fail("OutputError", &message, Exit::Failed)
         }

@@ -1,5 +1,6 @@
 //! The store: pipelines by name, in commands and servers, and what SIGKILL leaves of it.
 
+mod bundles;
 #[cfg(target_os = "linux")]
 mod kills;
 mod names;

@@ -11,9 +11,9 @@ use super::hub_pipeline::{self, PullArguments};
 use super::printer::Printer;
 use super::progress::ProgressLine;
 use crate::input::is_pattern;
-use gpux::GpuxError;
 use gpux::internal::{Definition, FileContent, MAX_THREADS, Source};
 use gpux::{AllowedGrants, EngineChoice, LoadOptions, Pipeline};
+use gpux::{ErrorCategory, GpuxError};
 use gpux_author::StepFile;
 use gpux_config::{FILE_NAMES, LoadError, WasmLimits, variable_names};
 use gpux_core::files::open_file;
@@ -135,7 +135,12 @@ pub(super) fn load(
     printer: Printer,
 ) -> Result<Pipeline, GpuxError> {
     let line = ProgressLine::on_terminal(printer, "loading; what is new is compiled and tried once");
-    let pipeline = Pipeline::load(definition, load_options)?;
+    let tested = definition.source().tested_engine().map(str::to_owned);
+    let pipeline = Pipeline::load(definition, load_options).inspect_err(|error| {
+        if let (ErrorCategory::Environment, Some(tested)) = (error.category(), tested) {
+            printer.note(&format!("its author tried it with {tested}"));
+        }
+    })?;
     drop(line);
     for warning in pipeline.warnings() {
         printer.warning(warning);

@@ -14,6 +14,10 @@ use gpux_store::{DIGEST_SCHEME, Store, StoredFolder, StoredPipeline, is_bundle};
 /// What names of models of a hub begin with in the store.
 const HUB_SCHEME: &str = "hf:";
 
+/// The annotations of `gpux bundle --with-engine`.
+const ENGINE_KEY: &str = "dev.gpux.engine";
+const PROVIDER_KEY: &str = "dev.gpux.engine.provider";
+
 /// The file that a pipeline is read from. It was found, not read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Source {
@@ -32,6 +36,7 @@ pub enum Source {
 pub struct StoredSource {
     path: PathBuf,
     folder: StoredFolder,
+    tested_engine: Option<String>,
 }
 
 /// What describes a pipeline, read once: what is checked is what is loaded.
@@ -95,6 +100,14 @@ impl Source {
     pub fn digest(&self) -> Option<String> {
         match self {
             Self::Stored(stored) => Some(stored.folder.digest()),
+            Self::Configuration(_) | Self::Model(_) | Self::Component(_) => None,
+        }
+    }
+
+    /// The engine and the provider that its author tried it with, if its bundle says that.
+    pub fn tested_engine(&self) -> Option<&str> {
+        match self {
+            Self::Stored(stored) => stored.tested_engine.as_deref(),
             Self::Configuration(_) | Self::Model(_) | Self::Component(_) => None,
         }
     }
@@ -175,7 +188,10 @@ impl StoredSource {
 
     fn lay_out(store: &Store, pipeline: &StoredPipeline) -> Result<Self, GpuxError> {
         let folder = store.lay_out(pipeline)?;
-        Ok(Self { path: gpux_config::find(folder.path(), Path::new("."))?, folder })
+        let said = |key: &str| pipeline.annotations.get(key).cloned();
+        let provider = said(PROVIDER_KEY).map(|provider| format!(" on {provider}")).unwrap_or_default();
+        let tested_engine = said(ENGINE_KEY).map(|engine| format!("{engine}{provider}"));
+        Ok(Self { path: gpux_config::find(folder.path(), Path::new("."))?, folder, tested_engine })
     }
 }
 

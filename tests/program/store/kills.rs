@@ -33,16 +33,24 @@ fn killed_commands_leave_nothing_half_and_lose_nothing() {
         })
         .collect();
     let digests: Vec<_> = folders.iter().map(|folder| home.json(&["store", "add", folder, "--json"])).collect();
+    let bundle = home.path().join("bundle.tar").display().to_string();
+    let bundles = folders.iter().map(|folder| {
+        home.json(&["bundle", folder, "-o", &bundle, "--force", "--json"]);
+        std::fs::read(&bundle).unwrap()
+    });
+    let bundles: Vec<_> = bundles.collect();
     let mut names: BTreeMap<_, _> = home.names().into_iter().collect();
     let mut numbers = Numbers(53);
     let mut took = BTreeMap::<&str, Duration>::new();
     for kill in 0..kills {
         let number = usize::try_from(numbers.below(4)).unwrap();
         let name = format!("name-{}", numbers.below(3));
-        let kind = ["add", "add", "rm", "prune"][usize::try_from(numbers.below(4)).unwrap()];
+        let kind = ["add", "add", "rm", "prune", "bundle", "run"][usize::try_from(numbers.below(6)).unwrap()];
         let arguments: &[&str] = match kind {
             "add" => &["store", "add", &folders[number], "--name", &name],
             "rm" => &["store", "rm", &name],
+            "bundle" => &["bundle", &folders[number], "-o", &bundle, "--force"],
+            "run" => &["run", &bundle, "--input", "x=[1, 2]"],
             _ => &["store", "prune"],
         };
         // The first of each kind is not killed, and says how long it takes.
@@ -59,6 +67,9 @@ fn killed_commands_leave_nothing_half_and_lose_nothing() {
         // Nothing half is kept, whoever looks first.
         let checked = home.run(&["store", "check", "--json"]);
         assert!(checked.status.success(), "kill {kill}, {arguments:?}: {checked:?}");
+        // The bundle is whole, too: that of one folder or another.
+        let read = std::fs::read(&bundle).unwrap();
+        assert!(bundles.contains(&read), "kill {kill}, {arguments:?}");
         // Nothing else than what it was to do has changed, and that has changed as a whole.
         let now: BTreeMap<_, _> = home.names().into_iter().collect();
         let mut done = names.clone();

@@ -1,13 +1,14 @@
 //! Servers of pipelines that are named in the store.
 
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 use serde_json::json;
 
 use super::Home;
-use crate::test_server::{self, Server};
+use crate::test_server::{self, PATIENCE, Server};
 
-fn command(home: &Home, arguments: &[&str]) -> Command {
+pub(super) fn command(home: &Home, arguments: &[&str]) -> Command {
     let mut command = test_server::command(arguments);
     command.env("GPUX_STORE", home.store()).current_dir(home.path().join("empty"));
     command
@@ -46,8 +47,12 @@ fn reloads(isolation: &str) {
     assert_eq!(home.add("1.0.0", 2.0, &["--name", "live"]), one);
     server.line("scaling was loaded again");
     assert_eq!(scaled(&server, "/predict"), 2.0);
-    let pruned = home.json(&["store", "prune", "--json"]);
-    assert_eq!(pruned["running"], json!([]), "what is not served any more is let go of: {pruned}");
+    // What is not served any more is let go of, once its last request and its process have ended.
+    let end = Instant::now() + PATIENCE;
+    while home.json(&["store", "prune", "--json"])["running"] != json!([]) {
+        assert!(Instant::now() < end, "the old pipeline is still held");
+        std::thread::sleep(Duration::from_millis(100));
+    }
 }
 
 #[test]

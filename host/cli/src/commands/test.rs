@@ -169,6 +169,11 @@ fn subject<'a>(
         return Ok((CaseRunner::for_component(&step.component(), load_options), folder.join(CASES_FOLDER)));
     }
     let pipeline = arguments.pipeline.open(&arguments.load, printer).map_err(|error| printer.error(&error))?;
+    if arguments.bless && pipeline.source().digest().is_some() {
+        let message = "--bless changes the cases, and files in the store do not change: bless them in the pipeline's own \
+                       folder, and `gpux store add` it again";
+        return Err(printer.fail("UsageError", message, Exit::Usage));
+    }
     let folder = pipeline.path().parent().unwrap_or(Path::new(".")).join(CASES_FOLDER);
     Ok((CaseRunner::for_pipeline(pipeline, load_options), folder))
 }

@@ -1,7 +1,6 @@
 //! `gpux store add`: keeps a pipeline.
 
-use std::collections::BTreeSet;
-use std::path::Path;
+use std::collections::BTreeMap;
 
 use clap::Args;
 use serde_json::json;
@@ -9,8 +8,10 @@ use serde_json::json;
 use super::{digest, report};
 use crate::exit::Exit;
 use crate::load_arguments::{LoadArguments, PipelineArguments};
-use crate::printer::{Printer, pretty, size};
-use gpux::Pipeline;
+use crate::printer::{Printer, pluralize, pretty, size};
+use gpux::LoadOptions;
+use gpux::internal::Definition;
+use gpux_author::{BundleError, BundleRequest, bundle_contents};
 use gpux_store::{DIGEST_SCHEME, Store, StoreError, StoredPipeline, is_name};
 
 /// Examples:
@@ -26,6 +27,10 @@ pub(super) struct Arguments {
     /// What it is called in the store [default: its name and version, as NAME:VERSION]
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
+
+    /// Keep copies of files from outside of the folder, too, and change their paths in the copy of its gpux.yml
+    #[arg(long)]
+    vendor: bool,
 
     /// The result, and errors, as JSON
     #[arg(long)]
@@ -43,7 +48,8 @@ pub(super) fn main(arguments: &Arguments, printer: Printer) -> Exit {
 
 fn add(arguments: &Arguments, printer: Printer) -> Result<Exit, Exit> {
     let fail = |error: StoreError| report(&error, printer);
-    let load_options = arguments.load.options().map_err(|error| printer.error(&error))?;
+    let mut load_options = arguments.load.options().map_err(|error| printer.error(&error))?;
+    load_options.policy.outside_files |= arguments.vendor;
     let definition = arguments.pipeline.read(&load_options).map_err(|error| printer.error(&error))?;
     let store = Store::from_environment().map_err(fail)?;
     let spec = definition.spec();
@@ -57,14 +63,11 @@ fn add(arguments: &Arguments, printer: Printer) -> Result<Exit, Exit> {
         Some(digest) => {
             let digits = digest.strip_prefix(DIGEST_SCHEME).unwrap_or(&digest);
             let kept = store.pipeline(digits).map_err(fail)?;
-            store.add_name(&name, digits).map(|_| kept)
+            store.add_name(&name, digits).map_err(fail)?;
+            kept
         }
-        None => {
-            let pipeline = Pipeline::load(definition, &load_options).map_err(|error| printer.error(&error))?;
-            add_folder(&store, &pipeline, &name)
-        }
+        None => add_files(arguments, &definition, &load_options, &store, &name, printer)?,
     };
-    let kept = kept.map_err(fail)?;
     let replaced = before.filter(|before| *before != kept.manifest);
     let bytes = kept.size();
     if printer.json {
@@ -75,7 +78,7 @@ fn add(arguments: &Arguments, printer: Printer) -> Result<Exit, Exit> {
         return Ok(printer.print_result(&pretty(&json)));
     }
     let replaced = replaced.map(|digits| format!("; it was {} before", digest(&digits))).unwrap_or_default();
-    let files = super::plural(kept.files.len(), "file");
+    let files = pluralize(kept.files.len(), "file");
     Ok(printer.print_result(&format!(
         "{name} is in the store: {files} of {}{replaced}\n{}",
         size(bytes),
@@ -83,15 +86,28 @@ fn add(arguments: &Arguments, printer: Printer) -> Result<Exit, Exit> {
     )))
 }
 
-/// The files that a pipeline names, its tests, and what is there for people.
-fn add_folder(store: &Store, pipeline: &Pipeline, name: &str) -> Result<StoredPipeline, StoreError> {
-    let folder = pipeline.path().parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let mut files: BTreeSet<String> = BTreeSet::new();
-    let root = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
-    for path in pipeline.files().keys().filter_map(|path| path.canonicalize().ok()) {
-        if let Ok(path) = path.strip_prefix(&root) {
-            files.insert(path.to_string_lossy().into_owned());
-        }
+/// Keeps the files that a bundle of the pipeline would have.
+fn add_files(
+    arguments: &Arguments,
+    definition: &Definition,
+    load_options: &LoadOptions,
+    store: &Store,
+    name: &str,
+    printer: Printer,
+) -> Result<StoredPipeline, Exit> {
+    let (vendor, annotations) = (arguments.vendor, BTreeMap::new());
+    let request = BundleRequest { definition, load_options, vendor, annotations };
+    let contents = bundle_contents(&request).map_err(|error| match error {
+        BundleError::Store(error) => report(&error, printer),
+        BundleError::Pipeline(error) => printer.error(&error),
+        error => printer.usage(&error),
+    })?;
+    for note in &contents.notes {
+        printer.warning(note);
     }
-    store.add_folder(folder, &files.into_iter().collect::<Vec<_>>(), name, &pipeline.spec().name.value)
+    let bar = super::byte_bar(printer, "adding");
+    bar.set_length(contents.plan.size());
+    let kept = store.add_files(&contents.plan, Some(name), &mut |bytes| bar.inc(bytes));
+    bar.finish_and_clear();
+    kept.map_err(|error| report(&error, printer))
 }

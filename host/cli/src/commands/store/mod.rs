@@ -8,7 +8,7 @@ use indicatif::ProgressBar;
 use serde_json::json;
 
 use crate::exit::Exit;
-use crate::printer::{Printer, pretty, size, table};
+use crate::printer::{Printer, pluralize, pretty, size, table};
 use gpux_store::{PruneMode, Store, StoreError};
 
 #[derive(Debug, Args)]
@@ -131,7 +131,7 @@ fn prune(is_dry_run: bool, printer: Printer) -> Result<Exit, StoreError> {
     let verb = if is_dry_run { "would free" } else { "freed" };
     let counts = [(report.blobs, "file"), (report.folders, "folder"), (report.parts, "download")];
     let counts: Vec<_> =
-        counts.into_iter().filter(|(count, _)| *count > 0).map(|(count, what)| plural(count, what)).collect();
+        counts.into_iter().filter(|(count, _)| *count > 0).map(|(count, what)| pluralize(count, what)).collect();
     let counts = if counts.is_empty() { String::new() } else { format!(" ({})", counts.join(", ")) };
     Ok(printer.print_result(&format!("{verb} {}{counts} of {}", size(report.bytes), store.root().display())))
 }
@@ -150,7 +150,7 @@ fn check(printer: Printer) -> Result<Exit, StoreError> {
             "files": report.blobs, "bytes": report.bytes, "damaged": damaged, "pipelines": report.hurt,
         })))
     } else if report.is_clean() {
-        let read = format!("{} of {}", plural(report.blobs, "file"), size(report.bytes));
+        let read = format!("{} of {}", pluralize(report.blobs, "file"), size(report.bytes));
         printer.print_result(&format!("{read}, each as its digest says, in {}", store.root().display()))
     } else {
         let damaged = report.damaged.iter().map(|path| vec![path.display().to_string(), "is damaged".to_owned()]);
@@ -170,8 +170,4 @@ fn byte_bar(printer: Printer, what: &'static str) -> ProgressBar {
 /// A digest by its digits.
 fn digest(digits: &str) -> String {
     format!("sha256:{digits}")
-}
-
-fn plural(count: usize, what: &str) -> String {
-    if count == 1 { format!("1 {what}") } else { format!("{count} {what}s") }
 }

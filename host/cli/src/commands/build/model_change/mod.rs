@@ -67,6 +67,9 @@ const NO_PRUNING: &str = "pruning is refused: weights that are merely set to zer
                           where the model is trained, and give gpux the result; `--precision int8` makes this one \
                           smaller";
 
+const NOT_INTO_STORE: &str = "the pipeline is in the store, where files do not change: make the model in the \
+                              pipeline's own folder, and `gpux store add` it again; or name another place with --output";
+
 impl ChangeArguments {
     /// Whether a model in this precision, or anything else, is to be made, or told why not.
     pub(super) fn is_given(&self, precision: Option<Precision>) -> bool {
@@ -174,6 +177,7 @@ fn places(arguments: &Arguments, pipeline: &Pipeline, models: &[(&str, &ModelSte
         let stem = source.file_stem().unwrap_or_default().to_string_lossy();
         let name = format!("{stem}.{}.onnx", words.join("."));
         match &arguments.output {
+            None if pipeline.source().digest().is_some() => Err(NOT_INTO_STORE.to_owned()),
             None => Ok(source.with_file_name(name)),
             Some(output) if output.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("onnx")) => {
                 if models.len() > 1 {

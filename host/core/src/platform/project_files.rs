@@ -274,4 +274,38 @@ mod tests {
         }
         assert!(ProjectFiles::new(&root, true).resolve(Path::new("../secret")).is_ok());
     }
+
+    #[test]
+    #[cfg(unix)]
+    fn never_reads_outside_while_links_are_swapped() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().join("project");
+        for (name, text) in [("project/a", "inside"), ("project/b", "inside"), ("outside", "secret")] {
+            std::fs::create_dir_all(folder.path().join(name)).unwrap();
+            std::fs::write(folder.path().join(name).join("file"), text).unwrap();
+        }
+        let files = ProjectFiles::new(&root, false);
+        let is_done = std::sync::atomic::AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let link = |target: &str| {
+                    std::os::unix::fs::symlink(target, root.join("new")).unwrap();
+                    std::fs::rename(root.join("new"), root.join("link")).unwrap();
+                };
+                while !is_done.load(std::sync::atomic::Ordering::Relaxed) {
+                    ["a", "../outside", "b", "/proc/self/cwd", "a/file"].into_iter().for_each(link);
+                    // A folder that was checked becomes a link, and is one again.
+                    std::fs::rename(root.join("a"), root.join("aside")).unwrap();
+                    std::os::unix::fs::symlink("../outside", root.join("a")).unwrap();
+                    std::fs::remove_file(root.join("a")).unwrap();
+                    std::fs::rename(root.join("aside"), root.join("a")).unwrap();
+                }
+            });
+            let tries = (0..2000).flat_map(|_| ["link/file", "a/file"]);
+            let read: std::collections::BTreeSet<_> =
+                tries.filter_map(|path| files.read(Path::new(path), 100).ok()).collect();
+            is_done.store(true, std::sync::atomic::Ordering::Relaxed);
+            assert!(read.iter().eq([b"inside"]), "{read:?}");
+        });
+    }
 }

@@ -302,6 +302,27 @@ fn serves_read_only_volumes_of_other_users() {
     }
 }
 
+#[test]
+fn isolated_pipelines_reach_no_other_mount_namespace_by_links_in_their_folder() {
+    if !can_be_tried() {
+        return;
+    }
+    let models = pipelines();
+    let modelcar = Modelcar::start(models.path(), USER);
+    let folder = public_folder();
+    for name in ["gpux.yml", "models", "guest-examples"] {
+        let target = format!("/proc/{}/root/models/{name}", modelcar.process.id());
+        symlink(target, folder.path().join(name)).unwrap();
+    }
+    let path = folder.path().to_str().unwrap();
+    let told = String::from_utf8(program().args(["inspect", path]).run().stderr).unwrap();
+    assert!(told.contains("leads out of its folder; pass `--allow-outside` to permit that"), "{told}");
+    assert!(stdout(&program().args(["inspect", path, "--allow-outside"]).run()).contains("center-ink.wasm"));
+    let isolated = ["serve", path, "--allow-outside", "--isolation", "pipeline", "--host", "127.0.0.1", "--port", "0"];
+    let told = String::from_utf8(program().args(isolated).run().stderr).unwrap();
+    assert!(told.contains("with `--isolation pipeline` only a pipeline's own folder may lie there"), "{told}");
+}
+
 /// Ends the process, and has its link looked at.
 fn drop_process(mut modelcar: Modelcar, check: impl Fn(&str)) {
     modelcar.process.kill().unwrap();

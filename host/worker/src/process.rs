@@ -80,7 +80,7 @@ pub fn run_worker(pipeline: &Path, golden_case: GoldenCase) -> io::Result<()> {
     let (pipeline, report, lacks) = match loaded {
         Ok(loaded) => loaded,
         Err(error) => {
-            let error = known_path(&foreign, error.to_reported());
+            let error = known_path(foreign.as_ref(), error.to_reported());
             return messages::send(&control, &WorkerMessage::Failed(error));
         }
     };
@@ -90,14 +90,14 @@ pub fn run_worker(pipeline: &Path, golden_case: GoldenCase) -> io::Result<()> {
     let mut info = pipeline.info();
     let required = lacks.required.iter().map(|lack| format!("its process is not wholly confined: {lack}"));
     info.warnings.extend(required);
-    let info = known_path(&foreign, info);
+    let info = known_path(foreign.as_ref(), info);
     let ready = ReadyMessage { info, warm_up_report: report, statistics, namespaces: lacks.namespaces };
     messages::send(&control, &WorkerMessage::Ready(Box::new(ready)))?;
     report_statistics(&pipeline, &control)
 }
 
 /// The message with the path of the pipeline that the server knows.
-fn known_path<T: Serialize + DeserializeOwned>(foreign: &Option<ForeignFolder>, message: T) -> T {
+fn known_path<T: Serialize + DeserializeOwned>(foreign: Option<&ForeignFolder>, message: T) -> T {
     match foreign {
         Some(folder) => folder.with_known_path(message),
         None => message,

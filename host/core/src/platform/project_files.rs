@@ -5,7 +5,9 @@ use std::io::Read as _;
 use std::path::{Component, Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::platform::files::{FileVersion, FileVersions, digest, lies_in, open_canonical, resolve_path, similar_file};
+use crate::platform::files::{
+    FileVersion, FileVersions, digest, explain_proc_link, lies_in, open_canonical, resolve_path, similar_file,
+};
 use crate::platform::hub::hub_blobs;
 
 /// The folder that the paths in a pipeline's options are relative to and must stay in.
@@ -133,6 +135,9 @@ impl ProjectFiles {
 
     fn find(&self, path: &Path) -> Result<PathBuf, FileError> {
         let io = |source: std::io::Error| match source.kind() {
+            _ if let Some(reason) = explain_proc_link(&self.root.join(path)) => {
+                FileError::Io { path: path.to_owned(), source: std::io::Error::other(reason) }
+            }
             std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory => {
                 FileError::NotFound { path: path.to_owned(), similar: self.similar(path) }
             }

@@ -47,15 +47,17 @@ pub fn is_behind_proc(path: &Path) -> bool {
     path.starts_with("/proc") && path.ancestors().any(Path::is_symlink)
 }
 
-/// Why nothing is reached at `path`, if a link on the way leads to another process's files.
+/// Why nothing is reached at `path`, if a link on the way leads to files of another process, and cannot be followed.
 pub fn explain_proc_link(path: &Path) -> Option<String> {
-    let error = path.metadata().err()?;
-    let target =
-        path.ancestors().find_map(|part| part.read_link().ok().filter(|target| target.starts_with("/proc")))?;
-    Some(format!(
-        "it leads to `{}`, which cannot be reached ({error}); that process must be running, as the same user as gpux",
-        target.display()
-    ))
+    path.ancestors().find_map(|part| {
+        let target = part.read_link().ok().filter(|target| target.starts_with("/proc"))?;
+        let error = part.metadata().err()?;
+        Some(format!(
+            "it leads to `{}`, which cannot be reached ({error}); that process must be running, as the same user as \
+             gpux, and with `--isolation pipeline` only a pipeline's own folder may lie there",
+            target.display()
+        ))
+    })
 }
 
 #[cfg(target_os = "linux")]

@@ -30,7 +30,12 @@ DIGITS = ["gpux.yml", "models/digits.onnx", "models/digits.labels.txt", "guest-e
 PATIENCE = 120
 # Podman's defaults are more than some systems let root have.
 LIMITS = ["--ulimit", "nofile=1024:1024", "--ulimit", "nproc=1000:1000"]
-LOCKED = [*LIMITS, "--read-only", "--cap-drop", "all", "--security-opt", "no-new-privileges", "--pids-limit", "256"]
+# As with Docker, no folder is writable that is not asked for.
+LOCKED = [*LIMITS, "--read-only", "--read-only-tmpfs=false", "--cap-drop", "all", "--pids-limit", "256"]
+LOCKED += ["--security-opt", "no-new-privileges"]
+
+# Of users other than the image's, as in deploy/kserve.
+OWN_FOLDERS = ["--env", "GPUX_CACHE_DIR=/tmp/gpux", "--env", "GPUX_STORE=/tmp/store"]
 
 failures = []
 
@@ -58,7 +63,7 @@ class Container:
         limits = ["--memory", memory, "--memory-swap", memory]
         command = ["run", "--detach", *LOCKED, *limits, "--network", network, "--user", user, "--tmpfs", "/tmp:size=256m"]
         # A new volume begins with the owner of the image's folder; others have their cache elsewhere, as in deploy/kserve.
-        command += ["--volume", "/cache"] if user.startswith("65532") else ["--env", "GPUX_CACHE_DIR=/tmp/gpux"]
+        command += ["--volume", "/cache"] if user.startswith("65532") else OWN_FOLDERS
         started = podman(*command, *options, image, *arguments, runtime=True)
         self.id = started.stdout.strip()
         if started.returncode != 0 or not self.id:
@@ -194,13 +199,25 @@ def check_locale(image, folder):
         check("locale en_US.UTF-8", answer == (200, {"lower": ["äpfel"]}), answer)
 
 
-def check_drain(image, folder):
+def check_read_only(image, folder):
+    """Where nothing can be written, the error says which folders are missing."""
+    options = ["--network", "none", "--volume", f"{folder}/digits:/pipelines:ro"]
+    for isolation, variables in (("none", ["GPUX_CACHE_DIR", "TMPDIR"]), ("pipeline", ["TMPDIR"])):
+        command = ["serve", ".", "--isolation", isolation]
+        run = podman("run", "--rm", *LOCKED, *options, image, *command, runtime=True)
+        told = run.stderr.splitlines()[-1:]
+        is_told = run.returncode != 0 and all(name in "".join(told) for name in variables)
+        check(f"no folder to write to, isolation {isolation}: ends, and says so", is_told, (run.returncode, *told))
+
+
+def check_drain(image, folder, isolation):
     """A request that is running when SIGTERM comes is answered; a new one is not taken."""
     mounts = ["--volume", f"{folder}:/models:ro"]
-    arguments = ["serve", "/models/loop/loop.onnx", "--drain", "60s", "--drain-delay", "0s"]
+    arguments = ["serve", "/models/loop/loop.onnx", "--drain", "60s", "--isolation", isolation]
     with Container(image, arguments, mounts) as container:
+        name = f"drain, isolation {isolation}"
         if not container.is_ready():
-            check("drain: ready", False, container.log())
+            check(f"{name}: ready", False, container.log())
             return
         # As many turns as take a few seconds here.
         turns, begun = 1000, 0
@@ -217,10 +234,10 @@ def check_drain(image, folder):
         container.wait_until(lambda: container.status("/health/ready") != 200)
         is_refused = container.status("/health/ready") in (0, 503)
         thread.join(PATIENCE)
-        check("drain: a running request is answered", [status for status, _ in answers] == [200], answers)
-        check("drain: no longer ready", is_refused)
+        check(f"{name}: a running request is answered", [status for status, _ in answers] == [200], answers)
+        check(f"{name}: no longer ready", is_refused)
         code, _ = container.end()
-        check("drain: ends with 0", code == "0", f"{code} {container.log()[-300:]}")
+        check(f"{name}: ends with 0", code == "0", code)
 
 
 def write_narrow_profile(folder):
@@ -282,7 +299,8 @@ def check_volumes(image, folder, narrow):
         return
     mount = ["--mount", "type=image,source=localhost/gpux-models,destination=/volume"]
     with Container(image, ["serve", "/volume/models"], mount) as container:
-        check("image volume: answers", container.is_ready() and container.seven() == "seven", container.log()[-300:])
+        is_right = container.is_ready() and container.seven() == "seven"
+            check("image volume: answers", is_right, "" if is_right else container.log())
     podman("rmi", "--force", "localhost/gpux-models")
 
     # KServe's: a container with the files and a shell, one namespace of processes, a shared folder with a link.
@@ -307,21 +325,25 @@ def check_volumes(image, folder, narrow):
 
 
 def check_bundle(image, folder):
-    help_text = podman("run", "--rm", *LIMITS, "--network", "none", image, "--help", runtime=True).stdout
-    if "bundle" not in help_text:
+    """Makes a bundle in one container, and serves it in another."""
+    options = ["--network", "none", "--tmpfs", "/tmp", "--volume", "/cache"]
+    if podman("run", "--rm", *LOCKED, *options, image, "bundle", "--help", runtime=True).returncode != 0:
         print("skipped: this program has no `gpux bundle`")
         return
-    bundle = folder / "bundles"
-    bundle.mkdir(mode=0o777)
-    bundle.chmod(0o777)
-    options = ["--volume", f"{folder}/digits:/pipelines:ro", "--volume", f"{bundle}:/out", "--network", "none"]
-    made = podman("run", "--rm", *LOCKED, "--tmpfs", "/tmp", "--tmpfs", "/cache:mode=1777", *options, image, "bundle", ".",
-                  "-o", "/out/digits.gpux", runtime=True)
+    bundles = folder / "bundles"
+    bundles.mkdir()
+    bundles.chmod(0o777)
+    options += ["--volume", f"{folder}/digits:/pipelines:ro", "--volume", f"{bundles}:/bundles"]
+    command = ["bundle", ".", "--output", "/bundles/digits.tar"]
+    made = podman("run", "--rm", *LOCKED, *options, image, *command, runtime=True)
     check("bundle: made", made.returncode == 0, (made.stdout + made.stderr).replace("\n", " | "))
-    if made.returncode == 0:
-        with Container(image, ["serve", "/bundles/digits.gpux"], ["--volume", f"{bundle}:/bundles:ro"]) as container:
-            is_ready = container.is_ready() and container.seven() == "seven"
-            check("bundle: answers", is_ready, "" if is_ready else container.log())
+    if made.returncode != 0:
+        return
+    for user, isolation in (("65532:65532", "none"), ("65532:65532", "pipeline"), ("1010:1010", "none")):
+        arguments = ["serve", "/bundles/digits.tar", "--isolation", isolation]
+        with Container(image, arguments, ["--volume", f"{bundles}:/bundles:ro"], user=user) as container:
+            is_right = container.is_ready() and container.seven() == "seven"
+            check(f"bundle, user {user}, isolation {isolation}: answers", is_right, "" if is_right else container.log())
 
 
 def main():
@@ -341,7 +363,9 @@ def main():
                 check_one(image, folder, memory, "65532:65532")
             check_one(image, folder, "1g", "1010:1010")
             check_locale(image, folder)
-            check_drain(image, folder)
+            check_read_only(image, folder)
+            for isolation in ("none", "pipeline"):
+                check_drain(image, folder, isolation)
             narrow = write_narrow_profile(folder)
             check_isolated(image, folder, [], "podman's profile", "with a gap")
             check_isolated(image, folder, narrow, "a profile without namespaces", "no namespaces of their own")

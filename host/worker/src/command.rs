@@ -77,7 +77,11 @@ impl TemporaryFiles {
             let random = RandomState::new().hash_one(std::process::id());
             std::env::temp_dir().join(format!("{FOLDER_PREFIX}{random:016x}"))
         });
-        let failed = |error: &io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
+        let failed = |error: &io::Error| {
+            let shown = path.display();
+            let reason = format!("`{shown}`, for temporary files, cannot be made: {error}; TMPDIR moves it");
+            io::Error::new(error.kind(), reason)
+        };
         path.parent().into_iter().for_each(remove_abandoned);
         let make = || {
             DirBuilder::new().mode(ONLY_OWN).create(&path)?;

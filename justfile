@@ -204,9 +204,10 @@ misdeeds-podman PYTHON="python3" *ARGUMENTS:
         {{PYTHON}} tests/isolation/misdeeds.py {{ARGUMENTS}}
 
 # the image of deploy/Dockerfile, built without a registry, and run by podman and runc as docs/deploy.md says; as root,
-# needs debootstrap. With GPUX, that program is put in; else one is built
+# needs debootstrap. The variable GPUX names the program to put in; else it is a release build
 container *ARGUMENTS:
-    deploy/image.sh
+    {{ if env("GPUX", "") == "" { "cargo build --release" } else { "true" } }}
+    GPUX="${GPUX:-target/release/gpux}" deploy/image.sh
     python3 tests/container.py {{ARGUMENTS}}
 
 # SIGKILL and SIGSTOP of supervisor, server and workers in several orders, under load

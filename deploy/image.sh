@@ -15,6 +15,10 @@ debian=localhost/debian:bookworm-slim
 context=target/image
 runtime=(--runtime "$(command -v runc || command -v crun)" --isolation chroot)
 
+for tool in podman debootstrap; do
+    command -v $tool >/dev/null || { echo "needs $tool" >&2; exit 1; }
+done
+
 mkdir -p $context
 if [ -z "${GPUX:-}" ]; then
     cargo build --locked --profile dist -p gpux-cli

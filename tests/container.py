@@ -182,7 +182,7 @@ def check_one(image, folder, memory, user):
         check(f"{name}: live", container.status("/health/live") == 200)
         check(f"{name}: answers", container.seven() == "seven")
         metrics = container.ask("GET", "/metrics")[1].decode()
-        check(f"{name}: metrics", 'gpux_pipeline_ready{pipeline="digits"} 1' in metrics, metrics[:200])
+        check(f"{name}: metrics", 'gpux_pipeline_ready{pipeline="digits"} 1' in metrics)
         check(f"{name}: says nothing but JSON", all(line.startswith("{") for line in container.log().splitlines()))
         warnings = [line for line in container.log().splitlines() if '"WARN"' in line and "--keys" not in line]
         check(f"{name}: warns of nothing but keys", not warnings, warnings or "")
@@ -300,7 +300,7 @@ def check_volumes(image, folder, narrow):
     mount = ["--mount", "type=image,source=localhost/gpux-models,destination=/volume"]
     with Container(image, ["serve", "/volume/models"], mount) as container:
         is_right = container.is_ready() and container.seven() == "seven"
-            check("image volume: answers", is_right, "" if is_right else container.log())
+        check("image volume: answers", is_right, "" if is_right else container.log())
     podman("rmi", "--force", "localhost/gpux-models")
 
     # KServe's: a container with the files and a shell, one namespace of processes, a shared folder with a link.

@@ -1,22 +1,19 @@
 //! Asks the hub, within bounds. The token goes to the hub alone, whatever it redirects to.
 
-use std::io::Read as _;
-use std::sync::Arc;
 use std::time::Duration;
 
 use ureq::http::header::{AUTHORIZATION, CONTENT_RANGE, HeaderValue, LOCATION, RANGE, RETRY_AFTER};
 use ureq::http::{HeaderMap, Response, Uri};
-use ureq::tls::{Certificate, RootCerts, TlsConfig};
 use ureq::{Agent, Body};
 
 use crate::error::HubError;
+use crate::http::{HttpLimits, http_agent, read_body};
 use crate::settings::HubSettings;
 
 /// How often a redirect is followed.
 const MAX_REDIRECTS: usize = 5;
 /// The most bytes of an answer of the API.
 const MAX_ANSWER: u64 = 32 << 20;
-const CONNECT_LIMIT: Duration = Duration::from_secs(20);
 const ANSWER_LIMIT: Duration = Duration::from_mins(1);
 /// How long a body may bring nothing.
 const STALL_LIMIT: Duration = Duration::from_secs(30);
@@ -47,21 +44,10 @@ impl HubClient {
             token.set_sensitive(true);
         }
 
-        let config = Agent::config_builder()
-            .http_status_as_error(false)
-            .max_redirects(0)
-            .max_redirects_will_error(false)
-            .user_agent(concat!("gpux/", env!("CARGO_PKG_VERSION")))
-            .accept_encoding("identity")
-            .max_response_header_size(64 << 10)
-            .timeout_resolve(Some(CONNECT_LIMIT))
-            .timeout_connect(Some(CONNECT_LIMIT))
-            .timeout_send_request(Some(ANSWER_LIMIT))
-            .timeout_recv_response(Some(ANSWER_LIMIT))
-            .timeout_per_read(Some(STALL_LIMIT))
-            .tls_config(tls(&endpoint)?)
-            .build();
-        Ok(Self { agent: config.new_agent(), endpoint, origin, token })
+        let limits = HttpLimits { answer: ANSWER_LIMIT, stall: STALL_LIMIT, body: None };
+        let certificates = |reason| HubError::Certificates { endpoint: endpoint.clone(), reason };
+        let agent = http_agent(!endpoint.starts_with("http://"), limits).map_err(certificates)?;
+        Ok(Self { agent, endpoint, origin, token })
     }
 
     pub(crate) const fn has_token(&self) -> bool {
@@ -89,14 +75,9 @@ impl HubClient {
             });
         }
         self.check(&response, &self.origin, id, revision, None)?;
-        let mut bytes = Vec::new();
-        let mut reader = response.into_body().into_with_config().limit(u64::MAX).reader().take(MAX_ANSWER + 1);
-        reader.read_to_end(&mut bytes).map_err(|error| unreachable(&self.origin, &error))?;
-        if bytes.len() as u64 > MAX_ANSWER {
-            let reason = format!("it is longer than {} MiB", MAX_ANSWER >> 20);
-            return Err(HubError::Answer { about: id.to_owned(), reason });
-        }
-        Ok(bytes)
+        let bytes = read_body(response, MAX_ANSWER).map_err(|error| unreachable(&self.origin, &error))?;
+        let reason = || format!("it is longer than {} MiB", MAX_ANSWER >> 20);
+        bytes.ok_or_else(|| HubError::Answer { about: id.to_owned(), reason: reason() })
     }
 
     /// A file of a commit, from `start` on if the server can do that.
@@ -172,22 +153,6 @@ impl HubClient {
 
 fn unreachable(uri: &Uri, error: &dyn std::error::Error) -> HubError {
     HubError::Unreachable { host: host(uri), reason: error.to_string() }
-}
-
-/// The certificates that this machine trusts, which are those of a proxy of the company as well.
-fn tls(endpoint: &str) -> Result<TlsConfig, HubError> {
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let builder = TlsConfig::builder().unversioned_rustls_crypto_provider(provider);
-    if endpoint.starts_with("http://") {
-        return Ok(builder.build());
-    }
-    let found = rustls_native_certs::load_native_certs();
-    if found.certs.is_empty() {
-        let reason = found.errors.first().map_or_else(|| "it trusts no certificate".to_owned(), ToString::to_string);
-        return Err(HubError::Certificates { endpoint: endpoint.to_owned(), reason });
-    }
-    let roots: Vec<_> = found.certs.iter().map(|der| Certificate::from_der(der).to_owned()).collect();
-    Ok(builder.root_certs(RootCerts::new_with_certs(&roots)).build())
 }
 
 fn header<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {

@@ -4,6 +4,7 @@
 
 mod client;
 mod error;
+mod http;
 mod hub_cache;
 mod hub_repository;
 mod lock;
@@ -15,6 +16,7 @@ mod settings;
 mod transfer;
 
 pub use error::HubError;
+pub use http::{HttpLimits, http_agent, read_body};
 pub use lock::{LOCK_FILE, LockError, LockedFile, LockedSource, lock_text, read_lock};
 pub use reference::{HubReference, ReferenceError};
 pub use repository::Repository;

@@ -1,21 +1,18 @@
 //! Asks a server for vectors, as OpenAI's clients do.
 
-use std::io::Read as _;
-use std::sync::Arc;
 use std::time::Duration;
 
 use serde::Deserialize;
 use serde_json::json;
 use ureq::http::header::{AUTHORIZATION, CONTENT_TYPE, HeaderValue};
 use ureq::http::{Response, Uri};
-use ureq::tls::{Certificate, RootCerts, TlsConfig};
 use ureq::{Agent, Body};
 
 use gpux_core::sanitize::sanitize_for_terminal;
+use gpux_hub::{HttpLimits, http_agent, read_body};
 
 /// The most bytes of an answer.
 const MAX_ANSWER: u64 = 64 << 20;
-const CONNECT_LIMIT: Duration = Duration::from_secs(20);
 const ANSWER_LIMIT: Duration = Duration::from_mins(2);
 /// Texts in a request.
 const TOGETHER: usize = 16;
@@ -79,22 +76,12 @@ impl EmbeddingsClient {
         if let Some(key) = &mut authorization {
             key.set_sensitive(true);
         }
-        let config = Agent::config_builder()
-            .http_status_as_error(false)
-            // The key goes to this server alone.
-            .max_redirects(0)
-            .max_redirects_will_error(false)
-            .user_agent(concat!("gpux/", env!("CARGO_PKG_VERSION")))
-            .timeout_resolve(Some(CONNECT_LIMIT))
-            .timeout_connect(Some(CONNECT_LIMIT))
-            .timeout_send_request(Some(ANSWER_LIMIT))
-            .timeout_recv_response(Some(ANSWER_LIMIT))
-            .timeout_recv_body(Some(ANSWER_LIMIT))
-            .tls_config(tls(uri.scheme_str() == Some("https"))?)
-            .build();
+        // It follows no redirects: the key goes to this server alone.
+        let limits = HttpLimits { answer: ANSWER_LIMIT, stall: ANSWER_LIMIT, body: Some(ANSWER_LIMIT) };
+        let agent = http_agent(uri.scheme_str() == Some("https"), limits)?;
         let base = address.trim_end_matches('/');
         let base = base.strip_suffix("/v1").unwrap_or(base).to_owned();
-        let mut client = Self { agent: config.new_agent(), base, model: String::new(), authorization };
+        let mut client = Self { agent, base, model: String::new(), authorization };
         client.model = match query.strip_prefix("model=") {
             Some(model) => model.to_owned(),
             None if query.is_empty() => client.only_model()?,
@@ -163,12 +150,8 @@ impl EmbeddingsClient {
 /// The body of an answer, if it is one of success.
 fn read<T: for<'de> Deserialize<'de>>(response: Response<Body>) -> Result<T, String> {
     let status = response.status();
-    let mut bytes = Vec::new();
-    let mut body = response.into_body().into_with_config().limit(u64::MAX).reader().take(MAX_ANSWER + 1);
-    body.read_to_end(&mut bytes).map_err(|error| error.to_string())?;
-    if bytes.len() as u64 > MAX_ANSWER {
-        return Err(format!("its answer has more than {} MiB", MAX_ANSWER >> 20));
-    }
+    let bytes = read_body(response, MAX_ANSWER).map_err(|error| error.to_string())?;
+    let bytes = bytes.ok_or_else(|| format!("its answer has more than {} MiB", MAX_ANSWER >> 20))?;
     if !status.is_success() {
         let text = String::from_utf8_lossy(&bytes);
         let message = serde_json::from_str::<serde_json::Value>(&text).ok();
@@ -178,20 +161,4 @@ fn read<T: for<'de> Deserialize<'de>>(response: Response<Body>) -> Result<T, Str
         return Err(format!("it answered {status}: {message}"));
     }
     serde_json::from_slice(&bytes).map_err(|error| format!("its answer is not that of OpenAI's embeddings: {error}"))
-}
-
-/// With the certificates that this machine trusts.
-fn tls(is_needed: bool) -> Result<TlsConfig, String> {
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let builder = TlsConfig::builder().unversioned_rustls_crypto_provider(provider);
-    if !is_needed {
-        return Ok(builder.build());
-    }
-    let found = rustls_native_certs::load_native_certs();
-    if found.certs.is_empty() {
-        let reason = found.errors.first().map_or_else(|| "there are none".to_owned(), ToString::to_string);
-        return Err(format!("certificates of this machine cannot be read: {reason}"));
-    }
-    let roots: Vec<_> = found.certs.iter().map(|der| Certificate::from_der(der).to_owned()).collect();
-    Ok(builder.root_certs(RootCerts::new_with_certs(&roots)).build())
 }

@@ -40,7 +40,7 @@ class Repository:
         for name, path in self.files.items():
             content = path.read_bytes()
             sibling = {"rfilename": name, "size": len(content), "blobId": git_digest(content)}
-            if name.endswith(".onnx"):
+            if ".onnx" in name:
                 sibling["lfs"] = {"sha256": hashlib.sha256(content).hexdigest(), "size": len(content), "pointerSize": 130}
             yield sibling
 
@@ -85,6 +85,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
                     "token": self.headers["Authorization"]})
         fault = parts.pop(0) if parts[0].startswith("fault-") else ""
         self.fault = fault.removeprefix("fault-")
+        if self.fault == "far":
+            time.sleep(0.05)
         if parts[0] == "large":
             return self.large(*parts[1:])
         if parts[:2] == ["api", "models"]:
@@ -150,7 +152,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
             return self.send(404, X_Error_Code="EntryNotFound", X_Repo_Commit=repository.commit)
         content = repository.files[file].read_bytes()
         headers = {"X_Repo_Commit": repository.commit, "Accept_Ranges": "bytes"}
-        if not file.endswith(".onnx"):
+        if ".onnx" not in file:
             return self.body(content, ETag=f'"{git_digest(content)}"', **headers)
         digest = hashlib.sha256(content).hexdigest()
         port = self.server.server_address[1]

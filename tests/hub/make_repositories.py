@@ -12,6 +12,7 @@ import tempfile
 import warnings
 
 import numpy as np
+import onnx
 import torch
 import transformers as t
 from PIL import Image
@@ -214,6 +215,25 @@ def sentences():
     sentence("sentence-whole", "mean", True, 48, outputs=("token_embeddings", "sentence_embedding"))
     sentence("sentence-max", "max", True, 48, prompts={"query": "query: ", "document": ""}, default_prompt_name="query")
     sentence("sentence-several", ("weightedmean", "cls"), False, 48)
+    shards("sentence-mean", "sentence-shards", 6)
+
+
+def shards(name, to, count):
+    """The same repository with its weights in files of their own."""
+    shutil.copytree(REPOSITORIES / name, REPOSITORIES / to)
+    folder = REPOSITORIES / to / "onnx"
+    model = onnx.load(folder / "model.onnx")
+    large = [tensor for tensor in model.graph.initializer if len(tensor.raw_data) >= 1024]
+    for number, tensor in enumerate(large):
+        with open(folder / f"model.onnx_data_{number % count}", "ab") as shard:
+            place = {"location": f"model.onnx_data_{number % count}", "offset": shard.tell(), "length": len(tensor.raw_data)}
+            shard.write(tensor.raw_data)
+        tensor.ClearField("raw_data")
+        tensor.data_location = onnx.TensorProto.EXTERNAL
+        for key, value in place.items():
+            tensor.external_data.add(key=key, value=str(value))
+    (folder / "model.onnx").write_bytes(model.SerializeToString())
+    EXPECTED[to] = EXPECTED[name]
 
 
 def picture(path):

@@ -4,13 +4,13 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use clap::{Args, ValueEnum};
-use indicatif::ProgressBar;
+use indicatif::{MultiProgress, ProgressBar};
 
 use crate::exit::Exit;
 use crate::printer::Printer;
 use gpux_author::{HubModelError, HubModelReport};
 use gpux_core::{Size, child_process};
-use gpux_hub::{HubError, HubReference, TransferProgress};
+use gpux_hub::{FileProgress, HubError, HubReference, TransferProgress};
 use gpux_store::{Store, StoreError, StoredPipeline};
 
 /// What a pull fetches at most, unless `--max-size` says otherwise.
@@ -180,38 +180,47 @@ pub(crate) fn report(error: &PullError, printer: Printer) -> Exit {
 
 /// A bar for each file on a terminal, else a line for each large one.
 pub(crate) struct PullProgress {
-    bar: ProgressBar,
+    bars: MultiProgress,
     printer: Printer,
 }
 
 impl PullProgress {
     pub(crate) fn new(printer: Printer) -> Self {
-        Self { bar: ProgressBar::hidden(), printer }
+        Self { bars: MultiProgress::new(), printer }
     }
 }
 
 impl TransferProgress for PullProgress {
-    fn begin(&mut self, file: &str, size: u64, done: u64) {
-        self.bar = self.printer.download();
-        if self.bar.is_hidden() && size >= LARGE {
+    fn begin(&self, file: &str, size: u64, done: u64) -> Box<dyn FileProgress> {
+        let bar = self.printer.download();
+        if bar.is_hidden() && size >= LARGE {
             let before = if done > 0 { format!(", {} of it are there", Size(done)) } else { String::new() };
             self.printer.note(&format!("fetching {file} ({}{before})", Size(size)));
         }
-        self.bar.set_message(gpux_core::sanitize::sanitize_for_terminal(file));
-        self.bar.set_length(size);
-        self.bar.set_position(done);
-        self.bar.reset_eta();
+        let bar = if bar.is_hidden() { bar } else { self.bars.add(bar) };
+        bar.set_message(gpux_core::sanitize::sanitize_for_terminal(file));
+        bar.set_length(size);
+        bar.set_position(done);
+        bar.reset_eta();
+        Box::new(FileBar(bar))
     }
 
-    fn advance(&mut self, done: u64) {
-        self.bar.set_position(done);
-    }
-
-    fn end(&mut self) {
-        self.bar.finish_and_clear();
-    }
-
-    fn note(&mut self, text: &str) {
+    fn note(&self, text: &str) {
         self.printer.note(text);
+    }
+}
+
+/// The bar of one file, gone when it is dropped.
+struct FileBar(ProgressBar);
+
+impl FileProgress for FileBar {
+    fn advance(&self, done: u64) {
+        self.0.set_position(done);
+    }
+}
+
+impl Drop for FileBar {
+    fn drop(&mut self) {
+        self.0.finish_and_clear();
     }
 }

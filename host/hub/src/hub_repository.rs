@@ -3,13 +3,15 @@
 use std::collections::BTreeMap;
 use std::io::{Read as _, Seek as _, SeekFrom, Write as _};
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use gpux_store::{FileDigest, Hasher, PartFile, Store, StoreError, is_safe};
+use gpux_store::{FileDigest, Hasher, PartFile, Store, is_safe};
 use serde::Deserialize;
 use serde_json::Value as Json;
 
-use crate::client::{FileBody, HubClient};
+use crate::client::HubClient;
+use crate::download::{Download, MAX_ATTEMPTS, is_right, is_temporary, pause, write_error};
 use crate::error::HubError;
 use crate::hub_cache;
 use crate::lock::{LockedFile, LockedSource};
@@ -20,13 +22,6 @@ use crate::transfer::{RepositoryFacts, TransferProgress};
 
 /// The most files of a repository.
 const MAX_FILES: usize = 100_000;
-/// How often a file is asked for again without getting on.
-const MAX_ATTEMPTS: u32 = 5;
-/// What a connection must bring to count as getting on, and within which time.
-const MIN_PROGRESS: u64 = 64 << 10;
-const PROGRESS_TIME: Duration = Duration::from_mins(1);
-/// The longest wait before the next attempt.
-const MAX_PAUSE: Duration = Duration::from_secs(30);
 /// The revision where none is named.
 const MAIN: &str = "main";
 
@@ -44,6 +39,11 @@ pub(crate) struct HubRepository {
     store: Store,
     /// bytes that may still be fetched
     budget: u64,
+    /// how many files are fetched at a time
+    jobs: usize,
+    /// the SHA-256 of files that are in the store
+    ready: BTreeMap<String, String>,
+    /// those of them that were asked for
     fetched: BTreeMap<String, LockedFile>,
 }
 
@@ -132,9 +132,22 @@ impl HubRepository {
         };
         (facts.name, facts.commit) = (id.clone(), Some(commit.clone()));
         let caches = settings.caches.clone();
-        let (budget, fetched) = (max_size, BTreeMap::new());
+        let (budget, ready, fetched) = (max_size, BTreeMap::new(), BTreeMap::new());
         let reference = reference.at(&revision);
-        Ok(Self { id, reference, commit, files, facts, client, caches, store, budget, fetched })
+        Ok(Self {
+            id,
+            reference,
+            commit,
+            files,
+            facts,
+            client,
+            caches,
+            store,
+            budget,
+            jobs: settings.jobs,
+            ready,
+            fetched,
+        })
     }
 
     pub(crate) fn names(&self) -> Vec<String> {
@@ -162,11 +175,6 @@ impl HubRepository {
         &self.reference
     }
 
-    /// What a file that was fetched is.
-    pub(crate) fn fetched(&self, name: &str) -> Option<&LockedFile> {
-        self.fetched.get(name)
-    }
-
     /// Notes where a file that was fetched lies in the pipeline's folder.
     pub(crate) fn set_target(&mut self, name: &str, target: &str) {
         if let Some(file) = self.fetched.get_mut(name) {
@@ -175,21 +183,56 @@ impl HubRepository {
     }
 
     /// The path of a file in the store, fetched if it is not there.
-    pub(crate) fn fetch(&mut self, name: &str, progress: &mut dyn TransferProgress) -> Result<PathBuf, HubError> {
-        let file = self.files.get(name).cloned();
-        let file = file.ok_or_else(|| HubError::NoFile { id: self.id.clone(), file: name.to_owned() })?;
-        if let Some(done) = self.fetched.get(name) {
-            return Ok(self.store.blob(&done.sha256));
-        }
-        let left = self.budget.checked_sub(file.size);
-        let too_large = || HubError::TooLarge { file: name.to_owned(), size: file.size, limit: self.budget };
-        self.budget = left.ok_or_else(too_large)?;
-
-        let sha256 = self.fetch_file(name, &file, progress)?;
+    pub(crate) fn fetch(&mut self, name: &str, progress: &dyn TransferProgress) -> Result<PathBuf, HubError> {
+        self.prefetch(&[name], progress)?;
+        let no_file = || HubError::NoFile { id: self.id.clone(), file: name.to_owned() };
+        let size = self.files.get(name).ok_or_else(no_file)?.size;
+        let sha256 = self.ready.get(name).cloned().ok_or_else(no_file)?;
         let path = self.store.blob(&sha256);
-        self.fetched
-            .insert(name.to_owned(), LockedFile { path: name.to_owned(), target: None, sha256, size: file.size });
+        let file = || LockedFile { path: name.to_owned(), target: None, sha256, size };
+        self.fetched.entry(name.to_owned()).or_insert_with(file);
         Ok(path)
+    }
+
+    /// Fetches files that are not in the store yet, several at a time. The first fault ends all.
+    pub(crate) fn prefetch(&mut self, names: &[&str], progress: &dyn TransferProgress) -> Result<(), HubError> {
+        let mut wanted = BTreeMap::new();
+        for name in names.iter().copied().filter(|name| !self.ready.contains_key(*name)) {
+            let file = self.files.get(name);
+            let file = file.ok_or_else(|| HubError::NoFile { id: self.id.clone(), file: name.to_owned() })?;
+            if wanted.insert(name, file).is_none() {
+                let left = self.budget.checked_sub(file.size);
+                let too_large = || HubError::TooLarge { file: name.to_owned(), size: file.size, limit: self.budget };
+                self.budget = left.ok_or_else(too_large)?;
+            }
+        }
+
+        let (wanted, next, ended) =
+            (wanted.into_iter().collect::<Vec<_>>(), AtomicUsize::new(0), AtomicBool::new(false));
+        let (ready, fault) = (Mutex::new(Vec::new()), Mutex::new(None));
+        let fetch_next = || {
+            while let Some((name, file)) = wanted.get(next.fetch_add(1, Ordering::Relaxed))
+                && !ended.load(Ordering::Relaxed)
+            {
+                match self.fetch_file(name, file, &ended, progress) {
+                    Ok(sha256) => lock(&ready).push(((*name).to_owned(), sha256)),
+                    Err(error) => {
+                        lock(&fault).get_or_insert(error);
+                        ended.store(true, Ordering::Relaxed);
+                    }
+                }
+            }
+        };
+        std::thread::scope(|scope| {
+            for _ in 1..self.jobs.min(wanted.len()) {
+                // Without a thread, the others do its work.
+                let _ = std::thread::Builder::new().name("fetch".to_owned()).spawn_scoped(scope, fetch_next);
+            }
+            fetch_next();
+        });
+        let (ready, fault) = (std::mem::take(&mut *lock(&ready)), lock(&fault).take());
+        self.ready.extend(ready);
+        fault.map_or(Ok(()), Err)
     }
 
     /// Gives the SHA-256 of a file that is in the store then.
@@ -197,7 +240,8 @@ impl HubRepository {
         &self,
         name: &str,
         file: &RemoteFile,
-        progress: &mut dyn TransferProgress,
+        ended: &AtomicBool,
+        progress: &dyn TransferProgress,
     ) -> Result<String, HubError> {
         let in_store = || match &file.digest {
             FileDigest::Sha256(digits) if self.store.has_blob(digits, file.size) => Some(digits.clone()),
@@ -221,10 +265,8 @@ impl HubRepository {
             return Ok(sha256);
         }
         let Some(client) = &self.client else { return Err(HubError::OfflineFile { file: name.to_owned() }) };
-        let download = Download { client, id: &self.id, commit: &self.commit, name, file, store: &self.store };
-        let sha256 = download.run(&mut part, progress);
-        progress.end();
-        let sha256 = sha256?;
+        let download = Download { client, id: &self.id, commit: &self.commit, name, file, store: &self.store, ended };
+        let sha256 = download.run(&mut part, progress)?;
         part.publish(&sha256)?;
         Ok(sha256)
     }
@@ -234,14 +276,9 @@ impl HubRepository {
     }
 }
 
-fn write_error(store: &Store, name: &str, size: u64, done: u64, source: std::io::Error) -> HubError {
-    let (root, file) = (store.root().to_owned(), name.to_owned());
-    HubError::Store(match source.kind() {
-        std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => {
-            StoreError::Full { file, root, done, size }
-        }
-        _ => StoreError::Io { action: "write into", path: root, source },
-    })
+/// What threads collect, whole even if one of them has panicked.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The files by their names, each of which stays within a folder. Those without a digest are none.
@@ -298,169 +335,6 @@ fn copy_cached(from: &std::path::Path, file: &RemoteFile, part: &mut PartFile) -
     Ok(None)
 }
 
-fn is_right(expected: &FileDigest, sha256: &str, git: &str) -> bool {
-    match expected {
-        FileDigest::Sha256(digits) => digits == sha256,
-        FileDigest::GitBlob(digits) => digits == git,
-    }
-}
-
-/// One file that is being fetched.
-struct Download<'a> {
-    client: &'a HubClient,
-    id: &'a str,
-    commit: &'a str,
-    name: &'a str,
-    file: &'a RemoteFile,
-    store: &'a Store,
-}
-
-/// How one connection went.
-enum DownloadEnd {
-    /// the file is whole
-    Whole,
-    /// it can go on
-    Early(String),
-}
-
-impl Download<'_> {
-    /// Fetches what is missing; gives the SHA-256 of the whole.
-    fn run(&self, part: &mut PartFile, progress: &mut dyn TransferProgress) -> Result<String, HubError> {
-        let resumed = part.file.metadata().is_ok_and(|metadata| metadata.len() > 0);
-        match self.fetch(part, progress) {
-            // What an earlier process left may be of no use.
-            Err(HubError::Digest { .. }) if resumed => {
-                self.truncate(part)?;
-                self.fetch(part, progress)
-            }
-            other => other,
-        }
-        .inspect_err(|error| {
-            if matches!(error, HubError::Digest { .. } | HubError::TooLong { .. }) {
-                part.discard();
-            }
-        })
-    }
-
-    fn truncate(&self, part: &mut PartFile) -> Result<(), HubError> {
-        let emptied = part.file.set_len(0).and_then(|()| part.file.seek(SeekFrom::Start(0)));
-        emptied.map(drop).map_err(|source| self.write_error(0, source))
-    }
-
-    fn write_error(&self, done: u64, source: std::io::Error) -> HubError {
-        write_error(self.store, self.name, self.file.size, done, source)
-    }
-
-    fn fetch(&self, part: &mut PartFile, progress: &mut dyn TransferProgress) -> Result<String, HubError> {
-        let size = self.file.size;
-        let (mut hasher, mut done) = self.resume(part)?;
-        progress.begin(self.name, size, done);
-        let mut attempts = 0;
-        while done < size {
-            let before = done;
-            let reason = match self.client.file(self.id, self.commit, self.name, done) {
-                Ok(body) => {
-                    if body.start != done {
-                        self.truncate(part)?;
-                        (hasher, done) = (Hasher::new(size), 0);
-                    }
-                    if body.start == done {
-                        match self.receive(body, part, &mut hasher, &mut done, progress)? {
-                            DownloadEnd::Whole => break,
-                            DownloadEnd::Early(reason) => reason,
-                        }
-                    } else {
-                        "the hub sent another part than was asked for".to_owned()
-                    }
-                }
-                Err(error) if is_temporary(&error) => {
-                    let last = attempts + 1 >= MAX_ATTEMPTS;
-                    if last {
-                        return Err(error);
-                    }
-                    std::thread::sleep(pause(attempts, &error));
-                    error.to_string()
-                }
-                Err(error) => return Err(error),
-            };
-            attempts = if done >= before + MIN_PROGRESS { 0 } else { attempts + 1 };
-            if attempts >= MAX_ATTEMPTS {
-                return Err(HubError::Cut { file: self.name.to_owned(), done, size, reason });
-            }
-        }
-        let (sha256, git) = hasher.finish();
-        if is_right(&self.file.digest, &sha256, &git) {
-            return Ok(sha256);
-        }
-        let given = match &self.file.digest {
-            FileDigest::Sha256(_) => FileDigest::Sha256(sha256),
-            FileDigest::GitBlob(_) => FileDigest::GitBlob(git),
-        };
-        Err(HubError::Digest { file: self.name.to_owned(), expected: self.file.digest.clone(), given })
-    }
-
-    /// The digest of what is there already.
-    fn resume(&self, part: &mut PartFile) -> Result<(Hasher, u64), HubError> {
-        let size = self.file.size;
-        let there = part.file.metadata().map_or(0, |metadata| metadata.len());
-        if there > size {
-            self.truncate(part)?;
-            return Ok((Hasher::new(size), 0));
-        }
-        let (mut hasher, mut done) = (Hasher::new(size), 0);
-        let mut piece = vec![0; 1 << 16];
-        part.file.seek(SeekFrom::Start(0)).map_err(|source| self.write_error(0, source))?;
-        loop {
-            let read = part.file.read(&mut piece).map_err(|source| self.write_error(done, source))?;
-            if read == 0 {
-                return Ok((hasher, done));
-            }
-            hasher.update(&piece[..read]);
-            done += read as u64;
-        }
-    }
-
-    /// Takes what one connection brings.
-    fn receive(
-        &self,
-        body: FileBody,
-        part: &mut PartFile,
-        hasher: &mut Hasher,
-        done: &mut u64,
-        progress: &mut dyn TransferProgress,
-    ) -> Result<DownloadEnd, HubError> {
-        let size = self.file.size;
-        let too_long = || HubError::TooLong { file: self.name.to_owned(), size };
-        if body.body.content_length().is_some_and(|length| length > size - *done) {
-            return Err(too_long());
-        }
-        // One byte more shows a body that goes on.
-        let mut reader = body.body.into_with_config().limit(u64::MAX).reader().take(size - *done + 1);
-        let (mut piece, mut window, mut window_start) = (vec![0; 1 << 16], Instant::now(), *done);
-        loop {
-            let read = match reader.read(&mut piece) {
-                Ok(0) if *done == size => return Ok(DownloadEnd::Whole),
-                Ok(0) => return Ok(DownloadEnd::Early("it ended early".to_owned())),
-                Ok(read) => read,
-                Err(error) => return Ok(DownloadEnd::Early(error.to_string())),
-            };
-            if *done + read as u64 > size {
-                return Err(too_long());
-            }
-            part.file.write_all(&piece[..read]).map_err(|source| self.write_error(*done, source))?;
-            hasher.update(&piece[..read]);
-            *done += read as u64;
-            progress.advance(*done);
-            if window.elapsed() >= PROGRESS_TIME {
-                if *done < window_start + MIN_PROGRESS && *done < size {
-                    return Ok(DownloadEnd::Early("it brought next to nothing for a minute".to_owned()));
-                }
-                (window, window_start) = (Instant::now(), *done);
-            }
-        }
-    }
-}
-
 /// What the hub says about a revision; asked again where its server has trouble.
 fn model_info(client: &HubClient, id: &str, revision: &str) -> Result<Vec<u8>, HubError> {
     let mut attempts = 0;
@@ -473,17 +347,4 @@ fn model_info(client: &HubClient, id: &str, revision: &str) -> Result<Vec<u8>, H
             other => return other,
         }
     }
-}
-
-/// Whether the same may work later.
-const fn is_temporary(error: &HubError) -> bool {
-    matches!(error, HubError::Unreachable { .. } | HubError::Status { status: 408 | 425 | 429 | 500..=599, .. })
-}
-
-fn pause(attempts: u32, error: &HubError) -> Duration {
-    let asked = match error {
-        HubError::Status { after: Some(seconds), .. } => Duration::from_secs(*seconds),
-        _ => Duration::from_millis(200) * 2_u32.pow(attempts),
-    };
-    asked.min(MAX_PAUSE)
 }

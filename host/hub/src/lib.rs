@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 mod client;
+mod download;
 mod error;
 mod http;
 mod hub_cache;
@@ -22,4 +23,4 @@ pub use reference::{HubReference, ReferenceError};
 pub use repository::Repository;
 pub use restore::{RestoreOptions, RestoreReport, replace_files, restore};
 pub use settings::HubSettings;
-pub use transfer::{RepositoryFacts, TransferProgress};
+pub use transfer::{FileProgress, RepositoryFacts, TransferProgress};

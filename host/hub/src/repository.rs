@@ -67,8 +67,18 @@ impl Repository {
         &self.facts
     }
 
+    /// Fetches files, several at a time, so that [`fetch`](Self::fetch) has them at once. Those that the repository does
+    /// not have are left out.
+    pub fn prefetch(&mut self, names: &[&str], progress: &dyn TransferProgress) -> Result<(), HubError> {
+        let there: Vec<_> = names.iter().copied().filter(|name| self.has(name)).collect();
+        match &mut self.source {
+            Source::Folder(_) => Ok(()),
+            Source::Hub(hub) => hub.prefetch(&there, progress),
+        }
+    }
+
     /// The path of a file on this machine, fetched if it is not there.
-    pub fn fetch(&mut self, name: &str, progress: &mut dyn TransferProgress) -> Result<PathBuf, HubError> {
+    pub fn fetch(&mut self, name: &str, progress: &dyn TransferProgress) -> Result<PathBuf, HubError> {
         match &mut self.source {
             Source::Folder(folder) => Ok(folder.join(name)),
             Source::Hub(hub) => hub.fetch(name, progress),

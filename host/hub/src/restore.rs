@@ -53,7 +53,7 @@ pub fn restore(
     settings: &HubSettings,
     store: &Store,
     options: RestoreOptions,
-    progress: &mut dyn TransferProgress,
+    progress: &dyn TransferProgress,
 ) -> Result<RestoreReport, HubError> {
     // One at a time in a folder, so what an earlier one left there belongs to nobody.
     let held = File::open(folder).and_then(|file| file.lock().map(|()| file)).ok();
@@ -63,26 +63,26 @@ pub fn restore(
     let (mut restored, mut changed, mut left) = (Vec::new(), Vec::new(), options.max_size);
     let mut renamed = false;
     for source in &mut sources {
-        let mut hub: Option<HubRepository> = None;
+        let mut wanted = Vec::new();
         for file in &source.files {
             let Some(target) = &file.target else { continue };
             match state(folder, target, file)? {
-                FileState::Same => continue,
-                FileState::Changed if !options.force => {
-                    changed.push(target.clone());
-                    continue;
-                }
-                FileState::Missing | FileState::Changed => {}
+                FileState::Same => {}
+                FileState::Changed if !options.force => changed.push(target.clone()),
+                FileState::Missing | FileState::Changed => wanted.push((file, target)),
             }
-            if !store.has_blob(&file.sha256, file.size) {
-                let repository = match &mut hub {
-                    Some(open) => open,
-                    none => none.insert(open(source, settings, store, options, left)?),
-                };
-                repository.fetch(&file.path, progress)?;
-                check(repository, file, folder)?;
-                left = left.saturating_sub(file.size);
-            }
+        }
+        let is_in_store = |file: &LockedFile| store.has_blob(&file.sha256, file.size);
+        let absent: Vec<_> = wanted.iter().map(|(file, _)| *file).filter(|file| !is_in_store(file)).collect();
+        let mut hub = None;
+        if !absent.is_empty() {
+            let hub = hub.insert(open(source, settings, store, options, left)?);
+            let names: Vec<_> = absent.iter().map(|file| file.path.as_str()).collect();
+            hub.prefetch(&names, progress)?;
+            absent.iter().try_for_each(|file| check(hub, file, folder, progress))?;
+            left = left.saturating_sub(absent.iter().map(|file| file.size).sum());
+        }
+        for (file, target) in wanted {
             place(&store.blob(&file.sha256), folder, target)?;
             restored.push(target.clone());
         }
@@ -120,9 +120,14 @@ fn open(
 }
 
 /// Refuses a file that the commit has with other bytes than the lock says.
-fn check(repository: &HubRepository, file: &LockedFile, folder: &Path) -> Result<(), HubError> {
-    let is_same = |fetched: &LockedFile| fetched.sha256 == file.sha256 && fetched.size == file.size;
-    if repository.fetched(&file.path).is_some_and(is_same) {
+fn check(
+    repository: &mut HubRepository,
+    file: &LockedFile,
+    folder: &Path,
+    progress: &dyn TransferProgress,
+) -> Result<(), HubError> {
+    let blob = repository.fetch(&file.path, progress)?;
+    if blob.ends_with(&file.sha256) && repository.store().has_blob(&file.sha256, file.size) {
         return Ok(());
     }
     let lock = folder.join(LOCK_FILE);

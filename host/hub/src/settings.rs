@@ -21,11 +21,13 @@ pub struct HubSettings {
     pub caches: Vec<PathBuf>,
     /// whether a repository that has another name now is taken by that
     pub follows_renames: bool,
+    /// how many files are fetched at a time
+    pub jobs: usize,
 }
 
 impl fmt::Debug for HubSettings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { endpoint, token: _, offline, caches, follows_renames: _ } = self;
+        let Self { endpoint, token: _, offline, caches, follows_renames: _, jobs: _ } = self;
         let mut fields = f.debug_struct("HubSettings");
         fields.field("endpoint", endpoint).field("offline", offline).field("caches", caches).finish_non_exhaustive()
     }
@@ -33,6 +35,8 @@ impl fmt::Debug for HubSettings {
 
 /// The hub that is asked without `HF_ENDPOINT`.
 const ENDPOINT: &str = "https://huggingface.co";
+/// How many files are fetched at a time, unless somebody says otherwise.
+const JOBS: usize = 4;
 /// The most bytes of a token's file that are read.
 const MAX_TOKEN: usize = 4096;
 
@@ -66,7 +70,7 @@ impl HubSettings {
         let is_true =
             |name| text(name).is_some_and(|value| ["1", "on", "yes", "true"].contains(&&*value.to_lowercase()));
         let offline = is_true("HF_HUB_OFFLINE") || is_true("TRANSFORMERS_OFFLINE");
-        Ok(Self { endpoint, token, offline, caches, follows_renames: false })
+        Ok(Self { endpoint, token, offline, caches, follows_renames: false, jobs: JOBS })
     }
 }
 

@@ -1,15 +1,17 @@
 //! What is told while a repository is fetched, and about it.
 
-/// What happens while files are fetched.
-pub trait TransferProgress {
-    /// A file of `size` bytes begins, of which `done` are there.
-    fn begin(&mut self, file: &str, size: u64, done: u64);
-    /// So many bytes of it are there.
-    fn advance(&mut self, done: u64);
-    /// The file is there.
-    fn end(&mut self);
+/// What happens while files are fetched, several at a time.
+pub trait TransferProgress: Sync {
+    /// A file of `size` bytes begins, of which `done` are there. It ends when the result is dropped.
+    fn begin(&self, file: &str, size: u64, done: u64) -> Box<dyn FileProgress>;
     /// A part of the work that is worth a line.
-    fn note(&mut self, text: &str);
+    fn note(&self, text: &str);
+}
+
+/// What happens while one file is fetched.
+pub trait FileProgress {
+    /// So many bytes of it are there.
+    fn advance(&self, done: u64);
 }
 
 /// What is known about a repository beside its files.

@@ -143,6 +143,30 @@ fn goes_on_after_lost_connections() {
     assert!(pulled.status.success(), "{}", stderr(&pulled));
 }
 
+#[test]
+fn fetches_several_files_at_a_time() {
+    let hub = Hub::start();
+    let pulled = hub.gpux("", &["pull", "hf:test/sentence-shards", "--jobs", "3"]).run();
+    assert!(pulled.status.success(), "{}", stderr(&pulled));
+    check_store(&hub.store());
+    let lock = fs::read_to_string(hub.home.path().join("sentence-shards/gpux.lock")).unwrap();
+    for shard in 0..6 {
+        assert!(lock.contains(&format!("path = \"onnx/model.onnx_data_{shard}\", target = \"model.onnx_data_{shard}\"")));
+        fs::remove_file(hub.home.path().join(format!("sentence-shards/model.onnx_data_{shard}"))).unwrap();
+    }
+    // Connections that are lost while others go on, and one file that is wrong.
+    for (fault, succeeds) in [("digest", false), ("cut", true)] {
+        fs::remove_dir_all(hub.store()).unwrap();
+        let restored = hub.gpux(fault, &["pull", "sentence-shards"]).run();
+        assert_eq!(restored.status.success(), succeeds, "{fault}: {}", stderr(&restored));
+        assert_eq!(stderr(&restored).contains("is not what the hub announced"), !succeeds, "{}", stderr(&restored));
+        check_store(&hub.store());
+    }
+    assert_eq!(hub.parts(), 0);
+    let tested = hub.gpux("", &["test", "sentence-shards"]).run();
+    assert!(tested.status.success(), "{}", stderr(&tested));
+}
+
 /// Lays a repository out as the hub's own client does.
 #[cfg(unix)]
 fn fill_hub_cache(hub: &Hub) {

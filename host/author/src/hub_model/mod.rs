@@ -33,6 +33,17 @@ const PIPELINE: &str = "gpux.yml";
 const CASE: &str = "sample";
 /// Documents that are kept, if they are there.
 const DOCUMENTS: [&str; 6] = ["README.md", "LICENSE", "LICENSE.txt", "LICENSE.md", "NOTICE", "NOTICE.txt"];
+/// Small files that say how a model is used, which are fetched together. Those that no pipeline needs are few.
+const CONFIGURATION: [&str; 8] = [
+    "config.json",
+    "tokenizer_config.json",
+    "preprocessor_config.json",
+    "processor_config.json",
+    "config_sentence_transformers.json",
+    "modules.json",
+    "sentence_bert_config.json",
+    "1_Pooling/config.json",
+];
 /// The most labels that a result lists.
 const TOP: usize = 5;
 
@@ -175,7 +186,7 @@ pub fn folder_name(repository: &str) -> String {
 pub fn pipeline_for_hub_model(
     request: &HubModelRequest<'_>,
     repository: &mut Repository,
-    progress: &mut dyn TransferProgress,
+    progress: &dyn TransferProgress,
 ) -> Result<HubModelReport, HubModelError> {
     let shown = request.reference.to_owned();
     let (made, (task, model)) = in_draft(request.folder, |draft, name| {
@@ -216,6 +227,7 @@ fn make(
     draft: &Path,
     name: &str,
 ) -> Result<(HubTask, String), MakeError> {
+    source.prefetch(&CONFIGURATION)?;
     for file in ["config.json", "tokenizer_config.json", "preprocessor_config.json"] {
         if source.json(file)?.is_some_and(|json| json.get("auto_map").is_some_and(|map| !map.is_null())) {
             return Err(HubModelFault::CustomCode { file: file.to_owned() }.into());
@@ -225,9 +237,13 @@ fn make(
     let task = source.task(request.task, &config)?;
     let model = model_choice::choose(source.repository.names(), request.file, request.precision, request.reference)?;
 
+    let tokenizer = (!source.repository.has("preprocessor_config.json")).then_some("tokenizer.json");
+    let beside: Vec<_> = DOCUMENTS.into_iter().chain(tokenizer).chain([&*model]).collect();
+    source.prefetch(&beside)?;
     place_locked(request, source, &model, draft, MODEL)?;
     let weights = gpux_inference::ModelInspector::weight_locations(&draft.join(MODEL)).map_err(GpuxError::from)?;
     let folder = model.rsplit_once('/').map_or("", |(folder, _)| folder);
+    let mut shards = Vec::new();
     for location in weights {
         let location = location.to_string_lossy().replace('\\', "/");
         if location.starts_with(CASES_FOLDER) || is_own_file(&location) {
@@ -237,6 +253,10 @@ fn make(
         if !source.repository.has(&file) {
             return Err(HubModelFault::Missing { file, why: format!("`{model}` keeps weights in it") }.into());
         }
+        shards.push((file, location));
+    }
+    source.prefetch(&shards.iter().map(|(file, _)| file.as_str()).collect::<Vec<_>>())?;
+    for (file, location) in shards {
         place_locked(request, source, &file, draft, &location)?;
     }
     let info = gpux_inference::ModelInspector::inspect(&draft.join(MODEL)).map_err(GpuxError::from)?;

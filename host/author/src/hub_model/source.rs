@@ -15,10 +15,15 @@ const MAX_CONFIGURATION: u64 = 16 << 20;
 /// A repository, and where to tell of its transfers.
 pub(super) struct ModelSource<'a> {
     pub(super) repository: &'a mut Repository,
-    pub(super) progress: &'a mut dyn TransferProgress,
+    pub(super) progress: &'a dyn TransferProgress,
 }
 
 impl ModelSource<'_> {
+    /// Fetches those of these files that there are, several at a time.
+    pub(super) fn prefetch(&mut self, names: &[&str]) -> Result<(), HubModelError> {
+        Ok(self.repository.prefetch(names, self.progress)?)
+    }
+
     /// The content of a JSON file; `None` if there is none.
     pub(super) fn json(&mut self, name: &str) -> Result<Option<Json>, MakeError> {
         if !self.repository.has(name) {

@@ -80,6 +80,10 @@ pub(crate) struct Arguments {
     #[arg(long)]
     follow_rename: bool,
 
+    /// How many files are fetched at a time
+    #[arg(long, value_name = "COUNT", default_value_t = 4, value_parser = clap::value_parser!(u8).range(1..=16))]
+    jobs: u8,
+
     /// The most that is fetched
     #[arg(long, value_name = "SIZE", default_value_t = MAX_SIZE)]
     max_size: Size,
@@ -124,17 +128,17 @@ enum Pulled {
 }
 
 fn pull(arguments: &Arguments, printer: Printer) -> Result<Pulled, PullError> {
-    let mut progress = PullProgress::new(printer);
+    let progress = PullProgress::new(printer);
     let model = arguments.model.as_deref().unwrap_or(".");
     if model.starts_with(HubReference::SCHEME) {
-        return pull_model(arguments, &model.parse()?, printer, &mut progress);
+        return pull_model(arguments, &model.parse()?, printer, &progress);
     }
     let path = Path::new(model);
     if let Some(sources) = read_lock(path).map_err(HubError::from)? {
         if arguments.output.is_some() || arguments.store_only || arguments.makes_otherwise() {
             return Err(PullError::HasLock(path.to_owned()));
         }
-        return arguments.restore(path, sources, &mut progress);
+        return arguments.restore(path, sources, &progress);
     }
     if arguments.model.is_none() || arguments.locked || arguments.force {
         return Err(PullError::NoLock(path.to_owned()));
@@ -142,7 +146,7 @@ fn pull(arguments: &Arguments, printer: Printer) -> Result<Pulled, PullError> {
     let mut repository = Repository::folder(path)?;
     let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let folder = arguments.output.clone().unwrap_or_else(|| folder_name(&name).into());
-    let report = arguments.make(&folder, model, FilePlacement::Copies, &mut repository, &mut progress)?;
+    let report = arguments.make(&folder, model, FilePlacement::Copies, &mut repository, &progress)?;
     Ok(Pulled::Made { report, repository })
 }
 
@@ -150,7 +154,7 @@ fn pull_model(
     arguments: &Arguments,
     named: &HubReference,
     printer: Printer,
-    progress: &mut PullProgress,
+    progress: &PullProgress,
 ) -> Result<Pulled, PullError> {
     let (settings, store) = (arguments.settings()?, Store::from_environment()?);
     let folder = arguments.output.clone().unwrap_or_else(|| folder_name(named.name()).into());
@@ -223,6 +227,7 @@ impl Arguments {
     fn settings(&self) -> Result<HubSettings, PullError> {
         let mut settings = HubSettings::from_environment()?;
         settings.follows_renames = self.follow_rename;
+        settings.jobs = self.jobs.into();
         Ok(settings)
     }
 
@@ -236,12 +241,7 @@ impl Arguments {
     }
 
     /// Puts the files that a lock names into its folder.
-    fn restore(
-        &self,
-        folder: &Path,
-        sources: Vec<LockedSource>,
-        progress: &mut PullProgress,
-    ) -> Result<Pulled, PullError> {
+    fn restore(&self, folder: &Path, sources: Vec<LockedSource>, progress: &PullProgress) -> Result<Pulled, PullError> {
         let (settings, store) = (self.settings()?, Store::from_environment()?);
         let options = RestoreOptions { force: self.force, locked: self.locked, max_size: self.max_size.0 };
         let report = restore(folder, sources, &settings, &store, options, progress)?;
@@ -254,7 +254,7 @@ impl Arguments {
         reference: &str,
         placement: FilePlacement,
         repository: &mut Repository,
-        progress: &mut PullProgress,
+        progress: &PullProgress,
     ) -> Result<HubModelReport, PullError> {
         let mut load_options = LoadOptions::default();
         load_options.program = child_process::own_program().ok();

@@ -151,7 +151,9 @@ fn fetches_several_files_at_a_time() {
     check_store(&hub.store());
     let lock = fs::read_to_string(hub.home.path().join("sentence-shards/gpux.lock")).unwrap();
     for shard in 0..6 {
-        assert!(lock.contains(&format!("path = \"onnx/model.onnx_data_{shard}\", target = \"model.onnx_data_{shard}\"")));
+        assert!(
+            lock.contains(&format!("path = \"onnx/model.onnx_data_{shard}\", target = \"model.onnx_data_{shard}\""))
+        );
         fs::remove_file(hub.home.path().join(format!("sentence-shards/model.onnx_data_{shard}"))).unwrap();
     }
     // Connections that are lost while others go on, and one file that is wrong.

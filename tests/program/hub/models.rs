@@ -120,8 +120,10 @@ fn set(file: &Path, values: &Json) {
 /// What is wrong with a repository: the row that it is a copy of, the change, and a part of the message.
 type Fault = (&'static str, &'static [&'static str], fn(&Path), &'static str);
 
-const FAULTS: [Fault; 24] = [
-    ("classifier", &[], |f| set(&f.join("config.json"), &json!({"auto_map": {"AutoModel": "m.M"}})), "`auto_map`"),
+const FAULTS: [Fault; 26] = [
+    ("classifier", &[], |f| auto_map(f, "tokenizer_config.json", "AutoTokenizer"), "`auto_map` with `AutoTokenizer`"),
+    ("classifier", &[], |f| auto_map(f, "config.json", "AutoFeatureExtractor"), "with `AutoFeatureExtractor`"),
+    ("image-vit", &[], |f| auto_map(f, "preprocessor_config.json", "AutoImageProcessor"), "prepares what goes into"),
     ("classifier", &[], |f| fs::remove_dir_all(f.join("onnx")).unwrap(), "optimum-cli export onnx --model"),
     ("classifier", &[], two_models, "choose one with --file: first.onnx, second.onnx"),
     ("classifier", &["--file", "x.onnx"], |_| (), "it holds no `x.onnx`; its ONNX files are: onnx/model.onnx"),
@@ -151,6 +153,31 @@ const FAULTS: [Fault; 24] = [
     ("image-vit", &[], processor, "does not know how this class prepares pictures"),
     ("image-vit", &["--task", "text-classification"], tokenizer, "takes `pixel_values`, which `tokenize`"),
 ];
+
+fn auto_map(folder: &Path, file: &str, class: &str) {
+    set(&folder.join(file), &json!({ "auto_map": { class: "code.Class" } }));
+}
+
+#[test]
+fn takes_onnx_files_of_models_with_code_of_their_own() {
+    // As the repositories of nomic-embed-text, gte and jina-embeddings-v2 have it.
+    let folder = tempfile::tempdir().unwrap();
+    let repository = folder.path().join("repository");
+    copy(&repositories().join("sentence-mean"), &repository);
+    let map =
+        json!({ "AutoConfig": "a/b--c.Config", "AutoModel": "a/b--c.Model", "AutoModelForMaskedLM": "a/b--c.Masked" });
+    set(
+        &repository.join("config.json"),
+        &json!({ "auto_map": map, "architectures": ["NewModel"], "model_type": "new" }),
+    );
+    let pulled = run(folder.path(), &["pull", "./repository", "--output", "made"]);
+    assert!(pulled.status.success(), "{}", stderr(&pulled));
+    assert!(stderr(&pulled).contains("code of its repository, which is not run"), "{}", stderr(&pulled));
+    let case = &expected()["sentence-mean"][0];
+    let text = format!("text={}", case["inputs"]["text"].as_str().unwrap());
+    compare("auto_map", &printed(&run(folder.path(), &["run", "made", "--json", "--input", &text])), case);
+    assert!(fs::read_to_string(folder.path().join("made/gpux.yml")).unwrap().contains("`auto_map`"));
+}
 
 fn two_models(folder: &Path) {
     for name in ["first.onnx", "second.onnx"] {

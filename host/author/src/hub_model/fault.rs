@@ -6,10 +6,15 @@ use gpux_core::sanitize::sanitize_for_terminal as clean;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HubModelFault {
     /// it brings code
-    #[error("`{file}` has `auto_map`: the model needs code of its repository, which gpux does not run")]
+    #[error(
+        "`{file}` has `auto_map` with `{class}`: code of the repository prepares what goes into the model, and gpux does \
+         not run it", class = clean(class)
+    )]
     CustomCode {
         /// the file
         file: String,
+        /// what the code takes the place of, such as `AutoTokenizer`
+        class: String,
     },
     /// a file is missing
     #[error("there is no `{file}`: {why}")]

@@ -1,5 +1,6 @@
 //! A pipeline around a model of the hub, by what its files say: no number is guessed.
 
+mod custom_code;
 mod fault;
 mod image;
 mod model_choice;
@@ -228,12 +229,11 @@ fn make(
     name: &str,
 ) -> Result<(HubTask, String), MakeError> {
     source.prefetch(&CONFIGURATION)?;
-    for file in ["config.json", "tokenizer_config.json", "preprocessor_config.json"] {
-        if source.json(file)?.is_some_and(|json| json.get("auto_map").is_some_and(|map| !map.is_null())) {
-            return Err(HubModelFault::CustomCode { file: file.to_owned() }.into());
-        }
-    }
     let config = source.required_json("config.json", "it says what the model does")?;
+    let has_model_code = custom_code::check(source, &config)?;
+    if has_model_code {
+        source.progress.note(custom_code::NOTE);
+    }
     let task = source.task(request.task, &config)?;
     let model = model_choice::choose(source.repository.names(), request.file, request.precision, request.reference)?;
 
@@ -277,7 +277,7 @@ fn make(
     for document in DOCUMENTS.into_iter().filter(|document| source.repository.has(document)).collect::<Vec<_>>() {
         place(request, source, document, &draft.join(document))?;
     }
-    write(&draft.join(PIPELINE), &recipe.text(request.reference, source, name, &model))?;
+    write(&draft.join(PIPELINE), &recipe.text(request.reference, source, name, &model, has_model_code))?;
     if let Some(labels) = &recipe.labels {
         write(&draft.join(LABELS), &(labels.join("\n") + "\n"))?;
     }
@@ -356,15 +356,16 @@ fn files(folder: &Path) -> Result<Vec<String>, HubModelError> {
 }
 
 impl Recipe {
-    fn text(&self, reference: &str, source: &ModelSource<'_>, name: &str, model: &str) -> String {
+    fn text(&self, reference: &str, source: &ModelSource<'_>, name: &str, model: &str, has_model_code: bool) -> String {
         let facts = source.repository.facts();
         let commit = facts.commit.as_ref().map_or_else(String::new, |commit| format!(", commit {commit}"));
         let license = facts
             .license
             .as_ref()
             .map_or_else(String::new, |license| format!("# Licence, as its card says: {}\n", one_line(license)));
+        let code = if has_model_code { format!("# {}.\n", custom_code::NOTE) } else { String::new() };
         let mut lines = format!(
-            "# Made by `gpux pull {}`{commit}.\n# A comment says which file and key a number comes from.\n{license}\
+            "# Made by `gpux pull {}`{commit}.\n# A comment says which file and key a number comes from.\n{code}{license}\
              name: {name}\nversion: 0.1.0\n\nmodel: ./{MODEL}  # {}\n{}\npipeline:\n",
             one_line(reference),
             one_line(model),

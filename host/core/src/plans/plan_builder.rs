@@ -240,7 +240,9 @@ impl PlanBuilder {
                 _ => None,
             };
             let named = || self.find(&port.name);
-            slots[index] = match before.or_else(straight).or_else(named) {
+            // What nobody named for an optional port is only taken if it fits.
+            let fits = |slot: &Slot| !port.optional || port.kind.accepts(&self.kinds[*slot]).is_ok();
+            slots[index] = match before.or_else(straight).or_else(named).filter(fits) {
                 Some(slot) => Some(slot),
                 None if port.optional && !self.offers(step, port) => None,
                 None => Some(self.find_or_open(&port.name, port)?),

@@ -226,6 +226,23 @@ fn steps_run_only_when_their_condition_holds() {
     assert!(message.contains("with `when` it gives"), "{message}");
 }
 
+#[test]
+fn optional_inputs_take_unnamed_values_only_of_their_type() {
+    let inputs = "{ image: image, map: { type: float32, shape: [H, W] } }";
+    let reads = |steps: &str| {
+        let pipeline = open(inputs, steps).unwrap();
+        let step = pipeline.plan().steps().last().unwrap().clone();
+        step.input_slots().map(|slot| slot.is_some()).collect::<Vec<_>>()
+    };
+    // `image` is a file's bytes, and then pixels.
+    assert_eq!(reads("  - find-boxes: { in: [map] }\n"), [true, false]);
+    assert_eq!(reads("  - decode-image: { in: image, out: image }\n  - find-boxes: { in: [map] }\n"), [true, true]);
+    let named = mistakes(inputs, "  - find-boxes: { in: [map, image] }\n");
+    assert!(named.contains("bytes"), "{named}");
+    let required = mistakes(inputs, "  - find-boxes: { in: [map], pixels: image }\n");
+    assert!(required.contains("bytes"), "{required}");
+}
+
 /// Cancels after so many looks.
 struct CancelAfter(AtomicUsize);
 

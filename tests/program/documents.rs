@@ -71,8 +71,15 @@ const PORTS: &str = "## Inputs and outputs\n";
 /// The names of the inputs and outputs of a group's steps, as `gpux steps` has them.
 fn port_table(steps: &[serde_json::Value], group: &str) -> String {
     let names = |step: &serde_json::Value, list: &str| {
-        let ports = step[list].as_array().unwrap();
-        ports.iter().map(|port| format!("`{}`", port["name"].as_str().unwrap())).collect::<Vec<_>>().join(", ")
+        let name = |port: &serde_json::Value| {
+            let (name, optional) = (port["name"].as_str().unwrap(), port["optional"] == true);
+            // `tensor-3` to `tensor-16` are one entry.
+            let number = name.strip_prefix("tensor-").map(|number| number.parse::<u32>().unwrap());
+            let more = if number.is_some() { " and more" } else { "" };
+            let optional = if optional { " (optional)" } else { "" };
+            number.is_none_or(|number| number == 3).then(|| format!("`{name}`{more}{optional}"))
+        };
+        step[list].as_array().unwrap().iter().filter_map(name).collect::<Vec<_>>().join(", ")
     };
     let mut table = format!("{PORTS}\nAs in the examples of `gpux steps NAME`, which has the types.\n\n");
     table += "| step | takes | gives |\n| --- | --- | --- |\n";

@@ -9,7 +9,7 @@ use crate::exit::Exit;
 use crate::printer::{pretty, table};
 use gpux::{LoadOptions, Pipeline};
 use gpux_config::FILE_NAMES;
-use gpux_core::{Builtin, Kind, Registry, Tensor, to_npy};
+use gpux_core::{Builtin, Port, Registry, Tensor, to_npy};
 
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
@@ -65,8 +65,14 @@ fn by_group(registry: &Registry) -> Vec<&Builtin> {
 
 fn step_json(step: &Builtin) -> Json {
     let ports = Ports::of_example(step);
-    let port = |(name, kind): &(String, Kind)| json!({ "name": name, "type": kind.to_string() });
-    let list = |ports: &[(String, Kind)]| ports.iter().map(port).collect::<Vec<_>>();
+    let port = |port: &Port| {
+        let mut json = json!({ "name": port.name, "type": port.kind.to_string() });
+        if port.optional {
+            json["optional"] = true.into();
+        }
+        json
+    };
+    let list = |ports: &[Port]| ports.iter().map(port).collect::<Vec<_>>();
     json!({
         "inputs": ports.as_ref().map(|ports| list(&ports.inputs)),
         "outputs": ports.as_ref().map(|ports| list(&ports.outputs)),
@@ -81,8 +87,8 @@ fn step_json(step: &Builtin) -> Json {
 
 /// The inputs and outputs of a step, as its example has them: they may depend on the options.
 struct Ports {
-    inputs: Vec<(String, Kind)>,
-    outputs: Vec<(String, Kind)>,
+    inputs: Vec<Port>,
+    outputs: Vec<Port>,
 }
 
 impl Ports {
@@ -98,8 +104,12 @@ impl Ports {
         options.cache = None;
         let pipeline = Pipeline::open(&file, &options).ok()?;
         let plan = pipeline.plan();
-        let inputs = plan.inputs().iter().map(|input| (input.port.name.clone(), input.port.kind.clone()));
-        let outputs = plan.outputs().iter().map(|output| (output.name.clone(), output.kind.clone()));
+        // Optional ports of a step do not become inputs of a pipeline.
+        let all = plan.steps().iter().flat_map(|planned| planned.step.signature().inputs.clone());
+        let optional =
+            all.filter(|port| port.optional && plan.inputs().iter().all(|input| input.port.name != port.name));
+        let inputs = plan.inputs().iter().map(|input| input.port.clone()).chain(optional);
+        let outputs = plan.outputs().iter().map(|output| Port::new(output.name.clone(), output.kind.clone()));
         Some(Self { inputs: inputs.collect(), outputs: outputs.collect() })
     }
 }
@@ -137,9 +147,17 @@ fn explain(step: &Builtin) -> String {
     });
     let follows = if step.follows.is_empty() { String::new() } else { format!("follows  {}\n", step.follows) };
     let ports = Ports::of_example(step).map(|ports| {
-        let row =
-            |what: &'static str| move |(name, kind): (String, Kind)| vec![what.to_owned(), name, kind.to_string()];
-        let rows = ports.inputs.into_iter().map(row("in")).chain(ports.outputs.into_iter().map(row("out")));
+        let row = |what: &'static str| {
+            move |port: Port| {
+                let more = if port.name == "tensor-3" { ", and more" } else { "" };
+                let optional = if port.optional { ", optional" } else { "" };
+                vec![what.to_owned(), port.name, format!("{}{optional}{more}", port.kind)]
+            }
+        };
+        // `tensor-4` to `tensor-16` are as `tensor-3`.
+        let is_further = |port: &Port| port.name.strip_prefix("tensor-").is_some_and(|number| number != "3");
+        let inputs = ports.inputs.into_iter().filter(|port| !is_further(port));
+        let rows = inputs.map(row("in")).chain(ports.outputs.into_iter().map(row("out")));
         format!("{}\n\n", table(&["", "port", ""], &[], rows))
     });
     let options = if properties.is_empty() { String::new() } else { table(&["option", "default", ""], &[], rows) };

@@ -15,7 +15,7 @@ from PIL import Image
 from rapidocr.ch_ppocr_det.main import TextDetector
 from rapidocr.ch_ppocr_det.utils import DBPostProcess, DetPreProcess
 from rapidocr.ch_ppocr_rec.main import TextRecognizer
-from rapidocr.utils.process_img import reduce_max_side
+from rapidocr.utils.process_img import map_boxes_to_original, reduce_max_side
 from skimage.transform import SimilarityTransform
 
 OUT = Path(__file__).parent / "geometry"
@@ -195,6 +195,29 @@ def box_maps(cases):
         cases.add(options.get("score_mode", "fast"), "find-boxes", options, levels, expected, source=source)
 
 
+def page_boxes(cases):
+    """A page made smaller or larger and given a border above and below, the map of a copy of that, and its boxes in
+    the pixels of the page and of the source."""
+    for number in range(60):
+        height, width = (int(side) for side in RNG.integers(20, 160, 2))
+        levels = text_map(height, width, number)
+        page = [int(side * RNG.uniform(0.7, 4)) for side in (height, width)]
+        border = int(RNG.integers(1, page[0] // 3)) if number % 3 == 2 else 0
+        source = [int(side) for side in RNG.integers(20, 900, 2)]
+        process = DBPostProcess(0.3, 0.5, 1000, 1.6, "fast", number % 2 == 0)
+        boxes, scores = process((levels.astype(np.float32) / np.float32(255))[None, None], page)
+        if len(boxes) == 0:
+            continue
+        inside = in_lines(boxes, scores)
+        ratios = {"ratio_h": source[0] / (page[0] - 2 * border), "ratio_w": source[1] / page[1]}
+        record = {"preprocess": ratios, "padding_1": {"top": border, "left": 0}}
+        ordered = np.array([box["points"] for box in inside], np.float32)
+        outside = map_boxes_to_original(ordered, record, *source).tolist()
+        expected = [{"points": points, "score": box["score"]} for points, box in zip(outside, inside)]
+        more = {"page": page, "border": border, "source": source, "page_points": [box["points"] for box in inside]}
+        cases.add("page", "find-boxes", {"pixels": "image", "dilation": number % 2 == 0}, levels, expected, **more)
+
+
 # --- mask ---------------------------------------------------------------------------------------
 
 
@@ -265,6 +288,10 @@ if __name__ == "__main__":
     cases = Cases()
     box_maps(cases)
     cases.write("boxes")
+    RNG = np.random.default_rng(47)
+    cases = Cases()
+    page_boxes(cases)
+    cases.write("page-boxes")
     RNG = np.random.default_rng(47)
     cases = Cases()
     warps(cases)

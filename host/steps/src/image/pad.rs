@@ -11,7 +11,7 @@ use crate::deadline::Deadline;
 use crate::ports;
 use gpux_core::{BuildError, Builtin, Group, Step, StepFailure, Tensor};
 
-/// Options of `pad`: one of `padding`, `size`, `min_size`, `square` and `multiple_of`, and how.
+/// Options of `pad`: one of `padding`, `size`, `min_size`, `square`, `multiple_of` and `line`, and how.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 struct Pad {
@@ -33,13 +33,46 @@ struct Pad {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 1_048_576))]
     multiple_of: Option<usize>,
-    /// Where the image lies when it is filled up, but by `padding`: `top-left` (default) or `center`.
+    /// The border of a single line of text, above and below, as RapidOCR adds it for its detector.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    line: Option<LineBorder>,
+    /// Where the image lies when it is filled up, but by `padding` and `line`: `top-left` (default) or `center`.
     position: Position,
     /// What the border holds: `constant` (default; see `fill`), `edge` (the nearest pixel), `reflect`
     /// (mirrored, without the edge itself) or `symmetric` (mirrored, with it), as NumPy names them.
     mode: BorderMode,
     /// What a constant border holds: one number, or one for each channel. Default: 0.
     fill: FillValue,
+}
+
+/// Which images are a line: those get twice the least height that is none.
+#[derive(Clone, Copy, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+#[schemars(inline)]
+struct LineBorder {
+    /// An image is a line if it is more than this many times as wide as high, 1 to 1000. Default: 8.
+    #[schemars(range(min = 1.0, max = 1000.0))]
+    max_ratio: f64,
+    /// So is one of this height in pixels, or less. Default: 30.
+    #[schemars(range(min = 1, max = 1_048_576))]
+    min_height: usize,
+}
+
+impl Default for LineBorder {
+    fn default() -> Self {
+        Self { max_ratio: 8.0, min_height: 30 }
+    }
+}
+
+impl LineBorder {
+    /// Pixels above an image, and as many below.
+    fn height(&self, height: usize, width: usize) -> usize {
+        if width as f64 / height as f64 <= self.max_ratio && height > self.min_height {
+            return 0;
+        }
+        let wanted = self.min_height.max((width as f64 / self.max_ratio) as usize) * 2;
+        wanted.abs_diff(height) / 2
+    }
 }
 
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
@@ -91,9 +124,10 @@ fn step(options: Pad) -> Result<Box<dyn Step>, BuildError> {
         options.min_size.is_some(),
         options.square,
         options.multiple_of.is_some(),
+        options.line.is_some(),
     ];
     if ways.iter().filter(|way| **way).count() != 1 {
-        let message = "pad needs one of `padding`, `size`, `min_size`, `square` and `multiple_of`".into();
+        let message = "pad needs one of `padding`, `size`, `min_size`, `square`, `multiple_of` and `line`".into();
         let error = BuildError { option: Vec::new(), message, hint: None };
         return Err(error.with_hint("for example `pad: { size: [640, 640] }` or `pad: { multiple_of: 32 }`"));
     }
@@ -109,6 +143,11 @@ impl Pad {
         let side = sides[axis];
         if self.square {
             return Ok(sides[0].zip(sides[1]).map(|(height, width)| height.max(width)));
+        }
+        if let Some(line) = self.line {
+            let sides = sides[0].zip(sides[1]);
+            let border = sides.map(|(height, width)| line.height(height, width));
+            return Ok(if axis == 1 { side } else { side.zip(border).map(|(side, border)| side + 2 * border) });
         }
         if let Some(size) = self.min_size {
             return Ok(side.map(|side| side.max(size.height_width()[axis])));
@@ -156,8 +195,8 @@ impl ImageOperation for Pad {
     ) -> Result<Tensor, StepFailure> {
         let [left, top] = match (&self.padding, self.position) {
             (Some(padding), _) => [padding.sides()[0], padding.sides()[1]],
-            (None, Position::TopLeft) => [0, 0],
-            (None, Position::Center) => [(target.width - dims.width) / 2, (target.height - dims.height) / 2],
+            (None, Position::TopLeft) if self.line.is_none() => [0, 0],
+            (None, _) => [(target.width - dims.width) / 2, (target.height - dims.height) / 2],
         };
         let metadata = update_geometry(tensor.metadata, dims, CoordinateChange::translation([left as f32, top as f32]));
         let window = Window { top: -(top as i64), left: -(left as i64), height: target.height, width: target.width };
@@ -200,6 +239,14 @@ mod tests {
             let dot = Tensor::new([1, 1, 1], vec![7_u8]).unwrap();
             assert_eq!(run(json!({"padding": 1, "mode": mode}), dot).unwrap().as_slice::<u8>().unwrap(), [7; 9]);
         }
+        let line = |height: usize, width: usize| {
+            let image = Tensor::new([height, width, 1], vec![1_u8; height * width]).unwrap();
+            let padded = run(json!({"line": {}}), image).unwrap();
+            (padded.shape()[0], padded.metadata.geometry.unwrap().offset_y as i32)
+        };
+        // As `apply_vertical_padding` of RapidOCR 3.10.
+        assert_eq!([line(31, 248), line(31, 249), line(32, 3008)], [(31, 0), (61, 15), (752, 360)]);
+        assert_eq!([line(30, 40), line(1, 1), line(29, 300)], [(60, 15), (59, 29), (73, 22)]);
         let error = run(json!({"padding": 1 << 20}), image()).unwrap_err();
         assert!(error.to_string().contains("is too much"), "{error}");
     }
@@ -218,6 +265,8 @@ mod tests {
             json!({"multiple_of": 0}),
             json!({"size": [100_000, 100_000]}),
             json!({"padding": 1, "mode": "edge", "fill": 3}),
+            json!({"line": {"max_ratio": 0}}),
+            json!({"line": {}, "square": true}),
         ] {
             assert!(reference::build(builtin(), options.clone()).is_err(), "{options}");
         }

@@ -11,6 +11,11 @@ use crate::deadline::Deadline;
 use crate::ports;
 use gpux_core::{BuildError, Builtin, ElementSet, Group, Step, StepFailure, Tensor};
 
+/// An image whose proportions decide about its size is not enlarged to more pixels than this, but by this factor: a
+/// strip of a few pixels would else fill the memory.
+const MAX_ENLARGED: usize = 16 << 20;
+const MAX_FACTOR: usize = 16;
+
 /// Options of `resize`.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -169,6 +174,20 @@ impl Resize {
         }
     }
 
+    /// An error where the proportions of an image ask for far more pixels than it has.
+    fn check_enlargement(&self, from: (usize, usize), to: (usize, usize)) -> Result<(), String> {
+        let is_given = self.options.size.is_some() && matches!(self.options.mode, Mode::Stretch | Mode::Longest);
+        let pixels = |(height, width): (usize, usize)| height.saturating_mul(width);
+        if is_given || pixels(to) <= MAX_ENLARGED.max(pixels(from).saturating_mul(MAX_FACTOR)) {
+            return Ok(());
+        }
+        Err(format!(
+            "enlarging an image of {} × {} pixels to {} × {} is too much: at most {MAX_ENLARGED} pixels, or {MAX_FACTOR} \
+             times its own; bound the longer edge by `max_edge`, or give it a border by `pad` first",
+            from.0, from.1, to.0, to.1
+        ))
+    }
+
     /// Within `min_edge` and `max_edge`, the proportions kept as PaddleOCR does: in floats, rounded down.
     fn bounded(&self, height: usize, width: usize) -> (usize, usize) {
         let (shorter, longer) = (height.min(width), height.max(width));
@@ -201,7 +220,9 @@ impl ImageOperation for Resize {
     fn target(&self, sides: [Option<usize>; 2]) -> Result<[Option<usize>; 2], String> {
         match (self.options.mode, sides) {
             (_, [Some(height), Some(width)]) => {
+                let from = (height, width);
                 let (height, width) = self.scaled_size(height, width);
+                self.check_enlargement(from, (height, width))?;
                 Ok([Some(height), Some(width)])
             }
             (mode, _) => {
@@ -354,6 +375,12 @@ mod tests {
         // 8192 high, and so 8 million wide.
         let error = run(json!({"size": 8192, "mode": "shortest"}), line()).unwrap_err();
         assert!(error.to_string().contains("is too much"), "{error}");
+        // A strip, 51 million pixels for the detector of a page of text.
+        let strip = || Tensor::new([2000, 20, 1], vec![0_u8; 40_000]).unwrap();
+        let error = run(json!({"min_edge": 736, "multiple_of": 32}), strip()).unwrap_err();
+        assert!(error.to_string().contains("2000 × 20 pixels to 73600 × 736 is too much"), "{error}");
+        let bounded = run(json!({"min_edge": 736, "max_edge": 4096, "multiple_of": 32}), strip()).unwrap();
+        assert_eq!(bounded[0].as_tensor().unwrap().shape(), [4096, 32, 1]);
         // The result is small, but what lies between the two passes is not.
         let tall = Tensor::new([1 << 20, 1, 1], vec![0_u8; 1 << 20]).unwrap();
         assert!(matches!(run(json!({"size": [1, 1 << 20]}), tall), Err(StepFailure::InvalidInput(_))));

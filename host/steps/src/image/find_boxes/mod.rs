@@ -50,6 +50,10 @@ struct Options {
     /// How many areas are looked at, from the bottom of the map up, 1 to 10000. Default: 1000.
     #[schemars(range(min = 1, max = 10_000))]
     max_candidates: usize,
+    /// Whose pixels corners are rounded to and lines told apart in: `source` (default), the picture that came in; or
+    /// `image`, the input of that name, which RapidOCR does with a page that it first made smaller. The boxes then
+    /// are those taken back to the source, and `image_points` are their whole pixels.
+    pixels: Pixels,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
@@ -59,6 +63,15 @@ enum ScoreMode {
     #[default]
     Fast,
     Slow,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+#[schemars(inline)]
+enum Pixels {
+    #[default]
+    Source,
+    Image,
 }
 
 impl Default for Options {
@@ -71,6 +84,7 @@ impl Default for Options {
             dilation: false,
             min_size: 3.0,
             max_candidates: 1000,
+            pixels: Pixels::Source,
         }
     }
 }
@@ -122,7 +136,7 @@ fn map_sides(tensor: &Tensor) -> Result<[usize; 2], String> {
 impl FindBoxes {
     fn step(options: Options) -> BuiltinStep<Self> {
         let floats = |shape: &[Dim]| Kind::Tensor(TensorKind::shaped(ElementType::Float32, shape));
-        let signature = Signature {
+        let mut signature = Signature {
             inputs: vec![
                 Port {
                     description: "probabilities, [height, width], [1, height, width] or [1, 1, height, width]".into(),
@@ -145,6 +159,13 @@ impl FindBoxes {
                 Port { description: "the same scores".into(), ..Port::new("scores", floats(&[Dim::Dynamic])) },
             ],
         };
+        if options.pixels == Pixels::Image {
+            signature.inputs[1].optional = false;
+            signature.outputs.push(Port {
+                description: "the same points in whole pixels of `image`".into(),
+                ..Port::new("image_points", floats(&[Dim::Dynamic, Dim::Fixed(4), Dim::Fixed(2)]))
+            });
+        }
         let details = json!(options);
         BuiltinStep::new(signature, details, Self(options))
     }
@@ -290,21 +311,32 @@ impl Operation for FindBoxes {
         }
         let tensor = tensor.cast(ElementType::Float32)?;
         let map = Map { data: tensor.as_slice::<f32>().unwrap_or_default(), height, width };
-        let placement = BoxPlacement::new([height, width], image.as_ref()).map_err(invalid)?;
-        let found = self.find(map, &placement, deadline)?;
+        let placement = match &image {
+            Some(image) if self.0.pixels == Pixels::Image => BoxPlacement::in_image([height, width], image),
+            image => BoxPlacement::new([height, width], image.as_ref()),
+        };
+        let mut found = self.find(map, &placement.map_err(invalid)?, deadline)?;
+
+        let points = |found: &[FoundBox]| {
+            let points: Vec<f32> = found.iter().flat_map(|found| found.corners).flatten().collect();
+            Tensor::new([found.len(), 4, 2], points)
+        };
+        let mut image_points = None;
+        if let Some(image) = image.filter(|_| self.0.pixels == Pixels::Image) {
+            image_points = Some(points(&found)?.into());
+            for found in &mut found {
+                found.corners = source::to_source(found.corners, &image);
+            }
+        }
 
         let entry = |found: &FoundBox| {
             let points = found.corners.map(|point| point.map(float32_to_json));
             json!({"points": points, "score": float32_to_json(found.score)})
         };
         let boxes: serde_json::Value = found.iter().map(entry).collect();
-        let points: Vec<f32> = found.iter().flat_map(|found| found.corners).flatten().collect();
         let scores: Vec<f32> = found.iter().map(|found| found.score).collect();
-        Ok(vec![
-            boxes.into(),
-            Tensor::new([found.len(), 4, 2], points)?.into(),
-            Tensor::new([found.len()], scores)?.into(),
-        ])
+        let outputs = [boxes.into(), points(&found)?.into(), Tensor::new([found.len()], scores)?.into()];
+        Ok(outputs.into_iter().chain(image_points).collect())
     }
 }
 

@@ -23,12 +23,7 @@ impl BoxPlacement {
     pub(super) fn new([height, width]: [usize; 2], image: Option<&Tensor>) -> Result<Self, String> {
         let map = [width as f32, height as f32];
         let Some(image) = image else { return Ok(Self { map, mapping: Mapping::Whole(map) }) };
-        let size = match (image.metadata.layout, image.shape()) {
-            (Some(Layout::Hwc), [.., height, width, _]) => [*width, *height],
-            (Some(Layout::Chw), [.., _, height, width]) => [*width, *height],
-            _ => return Err("`image` is not known to be a picture, so that its size is not known".into()),
-        };
-        let image_size = size.map(|side| side as f32);
+        let image_size = width_height(image)?;
         let geometry = image.metadata.geometry.filter(|_| image.metadata.transform.is_none());
         let whole = match geometry {
             _ if image.metadata.transform.is_some() => None,
@@ -51,6 +46,11 @@ impl BoxPlacement {
         Ok(Self { map, mapping: Mapping::Matrix(map_to_source, source) })
     }
 
+    /// For a map, height first, of the whole of `image`, whose own pixels are wanted.
+    pub(super) fn in_image([height, width]: [usize; 2], image: &Tensor) -> Result<Self, String> {
+        Ok(Self { map: [width as f32, height as f32], mapping: Mapping::Whole(width_height(image)?) })
+    }
+
     /// Corners in whole pixels of the source, from the top left clockwise, and within it as far as its size is known.
     pub(super) fn place(&self, corners: [[f32; 2]; 4]) -> [[f32; 2]; 4] {
         let (corners, size) = match &self.mapping {
@@ -70,6 +70,29 @@ impl BoxPlacement {
         let corners = clockwise(whole.map(|corner| within(corner, [width, height])));
         corners.map(|corner| within(corner, [(width - 1.0).max(0.0), (height - 1.0).max(0.0)]))
     }
+}
+
+fn width_height(image: &Tensor) -> Result<[f32; 2], String> {
+    let size = match (image.metadata.layout, image.shape()) {
+        (Some(Layout::Hwc), [.., height, width, _]) => [*width, *height],
+        (Some(Layout::Chw), [.., _, height, width]) => [*width, *height],
+        _ => return Err("`image` is not known to be a picture, so that its size is not known".into()),
+    };
+    Ok(size.map(|side| side as f32))
+}
+
+/// Corners in an image, in its source, and up to its edges as far as its size is known.
+pub(super) fn to_source(corners: [[f32; 2]; 4], image: &Tensor) -> [[f32; 2]; 4] {
+    let Some(back) = Homography::to_source(&image.metadata) else { return corners };
+    let size = image.metadata.geometry.filter(|_| image.metadata.transform.is_none());
+    corners.map(|corner| {
+        let [x, y] = back.apply(corner.map(f64::from)).map(|number| number as f32);
+        match size {
+            // Without the sign of a zero.
+            Some(at) => [x.clamp(0.0, at.source_width as f32) + 0.0, y.clamp(0.0, at.source_height as f32) + 0.0],
+            None => [x, y],
+        }
+    })
 }
 
 /// The corners from the top left clockwise: the two that lie furthest left, the upper one first, and the two others, as

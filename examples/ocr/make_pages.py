@@ -1,6 +1,8 @@
 """Draws pages of text from a fixed seed: Latin and Chinese, of several sizes, in columns, turned, with noise.
 
     python3 make_pages.py FOLDER [COUNT]
+    python3 make_pages.py --large FOLDER [COUNT]
+    python3 make_pages.py --strips FOLDER
     python3 make_pages.py --sample tests/page/page.png
 
 Needs pillow and numpy, and Debian's packages fonts-dejavu-core and fonts-wqy-zenhei.
@@ -26,13 +28,13 @@ def line(random):
     return " ".join(random.choice(WORDS, random.integers(2, 8))), LATIN[random.integers(len(LATIN))]
 
 
-def page(random):
-    width, height = int(random.integers(500, 1500)), int(random.integers(500, 1500))
+def page(random, sides=(500, 1500), sizes=(18, 40)):
+    width, height = int(random.integers(*sides)), int(random.integers(*sides))
     ground = int(random.integers(215, 256))
     image = Image.new("RGB", (width, height), (ground, ground, int(ground * random.uniform(0.9, 1))))
     draw = ImageDraw.Draw(image)
     columns = 1 + int(random.random() < 0.3 and width > 900)
-    size = int(random.integers(18, 40))
+    size = int(random.integers(*sizes))
     for column in range(columns):
         left, y = 30 + column * width // columns, int(random.integers(20, 60))
         while y < height - 2 * size:
@@ -56,6 +58,19 @@ def page(random):
     return image
 
 
+def strips(random, folder):
+    """Single lines, from hardly wider than high to much wider."""
+    for width, height in ((2000, 20), (1200, 16), (5000, 12), (3000, 60), (900, 100), (400, 30), (250, 25), (640, 64)):
+        image = Image.new("RGB", (width, height), (236, 240, 244))
+        draw, x = ImageDraw.Draw(image), 4
+        while x < width - 2 * height:
+            text, name = line(random)
+            font = ImageFont.truetype(name, int(height * 0.66))
+            draw.text((x, height * 0.08), text, fill=(30, 40, 20), font=font)
+            x += int(draw.textlength(text, font)) + height
+        image.save(folder / f"{width}x{height}.png")
+
+
 def sample():
     """A small receipt, a little turned."""
     image = Image.new("RGB", (420, 300), (246, 244, 238))
@@ -75,11 +90,15 @@ def sample():
 def main():
     if sys.argv[1] == "--sample":
         return sample().save(sys.argv[2])
-    folder, count = Path(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else 60
+    kind, arguments = (sys.argv[1], sys.argv[2:]) if sys.argv[1].startswith("--") else ("", sys.argv[1:])
+    folder, count = Path(arguments[0]), int(arguments[1]) if len(arguments) > 1 else 12 if kind else 60
     folder.mkdir(parents=True, exist_ok=True)
     random = np.random.default_rng(47)
+    if kind == "--strips":
+        return strips(random, folder)
     for number in range(count):
-        page(random).save(folder / f"{number:02}.png")
+        image = page(random, (2400, 4000), (40, 90)) if kind == "--large" else page(random)
+        image.save(folder / f"{number:02}.png")
 
 
 if __name__ == "__main__":

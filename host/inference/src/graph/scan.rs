@@ -91,6 +91,14 @@ impl Graph {
     }
 }
 
+/// What is kept of a tensor.
+struct ScannedTensor {
+    name: String,
+    /// the size of its first axis
+    rows: u64,
+    elements: u64,
+}
+
 /// Scans a whole model whose weights may lie in `files`.
 pub(super) fn scan<R: ForwardRead>(
     source: &mut ForwardReader<R>,
@@ -167,7 +175,8 @@ impl<R: ForwardRead> Scanner<'_, R> {
                 1 => self.node(field, message, Some(&mut graph))?,
                 2 => graph.name = self.text(field)?,
                 5 => {
-                    let (name, rows) = self.tensor(field, message, true)?;
+                    let ScannedTensor { name, rows, elements } = self.tensor(field, message)?;
+                    self.count_parameters(elements);
                     if let MapEntry::Vacant(vacant) = graph.initializers.entry(name) {
                         self.take(ITEM + vacant.key().len())?;
                         vacant.insert(rows);
@@ -175,7 +184,10 @@ impl<R: ForwardRead> Scanner<'_, R> {
                 }
                 11 => graph.inputs.push(self.message(field, TYPE)?),
                 12 => graph.outputs.push(self.message(field, TYPE)?),
-                15 => self.sparse(field, message, true)?,
+                15 => {
+                    let elements = self.sparse(field, message)?;
+                    self.count_parameters(elements);
+                }
                 _ => self.source.skip(field)?,
             }
         }
@@ -192,7 +204,7 @@ impl<R: ForwardRead> Scanner<'_, R> {
                 10 => domain = self.text(field)?,
                 7 => self.node(field, function, None)?,
                 // Default attributes.
-                11 => self.attribute(field, function)?,
+                11 => drop(self.attribute(field, function)?),
                 _ => self.source.skip(field)?,
             }
         }
@@ -206,8 +218,14 @@ impl<R: ForwardRead> Scanner<'_, R> {
         while let Some(field) = self.source.field(graph)? {
             match field.tag {
                 1 => self.node(field, graph, None)?,
-                5 => drop(self.tensor(field, graph, true)?),
-                15 => self.sparse(field, graph, true)?,
+                5 => {
+                    let elements = self.tensor(field, graph)?.elements;
+                    self.count_parameters(elements);
+                }
+                15 => {
+                    let elements = self.sparse(field, graph)?;
+                    self.count_parameters(elements);
+                }
                 _ => self.source.skip(field)?,
             }
         }
@@ -221,13 +239,14 @@ impl<R: ForwardRead> Scanner<'_, R> {
         let (mut operator, mut domain, mut inputs) = (String::new(), String::new(), Vec::new());
         // Memory that its attributes' nested graphs keep.
         let mut kept = 0;
+        let mut elements = 0_u64;
         while let Some(field) = self.source.field(node)? {
             match field.tag {
                 1 if main.is_some() => inputs.push(self.text(field)?),
                 4 => operator = self.text(field)?,
                 5 => {
                     let before = self.left;
-                    self.attribute(field, node)?;
+                    elements = elements.saturating_add(self.attribute(field, node)?);
                     kept += before - self.left;
                 }
                 7 => domain = self.text(field)?,
@@ -239,6 +258,10 @@ impl<R: ForwardRead> Scanner<'_, R> {
             self.keep_inputs(graph, &operator, inputs)?;
         }
         let name = qualified(operator, &domain);
+        // Some exporters write weights as such nodes.
+        if name == "Constant" {
+            self.count_parameters(elements);
+        }
         if !self.result.operators.contains_key(&name) {
             self.take(ITEM + name.len())?;
         }
@@ -258,50 +281,57 @@ impl<R: ForwardRead> Scanner<'_, R> {
         }
     }
 
-    fn attribute(&mut self, field: Field, outer: Message) -> Result<(), ScanError> {
+    /// Gives how many elements its tensor has, without those of lists and of nested graphs.
+    fn attribute(&mut self, field: Field, outer: Message) -> Result<u64, ScanError> {
         let attribute = self.source.enter(field, outer)?;
         let (mut tensor, mut sparse) = (false, false);
+        let mut elements = 0;
         while let Some(field) = self.source.field(attribute)? {
             match field.tag {
                 5 => {
                     ensure_once(&mut tensor)?;
-                    self.tensor(field, attribute, false)?;
+                    elements = self.tensor(field, attribute)?.elements;
                 }
-                10 => drop(self.tensor(field, attribute, false)?),
+                10 => drop(self.tensor(field, attribute)?),
                 6 | 11 => self.inner_graph(field, attribute)?,
                 22 => {
                     ensure_once(&mut sparse)?;
-                    self.sparse(field, attribute, false)?;
+                    elements = self.sparse(field, attribute)?;
                 }
-                23 => self.sparse(field, attribute, false)?,
+                23 => drop(self.sparse(field, attribute)?),
                 _ => self.source.skip(field)?,
             }
         }
-        Ok(())
+        Ok(elements)
     }
 
-    fn sparse(&mut self, field: Field, outer: Message, weights: bool) -> Result<(), ScanError> {
+    /// Gives how many values it has.
+    fn sparse(&mut self, field: Field, outer: Message) -> Result<u64, ScanError> {
         let sparse = self.source.enter(field, outer)?;
         let (mut values, mut indices) = (false, false);
+        let mut elements = 0;
         while let Some(field) = self.source.field(sparse)? {
             match field.tag {
                 1 => {
                     ensure_once(&mut values)?;
-                    self.tensor(field, sparse, weights)?;
+                    elements = self.tensor(field, sparse)?.elements;
                 }
                 2 => {
                     ensure_once(&mut indices)?;
-                    self.tensor(field, sparse, false)?;
+                    self.tensor(field, sparse)?;
                 }
                 _ => self.source.skip(field)?,
             }
         }
-        Ok(())
+        Ok(elements)
     }
 
-    /// Checks the location of its data, counts its numbers if they are weights, and returns its name and the size of its
-    /// first axis.
-    fn tensor(&mut self, field: Field, outer: Message, weights: bool) -> Result<(String, u64), ScanError> {
+    fn count_parameters(&mut self, elements: u64) {
+        self.result.parameters = self.result.parameters.saturating_add(elements);
+    }
+
+    /// Checks the location of its data.
+    fn tensor(&mut self, field: Field, outer: Message) -> Result<ScannedTensor, ScanError> {
         let message = self.source.enter(field, outer)?;
         let left = self.left;
         let mut tensor = Tensor::default();
@@ -323,17 +353,14 @@ impl<R: ForwardRead> Scanner<'_, R> {
             }
         }
         self.left = left;
-        if weights {
-            let count = (tensor.dims.iter())
-                .try_fold(1_u64, |product, dimension| product.checked_mul(u64::try_from(*dimension).ok()?));
-            self.result.parameters = self.result.parameters.saturating_add(count.unwrap_or(0));
-        }
+        let elements = (tensor.dims.iter())
+            .try_fold(1_u64, |product, dimension| product.checked_mul(u64::try_from(*dimension).ok()?));
         // Engines look at either mark, so either counts.
         if tensor.data_location == 1 || !tensor.external_data.is_empty() {
             self.check_external_data(&tensor)?;
         }
         let rows = tensor.dims.first().map_or(0, |rows| u64::try_from(*rows).unwrap_or(0));
-        Ok((tensor.name, rows))
+        Ok(ScannedTensor { name: tensor.name, rows, elements: elements.unwrap_or(0) })
     }
 
     /// Checks the file that holds a tensor's data.

@@ -169,6 +169,15 @@ fn reads_large_models() {
 }
 
 #[test]
+fn counts_the_weights_of_constant_nodes() {
+    let tensor = field(5, &field(1, &[2, 3]));
+    let node = |operator: &[u8]| field(1, &[field(4, operator), field(5, &tensor)].concat());
+    // The tensor of another operator is an option.
+    let graph = [node(b"Constant"), node(b"ConstantOfShape"), node(b"Constant"), field(12, &field(1, b"y"))].concat();
+    assert_eq!(read(&field(7, &graph)).unwrap().parameters, 12);
+}
+
+#[test]
 fn rejects_tensors_in_parts() {
     let tensor = field(5, &field(8, b"part"));
     for (parts, refused) in [(1, false), (2, true)] {

@@ -68,6 +68,12 @@ pub enum JsonError {
     /// text that is not base64
     #[error("the text is not base64: {0}")]
     Base64(String),
+    /// a file's name in the place of its bytes
+    #[error(
+        "`{0}` looks like the name of a file, not like the base64 of its bytes; `gpux run` takes files by `--file PATH`, \
+         the server as the body"
+    )]
+    FileName(String),
     /// data that makes no tensor
     #[error(transparent)]
     Tensor(#[from] TensorError),
@@ -111,7 +117,18 @@ fn type_error(expected: &str, found: &Json) -> JsonError {
 }
 
 pub(crate) fn decode_base64(text: &str) -> Result<Vec<u8>, JsonError> {
-    decode_base64_strictly(text).or_else(|error| decode_variant(base64_payload(text)).ok_or(error))
+    decode_base64_strictly(text).or_else(|error| {
+        let error = if is_file_name(text) { JsonError::FileName(text.to_owned()) } else { error };
+        decode_variant(base64_payload(text)).ok_or(error)
+    })
+}
+
+/// Whether a text ends in a dot and some letters, on one line.
+fn is_file_name(text: &str) -> bool {
+    let ending = text.rsplit_once('.').map_or("", |(_, ending)| ending);
+    (1..=5).contains(&ending.len())
+        && ending.bytes().all(|byte| byte.is_ascii_alphanumeric())
+        && text.lines().count() == 1
 }
 
 /// Decodes base64 with the usual alphabet and padding, on one line.
@@ -439,6 +456,8 @@ mod tests {
         for wrong in ["A", "AA=A", "AAAA=", "=", "A*AA"] {
             assert!(message(json!(wrong), &Kind::Bytes).contains("not base64"), "{wrong}");
         }
+        let named = message(json!("my photos/a.jpg"), &Kind::Bytes);
+        assert!(named.starts_with("`my photos/a.jpg` looks like the name of a file") && named.contains("--file"));
         assert!(message(json!(1), &Kind::Text).contains("takes text"));
     }
 

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Instant;
 
-use gpux::{Dim, ElementType, GpuxError, Kind, Outputs, RunError, RunOptions, Value, deadline_after};
+use gpux::{Dim, ElementType, GpuxError, Kind, Outputs, RunOptions, Value, deadline_after};
 use gpux_core::{CancelFlag, TensorKind, WaitObserver};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
@@ -240,6 +240,7 @@ fn run(
     let start = Instant::now();
     let cancelled = cancelled.map(|flag| flag as Arc<dyn CancelFlag>);
     let options = RunOptions { deadline: deadline_after(runtime.timeout()), waits, cancelled, ..RunOptions::default() };
-    let result = runtime.plan().run(values, options).map_err(RunError::into);
+    let limit = || runtime.time_limit();
+    let result = runtime.plan().run(values, options).map_err(|error| GpuxError::from(error).explain_timeout(limit));
     (result, u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX))
 }

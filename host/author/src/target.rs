@@ -153,7 +153,8 @@ impl PreparedTarget<'_> {
                         let failure = RunFailure { kind: ErrorKind::InvalidInput, message: error.to_string() };
                         RunOutcome { result: Err(failure), log: Vec::new() }
                     }
-                    Err(RunError::Step(error)) => {
+                    Err(RunError::Step(mut error)) => {
+                        error.explain_timeout(|| pipeline.time_limit());
                         let failure = RunFailure { message: error.to_string(), ..RunFailure::from(&error.failure) };
                         RunOutcome { result: Err(failure), log: error.log }
                     }

@@ -43,7 +43,9 @@ pub use plans::plan::{Plan, PlanInput, PlanOutput, PlanSignature, PlannedStep, T
 pub use plans::plan_builder::{Names, PlanBuilder, PortSide, WiringError};
 pub use plans::registry::{Build, BuildError, Builtin, Group, OptionOrigin, Registry};
 pub use plans::request::{Reader, Request};
-pub use plans::run::{Observer, Observers, Outputs, RunError, RunOptions, StepError, ValidationError, deadline_after};
+pub use plans::run::{
+    Observer, Observers, Outputs, RunError, RunOptions, StepError, TimeLimit, ValidationError, deadline_after,
+};
 pub use plans::step::{
     Context, DeviceStep, InputConversions, LimitExceeded, Step, StepFailure, WaitObserver, run_one_by_one,
 };

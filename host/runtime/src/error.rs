@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value as Json, json};
 
-use gpux_core::{RunError, StepError, StepFailure, ValidationError};
+use gpux_core::{RunError, StepError, StepFailure, TimeLimit, ValidationError};
 
 pub use super::policy::ParseGrantsError;
 pub use gpux_config::{ConfigurationError, Diagnostic, LoadError, Position, SourceFile, Span};
@@ -113,6 +113,15 @@ pub enum ErrorCategory {
 }
 
 impl GpuxError {
+    /// Says of a timeout which limit the request had, unless that was said before.
+    #[must_use]
+    pub fn explain_timeout(mut self, limit: impl FnOnce() -> TimeLimit) -> Self {
+        if let Self::Step(error) = &mut self {
+            error.explain_timeout(limit);
+        }
+        self
+    }
+
     /// The kind's name: `ConfigurationError`, `ModelLoadError`, `ProviderError`, `ValidationError`, `StepError` or
     /// `ModelCrashError`.
     pub fn kind(&self) -> &'static str {

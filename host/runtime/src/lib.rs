@@ -127,7 +127,7 @@ pub use gpux_config::ConfigParser;
 pub use gpux_core::{
     CacheDir, Context, Dim, ElementType, Elements, Kind, LatencyStatistics, Observer, Outputs, Plan, PlannedStep, Port,
     Precision, Request, RunError, RunOptions, Size, StepError, StepFailure, Tensor, TensorData, TensorElement,
-    ValidationError, Value, deadline_after, from_json, to_json,
+    TimeLimit, ValidationError, Value, deadline_after, from_json, to_json,
 };
 pub use gpux_inference::{
     ExecutionProvider, ModelInfo, ModelInspector, ProviderInfo, ProviderLibrary, ProviderManager,

@@ -19,9 +19,9 @@ use super::space::{self, Space};
 use super::step_factory::{StepBuildError, StepFactory};
 use super::warm_up;
 use crate::GpuxError;
-use gpux_config::{Action, ConfigurationError, Diagnostic, PortType, Spec, StepSpec};
+use gpux_config::{Action, ConfigurationError, Diagnostic, PortType, ServingSpec, Spec, StepSpec};
 use gpux_core::files::FileVersions;
-use gpux_core::{Kind, Plan, PlannedStep, Port, Request};
+use gpux_core::{Kind, Plan, PlannedStep, Port, Request, TimeLimit};
 use gpux_inference::{ModelFile, ModelStep};
 use gpux_sandbox::Sandbox;
 
@@ -107,6 +107,17 @@ impl Pipeline {
     pub fn timeout(&self) -> Option<Duration> {
         Some(self.spec.runtime.timeout.0)
     }
+
+    /// The same, for the error of a request that took longer.
+    pub fn time_limit(&self) -> TimeLimit {
+        TimeLimit::new(self.spec.runtime.timeout.0, "`runtime.timeout` of gpux.yml")
+    }
+
+    /// How long one request may take in a server: the lesser of `serving.timeout` and `runtime.timeout`.
+    pub(crate) fn serving_time_limit(&self) -> TimeLimit {
+        let serving = TimeLimit::new(self.spec.serving.timeout.0, "`serving.timeout` of gpux.yml");
+        if serving.value <= self.spec.runtime.timeout.0 { serving } else { self.time_limit() }
+    }
 }
 
 /// For the program `gpux`; no part of the API.
@@ -164,6 +175,7 @@ impl Pipeline {
         let computations = factory.computations;
         warnings.extend(loaded.warnings);
         warnings.extend(files.warnings());
+        warnings.extend(timeout_warning(spec));
         let lineage = Lineage::new(&spec.pipeline, &plan);
         warnings.extend(lineage.unscaled_images());
         warnings.extend(lineage.oversized_vocabularies(&|model, input| {
@@ -289,6 +301,15 @@ impl Pipeline {
     pub fn model_bytes(&self) -> u64 {
         self.models.iter().map(|model| model.step.file().info().size_bytes).sum()
     }
+}
+
+/// A warning where gpux.yml gives the server more time than requests have.
+fn timeout_warning(spec: &Spec) -> Option<String> {
+    let [serving, runtime] = [spec.serving.timeout, spec.runtime.timeout];
+    let is_written = serving != ServingSpec::default().timeout;
+    (is_written && serving.0 > runtime.0).then(|| {
+        format!("`serving.timeout` is {serving}, but `runtime.timeout` is {runtime}, which holds: set that to {serving}, too")
+    })
 }
 
 /// The media type of the value of a plan, from the step that reads it.

@@ -1,7 +1,6 @@
 //! What callers of a pipeline need to know about it, as plain data, which another process can have too.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
@@ -10,7 +9,7 @@ use super::pipeline::Pipeline;
 use super::precision::ModelPrecision;
 use super::space::Space;
 use gpux_core::files::FileVersions;
-use gpux_core::{BRANCH, PlanOutput, PlanSignature, Port, Request, Value};
+use gpux_core::{BRANCH, PlanOutput, PlanSignature, Port, Request, TimeLimit, Value};
 use gpux_inference::{ExecutionProvider, ProviderManager};
 
 /// A loaded pipeline, described.
@@ -40,8 +39,8 @@ pub struct PipelineInfo {
     pub warnings: Vec<String>,
     /// every file that it was loaded from
     pub files: FileVersions,
-    /// the timeout of a request: the lesser of `serving.timeout` and `runtime.timeout`
-    pub timeout: Duration,
+    /// the timeout of a request in a server: the lesser of `serving.timeout` and `runtime.timeout`
+    pub timeout: TimeLimit,
     /// the number of requests to run concurrently: the capacity of a model's instances
     pub concurrency: usize,
     /// the endpoints of other servers' clients that it answers
@@ -151,7 +150,7 @@ impl Pipeline {
             available_providers: available.into_iter().map(str::to_owned).collect(),
             warnings: self.warnings().to_owned(),
             files: self.files().clone(),
-            timeout: spec.serving.timeout.0.min(spec.runtime.timeout.0),
+            timeout: self.serving_time_limit(),
             concurrency: self.concurrency(),
             endpoints: self.endpoints.clone(),
             space: self.space.clone(),

@@ -12,7 +12,7 @@ use super::precision::{PrecisionReport, PrecisionRequest};
 use super::source::Source;
 use crate::GpuxError;
 use gpux_core::{
-    BenchmarkOptions, Kind, LatencyStatistics, Outputs, Plan, Port, Precision, Request, RunOptions, Size,
+    BenchmarkOptions, Kind, LatencyStatistics, Outputs, Plan, Port, Precision, Request, RunOptions, Size, TimeLimit,
     ValidationError, Value, deadline_after, from_json,
 };
 use gpux_inference::{ExecutionProvider, ModelInfo, ProviderInfo, ProviderManager};
@@ -185,7 +185,8 @@ impl Runtime {
         V: Into<Value>,
     {
         let deadline = deadline_after(self.timeout());
-        self.infer_with(inputs, RunOptions { deadline, ..RunOptions::default() })
+        let result = self.infer_with(inputs, RunOptions { deadline, ..RunOptions::default() });
+        result.map_err(|error| error.explain_timeout(|| self.time_limit()))
     }
 
     /// [`infer`](Self::infer) with a deadline, cancellation or an observer of its own. [`timeout`](Self::timeout) does
@@ -311,6 +312,12 @@ impl Runtime {
     /// How long one request may take; `None` for no limit.
     pub fn timeout(&self) -> Option<Duration> {
         self.timeout.or(self.pipeline.timeout())
+    }
+
+    /// [`timeout`](Self::timeout), for the error of a request that took longer.
+    pub fn time_limit(&self) -> TimeLimit {
+        let own = self.timeout.map(|timeout| TimeLimit::new(timeout, "the `timeout` that this program set"));
+        own.unwrap_or_else(|| self.pipeline.time_limit())
     }
 
     /// Ends the sessions and frees their memory. Dropping the runtime does the same.

@@ -9,6 +9,7 @@ use super::inner_step::{InnerPlace, InnerStep};
 use super::plan::{Plan, PlannedStep, SlotRef};
 use super::step::{Context, StepFailure, WaitObserver};
 use crate::cancellation::CancelFlag;
+use crate::units::TimeSpan;
 use crate::values::device_tensor::HostOrDevice;
 use crate::values::signature::{Dim, Kind, TensorKind};
 use crate::values::value::Value;
@@ -102,9 +103,26 @@ impl ValidationError {
     }
 }
 
+/// How long a request could take, for the error of one that took longer.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
+#[error("{}, {origin}", TimeSpan(*value))]
+pub struct TimeLimit {
+    /// the time
+    pub value: Duration,
+    /// where that comes from, such as `` `runtime.timeout` of gpux.yml ``
+    pub origin: String,
+}
+
+impl TimeLimit {
+    /// A limit of `value`, from an option of this name, or from whoever asked for it.
+    pub fn new(value: Duration, origin: impl Into<String>) -> Self {
+        Self { value, origin: origin.into() }
+    }
+}
+
 /// A step that failed.
 #[derive(Clone, Debug, thiserror::Error, Serialize, Deserialize)]
-#[error("step {} ({name}){}: {failure}", self.label(), self.items())]
+#[error("step {} ({name}){}: {failure}{}", self.label(), self.items(), self.limit())]
 pub struct StepError {
     /// its place in the pipeline, from 1; of a step within others, that of the outermost
     pub number: usize,
@@ -116,17 +134,30 @@ pub struct StepError {
     pub failure: StepFailure,
     /// the last lines it logged
     pub log: Vec<String>,
+    /// of a timeout: the time that the request had, where that is known
+    pub time_limit: Option<TimeLimit>,
 }
 
 impl StepError {
     /// A failure of the pipeline as a whole.
     pub fn of_pipeline(failure: StepFailure) -> Self {
-        Self { number: 0, within: Vec::new(), name: "pipeline".to_owned(), failure, log: Vec::new() }
+        Self { number: 0, within: Vec::new(), name: "pipeline".to_owned(), failure, log: Vec::new(), time_limit: None }
     }
 
     /// The number of the step, with those within others: `4.2`.
     pub fn label(&self) -> String {
         self.within.iter().fold(self.number.to_string(), |label, place| format!("{label}.{}", place.number))
+    }
+
+    /// Says of a timeout which limit the request had, unless that was said before.
+    pub fn explain_timeout(&mut self, limit: impl FnOnce() -> TimeLimit) {
+        if self.failure == StepFailure::Timeout {
+            self.time_limit.get_or_insert_with(limit);
+        }
+    }
+
+    fn limit(&self) -> String {
+        self.time_limit.as_ref().map(|limit| format!(": {limit}")).unwrap_or_default()
     }
 
     /// The items it failed on: `, item 17`, counted from 0 as in the lists.
@@ -324,7 +355,8 @@ impl Plan {
                 }
                 let of_step = || InnerStep { places: Vec::new(), name: planned.name.clone() };
                 let InnerStep { places: within, name } = context.failed_at.take().unwrap_or_else(of_step);
-                return Err(Box::new(StepError { number: index + 1, within, name, failure, log: context.log }).into());
+                let (number, log) = (index + 1, context.log);
+                return Err(Box::new(StepError { number, within, name, failure, log, time_limit: None }).into());
             }
         }
         let value = |slot: usize| frame[slot].clone().and_then(HostOrDevice::host);

@@ -243,6 +243,22 @@ fn optional_inputs_take_unnamed_values_only_of_their_type() {
     assert!(required.contains("bytes"), "{required}");
 }
 
+#[test]
+fn warns_of_a_serving_timeout_that_does_not_hold() {
+    let warnings = |settings: &str| {
+        let pipeline = open("{ x: { type: float32, shape: [2] } }", &format!("  - softmax: {{ in: x }}\n{settings}"));
+        pipeline.unwrap().warnings().to_vec()
+    };
+    let warned = warnings("serving: { timeout: 2min }\n");
+    assert!(
+        warned[0].starts_with("`serving.timeout` is 120s, but `runtime.timeout` is 30s, which holds"),
+        "{warned:?}"
+    );
+    for settings in ["", "runtime: { timeout: 1 }\n", "runtime: { timeout: 120 }\nserving: { timeout: 120 }\n"] {
+        assert_eq!(warnings(settings), [""; 0], "{settings}");
+    }
+}
+
 /// Cancels after so many looks.
 struct CancelAfter(AtomicUsize);
 

@@ -7,7 +7,7 @@ use serde_json::{Value as Json, json};
 use super::scheduler::Rejection;
 use gpux::{ErrorCategory, GpuxError};
 use gpux_core::sanitize::{redact_paths, sanitize_for_terminal};
-use gpux_core::{RunError, StepFailure, ValidationError};
+use gpux_core::{RunError, StepFailure, TimeLimit, ValidationError};
 
 /// An error of a request; each protocol encodes it in its own form.
 #[derive(Debug, thiserror::Error)]
@@ -18,6 +18,9 @@ pub enum ServeError {
     /// rejected for lack of time or space
     #[error("{0}")]
     Overload(#[from] Rejection),
+    /// the request's time passed while it waited
+    #[error("the request's timeout passed before it could run: {0}")]
+    Expired(TimeLimit),
     /// the path, pipeline or model does not exist
     #[error("{0}")]
     NotFound(String),
@@ -123,7 +126,7 @@ impl ServeError {
         match self {
             Self::Gpux(error) => error.kind(),
             Self::Traced(error, _) | Self::NotLoaded(error) => error.kind(),
-            Self::Overload(_) => "OverloadError",
+            Self::Overload(_) | Self::Expired(_) => "OverloadError",
             Self::NotFound(_) => "NotFoundError",
             Self::NotReady(_) | Self::LoadFailed { .. } => "NotReadyError",
             Self::Unauthorized(_) | Self::UnknownKey(_) => "AuthenticationError",
@@ -164,8 +167,18 @@ impl ServeError {
     pub(crate) fn is_timeout(&self) -> bool {
         match self {
             Self::Gpux(GpuxError::Step(error)) => error.failure == StepFailure::Timeout,
-            Self::Overload(Rejection::Expired) => true,
+            Self::Overload(Rejection::Expired) | Self::Expired(_) => true,
             _ => false,
+        }
+    }
+
+    /// Says of a timeout which limit the request had, unless that was said before.
+    pub(crate) fn explain_timeout(self, limit: impl FnOnce() -> TimeLimit) -> Self {
+        match self {
+            Self::Gpux(error) => error.explain_timeout(limit).into(),
+            Self::Overload(Rejection::Expired) => Self::Expired(limit()),
+            Self::Traced(error, trace) => Self::Traced(Box::new(error.explain_timeout(limit)), trace),
+            other => other,
         }
     }
 
@@ -183,6 +196,7 @@ impl ServeError {
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
             Self::Overload(rejection) => Some(rejection.retry_after()),
+            Self::Expired(_) => Some(Rejection::Expired.retry_after()),
             Self::NotReady(_) => Some(Duration::from_secs(1)),
             // Whole seconds are the resolution of `Retry-After`.
             Self::TooMany { retry_after, .. } | Self::LoadFailed { retry_after, .. } => {

@@ -37,6 +37,8 @@ pub struct Execution {
     loaded: Arc<LoadedPipeline>,
     arrived: Instant,
     deadline: Cell<Option<Instant>>,
+    /// the time that the request asked for
+    timeout: Cell<Option<Duration>>,
     priority: i32,
     cancelled: Arc<AtomicBool>,
     waits: Option<Arc<dyn WaitObserver>>,
@@ -65,9 +67,13 @@ impl Execution {
     pub fn shorten_deadline(&self, timeout: Option<Duration>) -> Result<(), ServeError> {
         let Some(asked) = timeout.and_then(|timeout| self.arrived.checked_add(timeout)) else { return Ok(()) };
         if asked <= Instant::now() {
+            self.timeout.set(timeout);
             return Err(Rejection::Expired.into());
         }
-        self.deadline.set(Some(self.deadline.get().map_or(asked, |deadline| deadline.min(asked))));
+        if self.deadline.get().is_none_or(|deadline| asked < deadline) {
+            self.deadline.set(Some(asked));
+            self.timeout.set(timeout);
+        }
         Ok(())
     }
 
@@ -244,6 +250,7 @@ pub(crate) async fn execute_parts<S: Send + 'static, T: Send + 'static>(
         context.set_pipeline(loaded.metrics());
     }
 
+    let timeout = options.timeout;
     // A dropped future, because the client has gone, counts as a failure, too.
     let failure = FailureOnDrop(loaded, arrived);
     let outcome = match context.as_ref().and_then(|context| context.slots().cloned()) {
@@ -272,9 +279,10 @@ pub(crate) async fn execute_parts<S: Send + 'static, T: Send + 'static>(
         // The memory budget counts its rejections itself.
         (Err(ServeError::Overload(Rejection::Memory)), _) => {}
         (Err(ServeError::Overload(rejection)), _) => loaded.metrics().note_rejection(rejection.into()),
+        (Err(ServeError::Expired(_)), _) => loaded.metrics().note_rejection((&Rejection::Expired).into()),
         (Err(_), _) => {}
     }
-    done
+    done.map_err(|error| error.explain_timeout(|| loaded.time_limit(timeout)))
 }
 
 /// Runs `run` with a slot. A slot shared with other requests must not stay taken while the client reads results one by
@@ -356,7 +364,8 @@ fn complete<S, T>(
         };
         finish(execution, state, outputs)
     };
-    let done = run_guarded(work);
+    let limit = || execution.loaded.time_limit(execution.timeout.get());
+    let done = run_guarded(work).map_err(|error| error.explain_timeout(limit));
     let now = Instant::now();
     execution.keep_response_permit();
     (done, execution.timings(began, now).map(|timings| (timings, now)))
@@ -397,6 +406,7 @@ where
         loaded: loaded.clone(),
         arrived,
         deadline: Cell::new(deadline),
+        timeout: Cell::new(options.timeout),
         priority,
         cancelled: Arc::default(),
         waits: None,

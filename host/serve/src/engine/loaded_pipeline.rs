@@ -12,7 +12,7 @@ use crate::settings::Settings;
 #[cfg(target_os = "linux")]
 use gpux::GpuxError;
 use gpux::internal::PipelineInfo;
-use gpux_core::PlanSignature;
+use gpux_core::{PlanSignature, TimeLimit};
 #[cfg(target_os = "linux")]
 use gpux_worker::PipelineEnvironment;
 use gpux_worker::{ModelStatistics, WarmUpReport};
@@ -135,7 +135,15 @@ impl LoadedPipeline {
 
     /// Timeout of a request: the lesser of `serving.timeout` and `runtime.timeout`.
     pub const fn timeout(&self) -> Duration {
-        self.info.timeout
+        self.info.timeout.value
+    }
+
+    /// The time of a request that asks for `timeout`, and where that comes from.
+    pub(crate) fn time_limit(&self, timeout: Option<Duration>) -> TimeLimit {
+        match timeout.filter(|timeout| *timeout < self.timeout()) {
+            Some(timeout) => TimeLimit::new(timeout, "as the request asked"),
+            None => self.info.timeout.clone(),
+        }
     }
 
     /// Result of the warm-up.

@@ -30,7 +30,8 @@ use gpux_author::{RecordError, Recorder, SYNTHETIC_INPUTS};
 use gpux_config::LoadError;
 use gpux_core::files::read_head;
 use gpux_core::{
-    BenchmarkOptions, CancelFlag, Observer, Observers, Request, RunOptions, RunTrace, deadline_after, foreign_file,
+    BenchmarkOptions, CancelFlag, Observer, Observers, Request, RunOptions, RunTrace, TimeLimit, deadline_after,
+    foreign_file,
 };
 
 /// An error before the first item.
@@ -248,7 +249,11 @@ fn run_item(
         };
         let cancelled: Option<Arc<dyn CancelFlag>> = Some(Arc::new(interrupt::install_handler()));
         let options = RunOptions { deadline: deadline_after(timeout), observer, cancelled, ..RunOptions::default() };
-        pipeline.plan().run(request, options).map_err(GpuxError::from)
+        let limit = || match arguments.timeout {
+            Some(timeout) => TimeLimit::new(timeout, "`--timeout`"),
+            None => pipeline.time_limit(),
+        };
+        pipeline.plan().run(request, options).map_err(|error| GpuxError::from(error).explain_timeout(limit))
     };
     let result = request.map_err(GpuxError::from).and_then(run);
     ItemResult { source, result, trace }

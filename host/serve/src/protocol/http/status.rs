@@ -16,7 +16,7 @@ impl ServeError {
             }
             Self::Gpux(error) if error.category() == ErrorCategory::Request => StatusCode::BAD_REQUEST,
             Self::Gpux(_) => StatusCode::INTERNAL_SERVER_ERROR,
-            Self::Overload(Rejection::Expired) => StatusCode::GATEWAY_TIMEOUT,
+            Self::Overload(Rejection::Expired) | Self::Expired(_) => StatusCode::GATEWAY_TIMEOUT,
             Self::Overload(_) | Self::NotReady(_) | Self::LoadFailed { .. } => StatusCode::SERVICE_UNAVAILABLE,
             Self::NotFound(_) => StatusCode::NOT_FOUND,
             Self::Method(_) => StatusCode::METHOD_NOT_ALLOWED,

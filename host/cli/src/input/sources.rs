@@ -20,6 +20,8 @@ pub(crate) enum UsageError {
     Folder(String),
     #[error("`{name}=…` names no input; the pipeline takes {known}")]
     UnknownInput { name: String, known: String },
+    #[error("--only {name}: there is no such output; the pipeline gives {known}")]
+    UnknownOutput { name: String, known: String },
     #[error("--input {0}: {1}; it takes JSON, `@file.json`, `name=value` or `name=@path`")]
     Json(String, serde_json::Error),
     #[error(

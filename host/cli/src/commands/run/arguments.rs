@@ -16,6 +16,7 @@ use crate::load_arguments::{LoadArguments, PipelineArguments};
 ///   gpux run my-model --input '{"data": [1, 2, 3]}'
 ///   gpux run . --input text='a sentence' --input top=3
 ///   gpux run . --file 'photos/*.jpg' --output results.csv
+///   gpux run ocr page.jpg --only text --format text
 ///   gpux run model.onnx --input image=@image.npy --format npy --output results
 ///   gpux run hf:OWNER/NAME --input text='a sentence'
 ///   gpux run . --file photo.jpg --benchmark --runs 1000
@@ -39,6 +40,10 @@ pub(crate) struct Arguments {
     /// Write results to this file (with `--format npy`, folder) instead of standard output
     #[arg(short, long, value_name = "PATH")]
     pub(super) output: Option<PathBuf>,
+
+    /// Only these of the pipeline's outputs, in this order; with `--format text`, a single one without its name
+    #[arg(long, value_name = "NAME", value_delimiter = ',', conflicts_with = "benchmark")]
+    pub(super) only: Vec<String>,
 
     /// How to write results [default: by the ending of --output; text on a terminal; else JSON]
     #[arg(long)]

@@ -30,8 +30,8 @@ use gpux_author::{RecordError, Recorder, SYNTHETIC_INPUTS};
 use gpux_config::LoadError;
 use gpux_core::files::read_head;
 use gpux_core::{
-    BenchmarkOptions, CancelFlag, Observer, Observers, Request, RunOptions, RunTrace, TimeLimit, deadline_after,
-    foreign_file,
+    BenchmarkOptions, CancelFlag, Observer, Observers, Outputs, PlanOutput, Request, RunOptions, RunTrace, TimeLimit,
+    deadline_after, foreign_file,
 };
 
 /// An error before the first item.
@@ -105,12 +105,13 @@ fn run(arguments: &Arguments, printer: Printer) -> Result<Exit, Failure> {
         printer.note(&format!("no input is given; timed on: {source}"));
         return time(arguments, printer, &pipeline, timeout, &request);
     }
+    let outputs = selected_outputs(&arguments.only, &pipeline)?;
     let mut requests = arguments.input.requests(pipeline.plan(), printer)?;
-    check_outputs(arguments, &pipeline, &mut requests)?;
+    check_outputs(arguments, &pipeline, &outputs, &mut requests)?;
     if arguments.format.is_none()
         && let Some(path) = &arguments.output
     {
-        result_writer::check_extension(path, pipeline.plan())?;
+        result_writer::check_extension(path, &outputs)?;
     }
     if arguments.benchmark {
         let Some(RequestItem { request, .. }) = requests.next() else {
@@ -119,17 +120,37 @@ fn run(arguments: &Arguments, printer: Printer) -> Result<Exit, Failure> {
         };
         return time(arguments, printer, &pipeline, timeout, &request.map_err(GpuxError::from)?);
     }
-    run_all(arguments, printer, &pipeline, timeout, requests)
+    run_all(arguments, printer, &pipeline, &outputs, timeout, requests)
+}
+
+/// The pipeline's outputs, or those of these names.
+fn selected_outputs(names: &[String], pipeline: &Pipeline) -> Result<Vec<PlanOutput>, UsageError> {
+    let outputs = pipeline.plan().outputs();
+    if names.is_empty() {
+        return Ok(outputs.to_vec());
+    }
+    let select = |name: &String| {
+        outputs.iter().find(|output| output.name == *name).cloned().ok_or_else(|| {
+            let known: Vec<_> = outputs.iter().map(|output| format!("`{}`", output.name)).collect();
+            UsageError::UnknownOutput { name: name.clone(), known: known.join(", ") }
+        })
+    };
+    names.iter().map(select).collect()
 }
 
 /// Refuses to overwrite an input, which would destroy it or be read again without end.
-fn check_outputs(arguments: &Arguments, pipeline: &Pipeline, requests: &mut Requests<'_>) -> Result<(), UsageError> {
+fn check_outputs(
+    arguments: &Arguments,
+    pipeline: &Pipeline,
+    selected: &[PlanOutput],
+    requests: &mut Requests<'_>,
+) -> Result<(), UsageError> {
     // Asking whether they are a batch takes the first out.
     let read: Vec<_> = requests.source_paths().map(Path::to_owned).collect();
     let outputs = match &arguments.output {
         None => vec![PathBuf::from("/dev/stdout")],
         Some(folder) if arguments.format == Some(Format::Npy) => {
-            let names: Vec<_> = pipeline.plan().outputs().iter().map(|output| output.name.as_str()).collect();
+            let names: Vec<_> = selected.iter().map(|output| output.name.as_str()).collect();
             output_folder::existing_files(folder, &names, requests.is_batch())
         }
         Some(file) => vec![file.clone()],
@@ -157,6 +178,7 @@ fn run_all(
     arguments: &Arguments,
     printer: Printer,
     pipeline: &Pipeline,
+    outputs: &[PlanOutput],
     timeout: Option<Duration>,
     mut requests: Requests<'_>,
 ) -> Result<Exit, Failure> {
@@ -173,7 +195,7 @@ fn run_all(
         pipeline,
         batch,
         recorder,
-        results: ResultWriter::new(printer, arguments.output.as_deref(), arguments.format, batch, pipeline)?,
+        results: ResultWriter::new(printer, arguments.output.as_deref(), arguments.format, batch, pipeline, outputs)?,
         bar: if batch { printer.progress(requests.total, "items") } else { indicatif::ProgressBar::hidden() },
     };
 
@@ -255,7 +277,15 @@ fn run_item(
         };
         pipeline.plan().run(request, options).map_err(|error| GpuxError::from(error).explain_timeout(limit))
     };
-    let result = request.map_err(GpuxError::from).and_then(run);
+    let select = |mut outputs: Outputs| {
+        if arguments.only.is_empty() {
+            return outputs;
+        }
+        let take =
+            |name: &String| outputs.iter().position(|(known, _)| known == name).map(|at| outputs.swap_remove(at));
+        arguments.only.iter().filter_map(take).collect()
+    };
+    let result = request.map_err(GpuxError::from).and_then(run).map(select);
     ItemResult { source, result, trace }
 }
 

@@ -13,7 +13,7 @@ use super::trace::to_json as trace_json;
 use crate::input::{UsageError, extension};
 use crate::printer::{self, Printer};
 use gpux::Pipeline;
-use gpux_core::{Kind, Plan, Value, to_json, write_json, write_json_text};
+use gpux_core::{Kind, PlanOutput, Value, to_json, write_json, write_json_text};
 
 /// The format of results.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -71,6 +71,7 @@ impl ResultWriter {
         format: Option<Format>,
         batch: bool,
         pipeline: &Pipeline,
+        outputs: &[PlanOutput],
     ) -> Result<Self, WriteError> {
         let by_ending = || match output?.extension()?.to_str()? {
             "json" => Some(Format::Json),
@@ -97,7 +98,7 @@ impl ResultWriter {
         let raw = format.is_none() && by_ending().is_none();
         let format = format.or_else(by_ending).unwrap_or(usual);
 
-        let outputs: Vec<_> = pipeline.plan().outputs().iter().map(|output| output.name.clone()).collect();
+        let outputs: Vec<_> = outputs.iter().map(|output| output.name.clone()).collect();
         let probabilities = outputs.iter().filter(|name| pipeline.is_probability(name)).cloned().collect();
         let engine = pipeline.engine().to_owned();
         Ok(Self {
@@ -309,6 +310,8 @@ impl ResultWriter {
                 let alone = outputs.len() == 1;
                 let shown = |(name, value): &(String, Value)| {
                     let text = describe(value, self.batch, self.probabilities.contains(name));
+                    let is_long = !alone && !self.batch && text.lines().count() > LONG;
+                    let text = if is_long { shorten(name, value).unwrap_or(text) } else { text };
                     if alone { text } else { format!("{name}: {text}") }
                 };
                 outputs.iter().map(shown).collect::<Vec<_>>().join(if self.batch { "; " } else { "\n" })
@@ -319,18 +322,32 @@ impl ResultWriter {
     }
 }
 
+/// JSON of more lines than this would hide the outputs around it.
+const LONG: usize = 30;
+
+/// What JSON is, in place of its text.
+fn shorten(name: &str, value: &Value) -> Option<String> {
+    let Value::Json(json) = value else { return None };
+    let what = match &**json {
+        Json::Array(items) => format!("a list of {}", items.len()),
+        Json::Object(fields) => format!("an object of {} fields", fields.len()),
+        _ => return None,
+    };
+    Some(format!("{what} (`--only {name}` shows it)"))
+}
+
 /// Endings of files that hold one thing, as bytes.
 const BYTES: [&str; 13] =
     ["png", "jpg", "jpeg", "webp", "gif", "bmp", "tif", "tiff", "wav", "mp3", "flac", "npy", "npz"];
 
 /// Refuses to write JSON into a file that says it is a picture: only one output of bytes may become one.
-pub(super) fn check_extension(path: &Path, plan: &Plan) -> Result<(), UsageError> {
+pub(super) fn check_extension(path: &Path, outputs: &[PlanOutput]) -> Result<(), UsageError> {
     let ending = extension(path);
-    let one = matches!(plan.outputs(), [only] if matches!(only.kind, Kind::Bytes | Kind::Any));
+    let one = matches!(outputs, [only] if matches!(only.kind, Kind::Bytes | Kind::Any));
     if one || !BYTES.contains(&ending.as_str()) {
         return Ok(());
     }
-    let outputs: Vec<_> = plan.outputs().iter().map(|output| format!("`{}`: {}", output.name, output.kind)).collect();
+    let outputs: Vec<_> = outputs.iter().map(|output| format!("`{}`: {}", output.name, output.kind)).collect();
     Err(UsageError::Ending {
         path: path.display().to_string(),
         ending: format!(".{ending}"),

@@ -10,6 +10,7 @@
 
 mod architecture;
 mod author;
+mod bundle;
 mod calls;
 mod cases;
 mod changed_models;

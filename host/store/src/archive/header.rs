@@ -44,3 +44,19 @@ pub(super) const fn kind(entry: EntryType) -> &'static str {
         _ => "of a kind that is not known",
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_beyond_eight_gibibytes_are_read_back() {
+        for size in [0, 511, (8 << 30) - 1, 8 << 30, 3 << 40] {
+            let header = for_file("blobs/sha256/x", size).unwrap();
+            assert_eq!(parse(header.as_bytes()).unwrap().entry_size().unwrap(), size);
+        }
+        let mut wrong = *for_file("x", 1).unwrap().as_bytes();
+        wrong[0] ^= 1;
+        assert!(parse(&wrong).is_none());
+    }
+}

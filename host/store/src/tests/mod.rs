@@ -267,3 +267,24 @@ fn refuses_to_bundle_what_may_not_travel() {
         assert!(error.contains(words), "{path}: {error}");
     }
 }
+
+#[test]
+fn reads_what_other_programs_write() {
+    // `skopeo copy oci-archive:bundle.tar oci:layout:two`, and from there `oci-archive:skopeo.tar:two`: folders have
+    // entries, times and owners are there, and the index has other fields.
+    let added = add(include_bytes!("skopeo.tar")).unwrap();
+    assert_eq!(added.manifest, "70e218b4a22ec46d61977446b9b7de6de8f24c6bbc4997029a96376da6194361");
+    assert_eq!((added.name(), added.version()), (Some("scores"), Some("1.2.0")));
+
+    // As modctl packs a folder: what the specification of ModelPack names, and nothing of gpux's.
+    let mut parts = Parts::new();
+    parts.manifest["annotations"] = json!({ "org.opencontainers.image.created": "2026-01-01T00:00:00Z" });
+    parts.manifest["subject"] = json!({ "mediaType": "x", "digest": "sha256:0", "size": 1 });
+    let metadata = "{\"name\":\"model.onnx\",\"mode\":420,\"uid\":0,\"gid\":0,\"size\":7,\"mtime\":\"2026-01-01T00:00:00Z\",\"typeflag\":48}";
+    let layer = &mut parts.manifest["layers"][1];
+    layer["annotations"]["org.cncf.model.file.metadata+json"] = metadata.into();
+    layer["annotations"]["org.cncf.model.file.mediatype.untested"] = "true".into();
+    layer["urls"] = json!(["https://example.com/model.onnx"]);
+    let added = add(&parts.pack()).unwrap();
+    assert_eq!((added.files[1].path.as_str(), added.name()), ("model.onnx", None));
+}

@@ -1,0 +1,292 @@
+//! `gpux bundle`, from outside.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Output;
+
+use serde_json::{Value as Json, json};
+use tempfile::TempDir;
+
+use crate::child::{StartWithLimit as _, command, program};
+use crate::digits::{gpux, onnxruntime_is_there, root, stdout};
+
+const PIPELINE: &str = "name: scores\nversion: 1.2.0\ndescription: Makes scores of numbers\n\
+    metadata: { license: Apache-2.0 }\ninputs: { x: { type: float32, shape: [3] } }\npipeline: [softmax]\n\
+    outputs: { scores: { type: float32, labels: ./data/labels.txt } }\n";
+const CASE: &str = "inputs: { x: { file: ../shared/x.npy } }\noutputs: { scores: [0.09, 0.24, 0.66] }\n";
+
+/// A folder with a pipeline in `p`, and more.
+fn project() -> TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    for (path, text) in [
+        ("p/gpux.yml", PIPELINE),
+        ("p/data/labels.txt", "one\ntwo\nthree\n"),
+        ("p/data/other.txt", "not named"),
+        ("p/README.md", "# Scores\n"),
+        ("p/LICENSE-APACHE", "licence"),
+        ("p/gpux.lock", "version = 1\n"),
+        ("p/tests/first/case.yml", CASE),
+        ("p/tests/first/photo.bin", "with the case"),
+        ("p/tests/shared/x.npy", "an array"),
+        ("p/tests/shared/unused.npy", "another"),
+        ("p/train.py", "print()"),
+        ("p/target/debug/deps/a.rlib", "a library"),
+        ("p/target/b", "b"),
+    ] {
+        let path = folder.path().join(path);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    }
+    folder
+}
+
+fn in_folder(folder: &Path, arguments: &[&str]) -> Output {
+    program().args(arguments).current_dir(folder).run()
+}
+
+fn bundle(folder: &Path, arguments: &[&str]) -> Json {
+    serde_json::from_str(&stdout(&in_folder(folder, &[&["bundle", "--json"], arguments].concat()))).unwrap()
+}
+
+/// The error of a bundle that is not made, with exit code 2.
+fn error(folder: &Path, arguments: &[&str]) -> String {
+    let output = in_folder(folder, &[&["bundle"], arguments].concat());
+    let text = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2), "{text}");
+    text
+}
+
+fn paths(bundle: &Json) -> BTreeMap<&str, &str> {
+    let files = bundle["files"].as_array().unwrap().iter();
+    files.map(|file| (file["path"].as_str().unwrap(), file["role"].as_str().unwrap())).collect()
+}
+
+/// Puts the files of a bundle that is a folder into another one.
+fn unpack(layout: &Path, folder: &Path) {
+    let read = |digest: &Json| {
+        let digest = digest.as_str().unwrap().strip_prefix("sha256:").unwrap();
+        std::fs::read(layout.join("blobs/sha256").join(digest)).unwrap()
+    };
+    let index: Json = serde_json::from_slice(&std::fs::read(layout.join("index.json")).unwrap()).unwrap();
+    let manifest: Json = serde_json::from_slice(&read(&index["manifests"][0]["digest"])).unwrap();
+    for layer in manifest["layers"].as_array().unwrap() {
+        let path = folder.join(layer["annotations"]["org.cncf.model.filepath"].as_str().unwrap());
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, read(&layer["digest"])).unwrap();
+    }
+}
+
+#[test]
+fn takes_what_the_pipeline_names_and_nothing_else() {
+    let folder = project();
+    let made = bundle(folder.path(), &["p"]);
+    let expected = [
+        ("LICENSE-APACHE", "doc"),
+        ("README.md", "doc"),
+        ("data/labels.txt", "weight.config"),
+        ("gpux.lock", "code"),
+        ("gpux.yml", "code"),
+        ("tests/first/case.yml", "dataset"),
+        ("tests/first/photo.bin", "dataset"),
+        ("tests/shared/x.npy", "dataset"),
+    ];
+    assert_eq!(paths(&made), expected.into());
+    assert_eq!((&made["name"], &made["version"]), (&json!("scores"), &json!("1.2.0")));
+    assert_eq!(made["file"], "scores-1.2.0.tar");
+    assert_eq!(made["annotations"]["org.opencontainers.image.licenses"], "Apache-2.0");
+    assert_eq!(made["left_out"]["files"], 5);
+    let left_out = made["left_out"]["largest"].as_array().unwrap();
+    let left_out: Vec<_> = left_out.iter().map(|group| group["path"].as_str().unwrap()).collect();
+    assert_eq!(left_out, ["target/", "data/other.txt", "tests/shared/unused.npy", "train.py"]);
+    assert!(folder.path().join("scores-1.2.0.tar").is_file());
+
+    let layout = bundle(folder.path(), &["p/gpux.yml", "-o", "layout/"]);
+    assert_eq!(layout["digest"], made["digest"]);
+    let other = folder.path().join("other");
+    unpack(&folder.path().join("layout"), &other);
+    assert_eq!(std::fs::read_to_string(other.join("gpux.yml")).unwrap(), PIPELINE);
+    assert_eq!(bundle(&other, &["--dry-run"])["digest"], made["digest"], "a bundle's files make the same bundle");
+}
+
+#[test]
+fn says_what_is_left_out_and_prints_the_digest_last() {
+    let folder = project();
+    let output = in_folder(folder.path(), &["bundle", "p", "--dry-run"]);
+    let shown = stdout(&output);
+    let digest = shown.lines().last().unwrap();
+    assert!(digest.starts_with("sha256:") && digest.len() == 71, "{shown}");
+    assert!(shown.contains("scores 1.2.0: 8 files") && shown.contains("not written"), "{shown}");
+    let notes = String::from_utf8(output.stderr).unwrap();
+    assert!(notes.contains("left out: 5 files") && notes.contains("target/ (10 B, 2 files)"), "{notes}");
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1, "nothing is written");
+}
+
+#[cfg(unix)]
+#[test]
+fn the_same_files_give_the_same_bundle_whoever_makes_it() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let folder = project();
+    let first = bundle(folder.path(), &["p", "-o", "first.tar"]);
+    let copy = folder.path().join("elsewhere/deeper/q");
+    std::fs::create_dir_all(copy.parent().unwrap()).unwrap();
+    std::fs::rename(folder.path().join("p"), &copy).unwrap();
+    for path in ["gpux.yml", "data/labels.txt"] {
+        let file = std::fs::File::options().write(true).open(copy.join(path)).unwrap();
+        file.set_modified(std::time::SystemTime::UNIX_EPOCH).unwrap();
+        file.set_permissions(std::fs::Permissions::from_mode(0o600)).unwrap();
+    }
+    let script = format!(
+        "umask 077; TZ=Asia/Tokyo LANG=tr_TR.UTF-8 exec {} bundle -o ../second.tar --json",
+        env!("CARGO_BIN_EXE_gpux")
+    );
+    let second = command("sh").args(["-c", &script]).current_dir(&copy).run();
+    let second: Json = serde_json::from_str(&stdout(&second)).unwrap();
+    assert_eq!(second["digest"], first["digest"]);
+    let read = |path: PathBuf| std::fs::read(path).unwrap();
+    let (first, second) = (folder.path().join("first.tar"), copy.parent().unwrap().join("second.tar"));
+    assert!(read(first) == read(second.clone()), "the archives differ");
+    assert_eq!(second.metadata().unwrap().permissions().mode() & 0o777, 0o600, "the user's own umask holds");
+}
+
+#[test]
+fn replaces_no_file_unless_forced() {
+    let folder = project();
+    std::fs::write(folder.path().join("x.tar"), "mine").unwrap();
+    assert!(error(folder.path(), &["p", "-o", "x.tar"]).contains("`x.tar` exists; `--force` replaces it"));
+    assert_eq!(std::fs::read_to_string(folder.path().join("x.tar")).unwrap(), "mine");
+    bundle(folder.path(), &["p", "-o", "x.tar", "--force"]);
+    assert!(folder.path().join("x.tar").metadata().unwrap().len() > 4);
+    assert!(error(folder.path(), &["p", "-o", "p", "--force"]).contains("the folder `p` is not empty"));
+    assert!(error(folder.path(), &["p", "-o", "-"]).contains("a bundle is written to a file"));
+    let nowhere = in_folder(folder.path(), &["bundle", "p", "-o", "none/x.tar"]);
+    assert_eq!(nowhere.status.code(), Some(1));
+    let entries = std::fs::read_dir(folder.path()).unwrap();
+    assert_eq!(entries.count(), 2, "nothing half written is left");
+}
+
+#[test]
+fn refuses_what_cannot_travel() {
+    let folder = project();
+    let write = |path: &str, bytes: &[u8]| {
+        let path = folder.path().join(path);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, bytes).unwrap();
+    };
+    write("p/tests/first/helper", b"\x7fELF\x02\x01\x01");
+    assert!(error(folder.path(), &["p"]).contains("`tests/first/helper` is machine code (ELF)"));
+    std::fs::remove_file(folder.path().join("p/tests/first/helper")).unwrap();
+    write("p/tests/first/nul.txt", b"");
+    assert!(error(folder.path(), &["p"]).contains("is that of a device on Windows"));
+    std::fs::remove_file(folder.path().join("p/tests/first/nul.txt")).unwrap();
+    #[cfg(unix)]
+    {
+        std::os::unix::fs::symlink("/etc/passwd", folder.path().join("p/tests/first/link")).unwrap();
+        assert!(error(folder.path(), &["p"]).contains("is a link that leads out of the pipeline's folder"));
+        std::fs::remove_file(folder.path().join("p/tests/first/link")).unwrap();
+    }
+    let grant = |dirs: &str| {
+        let step = format!("pipeline: [{{ wasm: {{ component: ./step.wasm, grant: {{ dirs: [{dirs}] }} }} }}]\n");
+        write("p/step.wasm", b"\0asm\x0d\0\x01\0");
+        write("p/gpux.yml", format!("name: g\nversion: 1.0.0\ninputs: {{ x: text }}\n{step}").as_bytes());
+    };
+    grant("\"./data:rw\"");
+    assert!(error(folder.path(), &["p"]).contains("grants a component to write to the folder `./data`"));
+    std::fs::create_dir(folder.path().join("p/empty")).unwrap();
+    grant("./empty");
+    assert!(error(folder.path(), &["p"]).contains("`./empty`, which is empty"));
+    grant("./data");
+    let granted = bundle(folder.path(), &["p", "--dry-run"]);
+    assert_eq!(paths(&granted)["data/other.txt"], "code");
+    assert_eq!(paths(&granted)["step.wasm"], "code");
+    write("p/gpux.yml", PIPELINE.replace("labels.txt", "lables.txt").as_bytes());
+    assert!(error(folder.path(), &["p"]).contains("did you mean `./data/labels.txt`?"));
+    write("model.onnx", b"?");
+    assert!(error(folder.path(), &["model.onnx"]).contains("has no gpux.yml, which a bundle needs"));
+}
+
+#[test]
+fn files_from_outside_come_along_if_asked() {
+    let folder = project();
+    let text = PIPELINE.replace("./data/labels.txt", "\"../shared labels.txt\"") + "# ../shared labels.txt\n";
+    std::fs::write(folder.path().join("p/gpux.yml"), &text).unwrap();
+    std::fs::rename(folder.path().join("p/data/labels.txt"), folder.path().join("shared labels.txt")).unwrap();
+    assert!(error(folder.path(), &["p"]).contains("pass `--allow-outside`"));
+    let refused = error(folder.path(), &["p", "--allow-outside"]);
+    assert!(refused.contains("outside of its folder: `../shared labels.txt`; `--vendor`"), "{refused}");
+    let made = bundle(folder.path(), &["p", "--vendor", "-o", "layout/"]);
+    assert_eq!(paths(&made)["vendor/shared labels.txt"], "weight.config");
+    unpack(&folder.path().join("layout"), &folder.path().join("other"));
+    let rewritten = std::fs::read_to_string(folder.path().join("other/gpux.yml")).unwrap();
+    assert_eq!(rewritten, text.replacen("../shared labels.txt", "vendor/shared labels.txt", 1));
+    assert!(in_folder(folder.path(), &["inspect", "other"]).status.success());
+}
+
+#[test]
+fn a_bundle_of_an_example_gives_what_its_folder_gives() {
+    if !onnxruntime_is_there() {
+        eprintln!("skipped: there is no ONNX Runtime");
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    for (example, input) in [
+        ("examples/decoder", ["--input", "twinkle, "]),
+        ("examples/speech", ["--file", "examples/speech/high.wav"]),
+        ("examples/text-classification", ["--input", "A library for reading images"]),
+        (".", ["--file", "models/samples/seven.png"]),
+    ] {
+        let output = folder.path().join("layout/");
+        let output = output.to_str().unwrap();
+        stdout(&gpux(&["bundle", example, "--vendor", "--with-engine", "-o", output]));
+        let unpacked = folder.path().join("unpacked");
+        unpack(Path::new(output), &unpacked);
+        let run =
+            |pipeline: &str| stdout(&gpux(&[&["run", pipeline, "--allow-outside", "--json"], &input[..]].concat()));
+        assert_eq!(run(unpacked.to_str().unwrap()), run(example), "{example}");
+        std::fs::remove_dir_all(output).unwrap();
+        std::fs::remove_dir_all(unpacked).unwrap();
+    }
+}
+
+#[test]
+fn names_the_engine_if_asked() {
+    if !onnxruntime_is_there() {
+        eprintln!("skipped: there is no ONNX Runtime");
+        return;
+    }
+    let made = bundle(&root(), &["--with-engine", "--dry-run", "--engine", "onnxruntime", "--provider", "cpu"]);
+    let said = |key: &str| made["annotations"][format!("dev.gpux.engine{key}")].as_str().unwrap().to_owned();
+    assert!(said("").starts_with("ONNX Runtime "), "{made}");
+    assert!(said(".digest").starts_with("sha256:") && said(".provider") == "CPUExecutionProvider", "{made}");
+    let plain = bundle(&root(), &["--dry-run"]);
+    assert_eq!(plain["annotations"].get("dev.gpux.engine"), None);
+    assert_ne!(plain["digest"], made["digest"]);
+    let folder = project();
+    assert!(error(folder.path(), &["p", "--with-engine"]).contains("the pipeline has no model"));
+}
+
+#[cfg(unix)]
+#[test]
+fn whatever_ends_it_there_is_a_whole_bundle_or_none() {
+    use rustix::process::{Pid, Signal, kill_process};
+    let folder = project();
+    // Reading zeros of a file with a hole costs nothing; writing them takes long enough to be ended.
+    let large = std::fs::File::create(folder.path().join("p/tests/first/large.bin")).unwrap();
+    large.set_len(3 << 30).unwrap();
+    let staged = || {
+        let entries = std::fs::read_dir(folder.path()).unwrap().flatten();
+        entries.map(|entry| entry.path()).find(|path| path.to_string_lossy().contains(".gpux-bundle-"))
+    };
+    for (signal, is_left) in [(Signal::INT, false), (Signal::TERM, false), (Signal::KILL, true)] {
+        let child = program().args(["bundle", "p", "-o", "x.tar"]).current_dir(folder.path()).start();
+        let is_writing =
+            || staged().is_some_and(|path| path.join("bundle").metadata().is_ok_and(|file| file.len() > 1 << 20));
+        let started = std::time::Instant::now();
+        while !is_writing() && started.elapsed() < std::time::Duration::from_mins(5) {
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
+        kill_process(Pid::from_child(&child), signal).unwrap();
+        assert!(!child.wait_with_output().unwrap().status.success());
+        assert!(!folder.path().join("x.tar").exists(), "{signal:?}");
+        assert_eq!(staged().is_some(), is_left, "{signal:?}");
+    }
+}

@@ -10,6 +10,7 @@ use super::inputs::named;
 use super::{Wanted, floats, run_each, unfit};
 use crate::{Execution, LoadedPipeline, RequestOptions, ServeError, Server};
 use gpux::internal::{ClassifyEndpoint, RAW_SCORES, SCORES};
+use gpux_core::{Request, Tensor};
 
 /// A text or a pair of them.
 pub(crate) struct Sequence {
@@ -34,18 +35,14 @@ pub(crate) fn classify<'a>(
     texts: Vec<Sequence>,
     (wanted, raw): (Wanted, bool),
 ) -> impl Stream<Item = Result<Vec<Class>, ServeError>> + use<'a> {
-    run_each(server, loaded, options, texts, move |execution, sequence| {
-        classes(execution, &endpoint, sequence, &wanted, raw)
-    })
+    let name = if raw && endpoint.are_probabilities { RAW_SCORES } else { SCORES };
+    let takes = endpoint.clone();
+    let prepare = move |_: &Execution, sequence| Ok((wanted.branch(name, inputs(&takes, sequence)?), ()));
+    let finish = move |_: &Execution, (), outputs| classes(&floats(outputs, name)?, &endpoint, raw);
+    run_each(server, loaded, options, texts, prepare, finish)
 }
 
-fn classes(
-    execution: &Execution,
-    endpoint: &ClassifyEndpoint,
-    Sequence { text, pair }: Sequence,
-    wanted: &Wanted,
-    raw: bool,
-) -> Result<Vec<Class>, ServeError> {
+fn inputs(endpoint: &ClassifyEndpoint, Sequence { text, pair }: Sequence) -> Result<Request, ServeError> {
     let mut inputs = vec![named(&endpoint.text, text)];
     match (&endpoint.pair, pair) {
         (Some(name), Some(pair)) => inputs.push(named(name, pair)),
@@ -57,8 +54,10 @@ fn classes(
             return Err(ServeError::invalid(message));
         }
     }
-    let name = if raw && endpoint.are_probabilities { RAW_SCORES } else { SCORES };
-    let tensor = floats(execution.infer(wanted.branch(name, inputs), None)?, name)?;
+    Ok(inputs)
+}
+
+fn classes(tensor: &Tensor, endpoint: &ClassifyEndpoint, raw: bool) -> Result<Vec<Class>, ServeError> {
     let numbers = tensor.as_slice::<f32>().unwrap_or_default();
     if numbers.len() != endpoint.labels.len() {
         let message = format!("it has {} labels, but scores of the shape {:?}", endpoint.labels.len(), tensor.shape());

@@ -17,11 +17,12 @@ use serde_json::Value as Json;
 
 use super::http::{body, json_text};
 use crate::engine::body_budget::RequestBudget;
+use crate::engine::execution::Prepared;
 use crate::engine::memory_charge::Charge;
 use crate::engine::request_context::RequestContext;
 use crate::{Execution, LoadedPipeline, RequestOptions, ServeError, Server};
 use gpux::internal::Endpoints;
-use gpux_core::{BRANCH, MemoryPermit, Outputs, StepError, StepFailure, Tensor, Value, json_decoded_size};
+use gpux_core::{BRANCH, MemoryPermit, Outputs, Request, StepError, StepFailure, Tensor, Value, json_decoded_size};
 
 pub(crate) use classes::{Class, Sequence, classify};
 pub(crate) use inputs::{TextInput, TextParameters, Texts, Wanted};
@@ -107,25 +108,31 @@ pub(crate) fn is_any(server: &Server, model: Option<&str>, able: impl Fn(&Endpoi
     visible.iter().filter_map(|slot| slot.loaded()).any(|loaded| able(&loaded.info().endpoints))
 }
 
-/// Runs each of the requests as one of its own, several at a time, and gives what `work` makes of them in their order.
-pub(crate) fn run_each<'a, R: Send + 'static, T: Send + 'static>(
+/// Runs each of the requests as one of its own, several at a time: `prepare` makes inputs of it, and what `finish` makes
+/// of their outputs is given in the order of the requests.
+pub(crate) fn run_each<'a, R: Send + 'static, S: Send + 'static, T: Send + 'static>(
     server: &'a Server,
     loaded: &'a Arc<LoadedPipeline>,
     options: RequestOptions,
     requests: Vec<R>,
-    work: impl Fn(&Execution, R) -> Result<T, ServeError> + Clone + Send + 'a + 'static,
+    prepare: impl Fn(&Execution, R) -> Result<(Request, S), ServeError> + Clone + Send + 'a + 'static,
+    finish: impl Fn(&Execution, S, Outputs) -> Result<T, ServeError> + Clone + Send + 'a + 'static,
 ) -> impl Stream<Item = Result<T, ServeError>> + 'a {
     // A list of cheap requests would still block the I/O thread.
     let body_bytes = options.body_bytes.filter(|_| requests.len() == 1);
     let options = RequestOptions { body_bytes, ..options };
     let at_once = loaded.info().concurrency.max(server.settings().workers);
     let each = move |request| {
-        let work = work.clone();
+        let (prepare, finish) = (prepare.clone(), finish.clone());
         async move {
             if let Some(context) = RequestContext::current() {
                 context.admit_item(server.metrics())?;
             }
-            server.run(loaded, options, move |execution| work(execution, request)).await
+            let prepare = move |execution: &Execution| {
+                let (inputs, state) = prepare(execution, request)?;
+                Ok(Prepared::Input(inputs, state))
+            };
+            server.run_parts(loaded, options, prepare, finish).await
         }
     };
     stream::iter(requests).map(each).buffered(at_once)

@@ -8,7 +8,7 @@ use super::{Wanted, floats, json_list, run_each, unfit};
 use crate::{Execution, LoadedPipeline, RequestOptions, ServeError, Server};
 use gpux::ExecutionProvider;
 use gpux::internal::{RAW_SCORES, RerankEndpoint};
-use gpux_core::Value;
+use gpux_core::{Outputs, Value};
 
 /// The most documents that run together: those of similar length, as all are padded to the longest.
 const TOGETHER: usize = 32;
@@ -77,18 +77,20 @@ pub(crate) async fn rank(
 
     let (scores_of, cut) = (endpoint.clone(), wanted.clone());
     let raw_branch = raw && endpoint.has_raw_scores;
-    let run = move |execution: &Execution, mut texts: Vec<String>| {
+    let prepare = move |_: &Execution, mut texts: Vec<String>| {
         let count = texts.len();
         let endpoint = &scores_of;
         let documents =
             if endpoint.takes_list { json_list(texts) } else { Value::from(texts.pop().unwrap_or_default()) };
         let query = Value::from(query.clone());
         let request = vec![(endpoint.query.clone(), query), (endpoint.documents.clone(), documents)];
-        let scores = if raw_branch {
-            floats(execution.infer(cut.branch(RAW_SCORES, request), None)?, RAW_SCORES)?
-        } else {
-            floats(execution.infer(cut.request(request), None)?, &endpoint.scores)?
-        };
+        let request = if raw_branch { cut.branch(RAW_SCORES, request) } else { cut.request(request) };
+        Ok((request, count))
+    };
+    let scores_of = endpoint.clone();
+    let finish = move |_: &Execution, count: usize, outputs: Outputs| {
+        let endpoint = &scores_of;
+        let scores = floats(outputs, if raw_branch { RAW_SCORES } else { &endpoint.scores })?;
         let scores =
             scores.as_slice::<f32>().filter(|numbers| numbers.len() == count).map(<[f32]>::to_vec).ok_or_else(
                 || unfit(format!("`{}` has the shape {:?} for {count} documents", endpoint.scores, scores.shape())),
@@ -98,7 +100,7 @@ pub(crate) async fn rank(
             None => Ok(scores),
         }
     };
-    let mut results = std::pin::pin!(run_each(server, loaded, options, parts, run));
+    let mut results = std::pin::pin!(run_each(server, loaded, options, parts, prepare, finish));
     let mut ranked = Vec::with_capacity(documents.len());
     let mut places = order.iter();
     while let Some(scores) = results.next().await {

@@ -7,13 +7,20 @@ use serde_json::{Value as Json, json};
 
 use super::{branch, run_each, unfit};
 use crate::{Execution, LoadedPipeline, RequestOptions, ServeError, Server};
-use gpux_core::{TokenizerRequest, Value, encoded_size};
+use gpux_core::{Outputs, Request, TokenizerRequest, Value, encoded_size};
 
 /// What the tokenizer answers.
 pub(super) fn ask(execution: &Execution, request: &TokenizerRequest) -> Result<Json, ServeError> {
+    answer(execution.infer(inputs(request), None)?)
+}
+
+fn inputs(request: &TokenizerRequest) -> Request {
     let name = TokenizerRequest::NAME;
-    let values = vec![branch(name), (name.to_owned(), json!(request).into())];
-    match execution.infer(values, None)?.into_iter().next() {
+    vec![branch(name), (name.to_owned(), json!(request).into())]
+}
+
+fn answer(outputs: Outputs) -> Result<Json, ServeError> {
+    match outputs.into_iter().next() {
         Some((_, Value::Json(answer))) => Ok(Arc::unwrap_or_clone(answer)),
         _ => Err(unfit("its tokenizer gave nothing".to_owned())),
     }
@@ -26,8 +33,9 @@ fn ask_each<'a>(
     options: RequestOptions,
     requests: Vec<TokenizerRequest>,
 ) -> impl Stream<Item = Result<Vec<u8>, ServeError>> + 'a {
-    run_each(server, loaded, options, requests, |execution, request| {
-        let answer = Value::from(ask(execution, &request)?);
+    let prepare = |_: &Execution, request: TokenizerRequest| Ok((inputs(&request), ()));
+    run_each(server, loaded, options, requests, prepare, |execution, (), outputs| {
+        let answer = Value::from(answer(outputs)?);
         execution.reserve_response([&answer].into_iter(), || encoded_size::json(&answer))?;
         let mut text = Vec::new();
         gpux_core::write_json(&answer, &mut text);

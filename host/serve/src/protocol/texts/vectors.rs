@@ -13,7 +13,7 @@ use super::{TextInput, Wanted, floats, run_each, unfit};
 use crate::protocol::http::json_list::JsonList;
 use crate::{Execution, LoadedPipeline, RequestOptions, ServeError, Server};
 use gpux::internal::{EmbeddingEndpoint, MASK, TOKEN_VECTORS};
-use gpux_core::{Outputs, Tensor, Value, encoded_size, write_json};
+use gpux_core::{Outputs, Request, Tensor, Value, encoded_size, write_json};
 
 /// How the numbers of a vector are written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
@@ -47,15 +47,15 @@ impl Vectors {
         list: &mut JsonList,
         write: impl Fn(usize, &[u8]) -> Vec<u8>,
     ) -> Result<(), ServeError> {
-        let cut = wanted.clone();
-        let run = move |execution: &Execution, text: TextInput| {
-            let outputs = infer(execution, &endpoint, text, &cut)?;
+        let name = endpoint.vector.clone();
+        let finish = move |execution: &Execution, (), outputs: Outputs| {
             execution.reserve_response(outputs.iter().map(|(_, value)| value), || {
                 outputs.iter().map(|(_, value)| encoded_size::json(value)).sum()
             })?;
-            self.encode(&vector(outputs, &endpoint.vector)?)
+            self.encode(&vector(outputs, &name)?)
         };
-        let mut results = std::pin::pin!(run_each(server, loaded, options, texts, run));
+        let (options, prepare) = (options_for(options, &texts), inputs_of(&endpoint, wanted));
+        let mut results = std::pin::pin!(run_each(server, loaded, options, texts, prepare, finish));
         let mut index = 0;
         while let Some(result) = results.next().await {
             list.push(&write(index, &result?))?;
@@ -91,20 +91,26 @@ pub(crate) fn vectors<'a>(
     endpoint: &EmbeddingEndpoint,
     (options, texts, wanted): (RequestOptions, Vec<TextInput>, &Wanted),
 ) -> impl Stream<Item = Result<Vec<f32>, ServeError>> + use<'a> {
-    let (endpoint, wanted) = (endpoint.clone(), wanted.clone());
-    run_each(server, loaded, options, texts, move |execution, text| {
-        vector(infer(execution, &endpoint, text, &wanted)?, &endpoint.vector)
-    })
+    let (options, prepare, name) = (options_for(options, &texts), inputs_of(endpoint, wanted), endpoint.vector.clone());
+    run_each(server, loaded, options, texts, prepare, move |_, (), outputs| vector(outputs, &name))
 }
 
-fn infer(
-    execution: &Execution,
+/// The inputs of a text.
+fn inputs_of(
     endpoint: &EmbeddingEndpoint,
-    text: TextInput,
     wanted: &Wanted,
-) -> Result<Outputs, ServeError> {
-    let text = text.into_text(execution)?;
-    execution.infer(wanted.request(vec![named(&endpoint.text, text)]), None)
+) -> impl Fn(&Execution, TextInput) -> Result<(Request, ()), ServeError> + Clone + Send + use<> {
+    let (name, wanted) = (endpoint.text.clone(), wanted.clone());
+    move |execution, text| {
+        let text = text.into_text(execution)?;
+        Ok((wanted.request(vec![named(&name, text)]), ()))
+    }
+}
+
+/// Numbers of tokens are made a text by a run of the pipeline, for which no I/O thread may wait.
+fn options_for(options: RequestOptions, texts: &[TextInput]) -> RequestOptions {
+    let has_ids = texts.iter().any(|text| matches!(text, TextInput::Ids(_)));
+    RequestOptions { body_bytes: options.body_bytes.filter(|_| !has_ids), ..options }
 }
 
 /// The vectors of the tokens of each text, as JSON, in order. Padding is left out.
@@ -114,10 +120,12 @@ pub(crate) fn token_vectors<'a>(
     endpoint: &EmbeddingEndpoint,
     (options, texts, wanted): (RequestOptions, Vec<TextInput>, &Wanted),
 ) -> impl Stream<Item = Result<Vec<u8>, ServeError>> + use<'a> {
-    let (name, wanted) = (endpoint.text.clone(), wanted.clone());
-    run_each(server, loaded, options, texts, move |execution, text: TextInput| {
+    let (name, wanted, options) = (endpoint.text.clone(), wanted.clone(), options_for(options, &texts));
+    let prepare = move |execution: &Execution, text: TextInput| {
         let text = text.into_text(execution)?;
-        let outputs = execution.infer(wanted.branch(TOKEN_VECTORS, vec![named(&name, text)]), None)?;
+        Ok((wanted.branch(TOKEN_VECTORS, vec![named(&name, text)]), ()))
+    };
+    run_each(server, loaded, options, texts, prepare, |execution, (), outputs| {
         execution.reserve_response(outputs.iter().map(|(_, value)| value), || {
             outputs.iter().map(|(_, value)| encoded_size::json(value)).sum()
         })?;

@@ -103,7 +103,7 @@ pub enum HubError {
     #[error("the hub refuses the token (401): set HF_TOKEN to a valid one, or to none")]
     Unauthorized,
     /// it has another name now
-    #[error("`{id}` is now `{to}`: if that is who you mean, write `hf:{to}`, or add --follow-rename")]
+    #[error("`{id}` is now `{to}`: if that is who you mean, write `hf:{to}`, or pull it with --follow-rename")]
     Renamed {
         /// the old name
         id: String,

@@ -154,7 +154,7 @@ fn follows_renamed_repositories_on_demand() {
     let lock = pulled.lock();
     pulled.forget_store();
     fs::remove_file(pulled.folder.join("model.onnx")).unwrap();
-    pulled.fails("renamed", &["sentence-mean"], 2, "or add --follow-rename");
+    pulled.fails("renamed", &["sentence-mean"], 2, "or pull it with --follow-rename");
     pulled.fails("renamed", &["sentence-mean", "--follow-rename", "--locked"], 2, "so gpux.lock would change");
     assert_eq!(pulled.lock(), lock);
     pulled.pulls("renamed", &["sentence-mean", "--follow-rename"]);

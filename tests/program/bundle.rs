@@ -222,6 +222,61 @@ fn files_from_outside_come_along_if_asked() {
 }
 
 #[test]
+fn weights_in_other_files_come_along() {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |path: &str, text: &str| {
+        let path = folder.path().join(path);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    };
+    for name in ["external.onnx", "weights.bin"] {
+        for place in ["p/m/", "shared/"] {
+            write(&format!("{place}{name}"), "");
+            std::fs::copy(root().join("tests/models").join(name), folder.path().join(place).join(name)).unwrap();
+        }
+    }
+    write("p/gpux.yml", "name: m\nversion: 1.0.0\nmodel: { source: ./m/external.onnx }\n");
+    let made = bundle(folder.path(), &["p", "-o", "inside/"]);
+    let expected = [("gpux.yml", "code"), ("m/external.onnx", "weight"), ("m/weights.bin", "weight")];
+    assert_eq!(paths(&made), expected.into());
+
+    // Outside, a file that is beside the model stays beside it.
+    write("q/gpux.yml", "name: m\nversion: 1.0.0\nmodel: { source: '../shared/external.onnx' }\n");
+    let made = bundle(folder.path(), &["q", "--vendor", "-o", "outside/"]);
+    let expected = [("gpux.yml", "code"), ("vendor/external.onnx", "weight"), ("vendor/weights.bin", "weight")];
+    assert_eq!(paths(&made), expected.into());
+    for (layout, unpacked) in [("inside", "a"), ("outside", "b")] {
+        unpack(&folder.path().join(layout), &folder.path().join(unpacked));
+        let input = "x=[1, 2, 3, 4]";
+        let run = |pipeline: &str| {
+            stdout(&in_folder(folder.path(), &["run", pipeline, "--engine", "embedded", "--input", input]))
+        };
+        assert_eq!(run(unpacked), run("p"));
+    }
+
+    // As the hub's own client keeps files: links to blobs, which have other names.
+    #[cfg(unix)]
+    {
+        let hub = folder.path().join("hub");
+        let snapshot = hub.join("models--org--m/snapshots/abc");
+        std::fs::create_dir_all(&snapshot).unwrap();
+        write("hub/models--org--m/blobs/3", "name: m\nversion: 1.0.0\nmodel: ./external.onnx\n");
+        for (blob, name) in [("1", "external.onnx"), ("2", "weights.bin"), ("3", "gpux.yml")] {
+            let blobs = hub.join("models--org--m/blobs");
+            if name != "gpux.yml" {
+                std::fs::copy(root().join("tests/models").join(name), blobs.join(blob)).unwrap();
+            }
+            std::os::unix::fs::symlink(Path::new("../../blobs").join(blob), snapshot.join(name)).unwrap();
+        }
+        let mut command = program();
+        command.args(["bundle", "--json", "--dry-run"]).arg(&snapshot).env("HF_HUB_CACHE", &hub);
+        let made: Json = serde_json::from_str(&stdout(&command.run())).unwrap();
+        let expected = [("external.onnx", "weight"), ("gpux.yml", "code"), ("weights.bin", "weight")];
+        assert_eq!(paths(&made), expected.into());
+    }
+}
+
+#[test]
 fn a_bundle_of_an_example_gives_what_its_folder_gives() {
     if !onnxruntime_is_there() {
         eprintln!("skipped: there is no ONNX Runtime");

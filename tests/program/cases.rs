@@ -17,6 +17,7 @@ fn prints_the_expected_output_of_its_cases() {
     trycmd::TestCases::new()
         .register_bin("gpux", std::path::Path::new(env!("CARGO_BIN_EXE_gpux")))
         .env("GPUX_CACHE_DIR", cache)
+        .env("GPUX_STORE", concat!(env!("CARGO_TARGET_TMPDIR"), "/no-store"))
         .env("NO_COLOR", "1")
         .case(concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/cases/run/*.toml"));
 }

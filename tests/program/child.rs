@@ -4,9 +4,11 @@
 use std::ffi::OsStr;
 use std::process::{Child, Command, Output, Stdio};
 
-/// The program, with nothing on its standard input.
+/// The program, with nothing on its standard input, and no store.
 pub(crate) fn program() -> Command {
-    command(env!("CARGO_BIN_EXE_gpux"))
+    let mut program = command(env!("CARGO_BIN_EXE_gpux"));
+    program.env("GPUX_STORE", concat!(env!("CARGO_TARGET_TMPDIR"), "/no-store"));
+    program
 }
 
 /// Another program, with nothing on its standard input.

@@ -3,6 +3,7 @@
 use serde_json::json;
 
 use super::Home;
+use crate::author::stderr;
 use crate::child::StartWithLimit as _;
 use crate::digits::root;
 
@@ -106,16 +107,13 @@ fn says_what_is_damaged_and_heals_it() {
 fn says_why_there_is_no_store() {
     let home = Home::new();
     let folder = home.scaling("1.0.0", 2.0);
-    for command in [&["store", "list"][..], &["store", "add", &folder], &["store", "prune"]] {
-        let mut program = home.gpux(command);
-        program.env_remove("GPUX_STORE").env_remove("XDG_DATA_HOME").env_remove("HOME");
-        if cfg!(target_os = "linux") {
-            // The system's list of users knows a home, too.
-            program.env("HOME", "");
-        }
-        let output = program.run();
-        assert!(output.status.code() == Some(3) || output.status.success(), "{command:?}: {output:?}");
-    }
+    // A home that is none.
+    let file = home.path().join("file");
+    std::fs::write(&file, "").unwrap();
+    let mut program = home.gpux(&["store", "add", &folder]);
+    let output = program.env_remove("GPUX_STORE").env_remove("XDG_DATA_HOME").env("HOME", &file).run();
+    assert_eq!(output.status.code(), Some(3), "{output:?}");
+    assert!(stderr(&output).contains("GPUX_STORE moves the store"), "{output:?}");
     // A file where the folder should be.
     std::fs::write(home.store(), "").unwrap();
     let message = home.error(&["store", "add", &folder], 3);
@@ -155,4 +153,36 @@ fn listing(home: &Home) -> Vec<(std::path::PathBuf, std::time::SystemTime)> {
     }
     files.sort();
     files
+}
+
+/// Another user's store is read, by whoever may enter it, and never changed.
+#[cfg(target_os = "linux")]
+#[test]
+fn runs_from_a_store_of_another_user() {
+    use std::os::unix::fs::{PermissionsExt as _, chown};
+
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("skipped: only root can give folders away");
+        return;
+    }
+    let home = Home::new();
+    home.add("1.0.0", 2.0, &[]);
+    home.add("2.0.0", 3.0, &[]);
+    home.json(&["run", "scaling:1.0.0", "--input", TWO, "--json"]);
+    let (before, folder) = (listing(&home), home.scaling("3.0.0", 4.0));
+    std::fs::set_permissions(home.store(), std::fs::Permissions::from_mode(0o755)).unwrap();
+    chown(home.store(), Some(12345), None).unwrap();
+
+    let cache = home.path().join("cache");
+    for (name, parent) in [("scaling:1.0.0", home.store()), ("scaling:2.0.0", cache.clone())] {
+        let inspected = home.gpux(&["inspect", name, "--json"]).env("GPUX_CACHE_DIR", &cache).run();
+        let path = crate::author::json(&inspected)["path"].as_str().unwrap().to_owned();
+        assert!(path.starts_with(parent.to_str().unwrap()), "{path}");
+    }
+    for command in [&["store", "add", &folder][..], &["store", "rm", "scaling:1.0.0"], &["store", "prune"]] {
+        let message = home.error(command, 3);
+        assert!(message.contains("is another user's or cannot be written to"), "{message}");
+    }
+    home.json(&["store", "check", "--json"]);
+    assert_eq!(listing(&home), before);
 }

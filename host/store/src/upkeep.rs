@@ -157,7 +157,9 @@ impl Store {
         let manifests: BTreeMap<_, _> = all.iter().map(|(_, digits)| (digits.clone(), self.manifest(digits))).collect();
         let mut users = BTreeMap::<&str, usize>::new();
         for manifest in manifests.values().flatten() {
-            sizes(&manifest.pipeline).into_keys().for_each(|file| *users.entry(file).or_default() += 1);
+            for file in sizes(&manifest.pipeline).into_keys() {
+                *users.entry(file).or_default() += 1;
+            }
         }
         let entry = |(name, digits): (Option<String>, String)| {
             let mut entry = StoreEntry {

@@ -25,9 +25,11 @@ impl Definition {
     /// is run.
     pub fn named_files(&self, load_options: &LoadOptions) -> Result<NamedFiles, GpuxError> {
         let (spec, files) = (self.spec(), self.files(load_options));
-        let report = |faults: Vec<Diagnostic>| match faults.is_empty() {
-            true => Ok(()),
-            false => Err(GpuxError::from(ConfigurationError::new(self.document().source.clone(), faults))),
+        let report = |faults: Vec<Diagnostic>| {
+            if faults.is_empty() {
+                return Ok(());
+            }
+            Err(GpuxError::from(ConfigurationError::new(self.document().source.clone(), faults)))
         };
         report(models::check(spec, &files))?;
 

@@ -10,7 +10,7 @@ use serde_json::{Map, Value as Json};
 use crate::bundle_fault::BundleFault;
 use crate::digest::{FileDigest, sha256};
 use crate::file_name;
-use crate::pipeline::{FileRole, StoredFile, StoredPipeline};
+use crate::pipeline::{FileRole, StoredFile, StoredPipeline, TITLE_KEY, VERSION_KEY};
 
 /// The most bytes of an index, of a manifest, and of a configuration that are read.
 pub(crate) const MAX_INDEX: u64 = 4 << 20;
@@ -40,8 +40,6 @@ const CONFIG_TYPE: &str = "application/vnd.cncf.model.config.v1+json";
 const FILE_TYPE: [&str; 2] = ["application/vnd.cncf.model.", ".v1.raw"];
 
 pub(crate) const NAME_KEY: &str = "org.opencontainers.image.ref.name";
-pub(crate) const TITLE_KEY: &str = "org.opencontainers.image.title";
-pub(crate) const VERSION_KEY: &str = "org.opencontainers.image.version";
 const LICENSES_KEY: &str = "org.opencontainers.image.licenses";
 const DESCRIPTION_KEY: &str = "org.opencontainers.image.description";
 const PATH_KEY: &str = "org.cncf.model.filepath";

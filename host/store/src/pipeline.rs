@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use crate::manifest::{TITLE_KEY, VERSION_KEY};
+/// The annotations with a pipeline's name and version.
+pub(crate) const TITLE_KEY: &str = "org.opencontainers.image.title";
+pub(crate) const VERSION_KEY: &str = "org.opencontainers.image.version";
 
 /// What part of a model a file is, in the words of CNCF ModelPack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

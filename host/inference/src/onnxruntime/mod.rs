@@ -14,7 +14,9 @@ mod session;
 mod values;
 mod watchdog;
 
-use std::path::PathBuf;
+use std::io::{self, Read as _};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use ort::environment::Environment;
 use ort::logging::LogLevel;
@@ -31,7 +33,7 @@ use super::providers::{ExecutionProvider, ProviderLibrary};
 use device_placement::DevicePlacement;
 use gpux_core::Precision;
 use gpux_core::catch_panic::{catch_panic, shorten};
-use gpux_core::files::read_file;
+use gpux_core::files::open_canonical;
 use gpux_core::threads::startable;
 use native_options::NativeOptions;
 use providers::Availability;
@@ -110,7 +112,7 @@ impl OnnxRuntime {
     /// # Errors
     ///
     /// The system lets this process start no more: runs would wait for them forever.
-    pub fn start_threads() -> std::io::Result<()> {
+    pub fn start_threads() -> io::Result<()> {
         environment::start_threads()
     }
 
@@ -319,8 +321,8 @@ fn commit(mut builder: SessionBuilder, file: &ModelFile) -> Result<Native, Strin
         let key = "session.model_external_initializers_file_folder_path";
         let mut builder = builder.with_config_entry(key, folder.to_string_lossy()).map_err(text)?;
         for name in unmappable {
-            let weights = read_file(&folder.join(&name)).map_err(|error| format!("`{name}`: {error}"))?;
-            builder = builder.with_external_initializer_file_in_memory(name, weights.into()).map_err(text)?;
+            let weights = read_weights(&folder.join(&name)).map_err(|error| format!("`{name}`: {error}"))?;
+            builder = builder.with_external_initializer_file_in_memory(name, weights).map_err(text)?;
         }
         return builder.commit_from_memory(&bytes).map_err(|error| error.to_string());
     }
@@ -329,4 +331,41 @@ fn commit(mut builder: SessionBuilder, file: &ModelFile) -> Result<Native, Strin
         None => builder.commit_from_file(file.path()),
     };
     native.map_err(|error| error.to_string())
+}
+
+/// The bytes of a file whose path was resolved and checked; ONNX Runtime checks that they are as many as its tensors take.
+fn read_weights(path: &Path) -> io::Result<Arc<[u8]>> {
+    let mut file = open_canonical(path)?;
+    let found = file.metadata()?;
+    let size = usize::try_from(found.len()).unwrap_or(usize::MAX);
+    if !found.is_file() {
+        return Err(io::Error::other("it is no file"));
+    }
+    // Where there is no memory for it, this fails; an `Arc` would end the process.
+    Vec::<u8>::new().try_reserve_exact(size).map_err(io::Error::other)?;
+    let mut weights: Arc<[u8]> = std::iter::repeat_n(0, size).collect();
+    if let Some(bytes) = Arc::get_mut(&mut weights) {
+        file.read_exact(bytes)?;
+    }
+    Ok(weights)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_weights_without_following_links() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().canonicalize().unwrap();
+        std::fs::write(root.join("weights"), [1, 2, 3]).unwrap();
+        assert_eq!(&*read_weights(&root.join("weights")).unwrap(), [1, 2, 3]);
+        assert!(read_weights(&root).is_err());
+        #[cfg(unix)]
+        {
+            std::os::unix::fs::symlink("weights", root.join("link")).unwrap();
+            assert!(read_weights(&root.join("link")).is_err());
+        }
+    }
 }

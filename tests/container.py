@@ -142,6 +142,9 @@ def write_pipelines(folder):
     for name in ("loop", "divide", "lowercase", "mebibytes"):
         (folder / name).mkdir()
         shutil.copy(ROOT / f"tests/models/{name}.onnx", folder / name)
+        # The default timeout is too short beside other work.
+        lines = [f"name: {name}", "version: 1.0.0", f"model: ./{name}.onnx", "pipeline: [model]", "serving: { timeout: 60s }"]
+        (folder / name / "gpux.yml").write_text("\n".join(lines))
     subprocess.run(["chmod", "-R", "a=rX", folder], check=True)
 
 
@@ -193,7 +196,7 @@ def check_one(image, folder, memory, user):
 
 
 def check_locale(image, folder):
-    with Container(image, ["serve", "/models/lowercase/lowercase.onnx"], ["--volume", f"{folder}:/models:ro"]) as container:
+    with Container(image, ["serve", "/models/lowercase"], ["--volume", f"{folder}:/models:ro"]) as container:
         container.is_ready()
         answer = container.predict("lowercase", {"text": ["ÄPFEL"]})
         check("locale en_US.UTF-8", answer == (200, {"lower": ["äpfel"]}), answer)
@@ -213,7 +216,7 @@ def check_read_only(image, folder):
 def check_drain(image, folder, isolation):
     """A request that is running when SIGTERM comes is answered; a new one is not taken."""
     mounts = ["--volume", f"{folder}:/models:ro"]
-    arguments = ["serve", "/models/loop/loop.onnx", "--drain", "60s", "--isolation", isolation]
+    arguments = ["serve", "/models/loop", "--drain", "60s", "--isolation", isolation]
     with Container(image, arguments, mounts) as container:
         name = f"drain, isolation {isolation}"
         if not container.is_ready():
@@ -255,7 +258,7 @@ def write_narrow_profile(folder):
 
 def check_isolated(image, folder, profile, name, view):
     mounts = ["--volume", f"{folder}:/models:ro", *profile]
-    arguments = ["serve", "/models/digits", "/models/divide/divide.onnx", "--isolation", "pipeline"]
+    arguments = ["serve", "/models/digits", "/models/divide", "--isolation", "pipeline"]
     with Container(image, arguments, mounts) as container:
         name = f"isolated pair, {name}"
         check(f"{name}: ready", container.is_ready(), "" if container.is_running() else container.log())
@@ -271,7 +274,7 @@ def check_isolated(image, folder, profile, name, view):
 def check_memory(image, folder, memory, isolation):
     """A request that takes more memory than the container has."""
     mounts = ["--volume", f"{folder}:/models:ro"]
-    arguments = ["serve", "/models/digits", "/models/mebibytes/mebibytes.onnx", "--isolation", isolation]
+    arguments = ["serve", "/models/digits", "/models/mebibytes", "--isolation", isolation]
     with Container(image, arguments, mounts, memory=memory) as container:
         name = f"too much memory, {memory}, isolation {isolation}"
         if not container.is_ready():

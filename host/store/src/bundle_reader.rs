@@ -37,29 +37,31 @@ impl BundleReader {
         let index = Index::parse(&layout.index(MAX_INDEX)?).map_err(|fault| layout.fault(fault))?;
         let is_candidate = |entry: &&Descriptor| entry.media_type == MANIFEST_TYPE;
         let candidates: Vec<_> = index.manifests.iter().filter(is_candidate).collect();
-        let (mut found, mut faults) = (Vec::new(), Vec::new());
+        // Only the first is kept: each may be as large as a manifest can be.
+        let (mut first, mut others, mut fault) = (None::<(&Descriptor, Vec<u8>, CheckedManifest)>, Vec::new(), None);
         for entry in candidates.into_iter().take(MAX_CANDIDATES) {
-            match read_manifest(&layout, entry) {
-                Ok((bytes, manifest)) => found.push((entry.clone(), bytes, manifest)),
-                Err(error) => faults.push(error),
+            match (read_manifest(&layout, entry), &first) {
+                // One pipeline under two names is one.
+                (Ok((_, manifest)), Some((.., first))) if manifest.pipeline.manifest == first.pipeline.manifest => {}
+                (Ok(_), Some(_)) => others.push(entry),
+                (Ok((bytes, manifest)), None) => first = Some((entry, bytes, manifest)),
+                (Err(error), _) => fault = Some(error),
             }
         }
-        // One pipeline under two names is one.
-        found.dedup_by(|one, other| one.2.pipeline.manifest == other.2.pipeline.manifest);
-        match (found.len(), faults.len()) {
-            (1, _) => {}
-            (0, 1) if index.manifests.len() == 1 => return Err(faults.remove(0)),
-            (0, _) => {
+        match (first, fault) {
+            (Some((entry, bytes, manifest)), _) if others.is_empty() => {
+                Ok(Self { entry: entry.clone(), layout, bytes, manifest })
+            }
+            (Some((entry, ..)), _) => {
+                let found = listed(&[&[entry], &others[..]].concat());
+                Err(layout.fault(BundleFault::SeveralPipelines { found }))
+            }
+            (None, Some(fault)) if index.manifests.len() == 1 => Err(fault),
+            (None, _) => {
                 let found = listed(&index.manifests.iter().collect::<Vec<_>>());
-                return Err(layout.fault(BundleFault::NoPipeline { found }));
-            }
-            _ => {
-                let found = listed(&found.iter().map(|(entry, ..)| entry).collect::<Vec<_>>());
-                return Err(layout.fault(BundleFault::SeveralPipelines { found }));
+                Err(layout.fault(BundleFault::NoPipeline { found }))
             }
         }
-        let (entry, bytes, manifest) = found.remove(0);
-        Ok(Self { layout, bytes, manifest, entry })
     }
 
     /// Checks that all files are there with their sizes, and that none of them is code for a machine.

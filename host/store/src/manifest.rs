@@ -23,7 +23,7 @@ pub const MAX_PORTABLE_FILES: usize = 400;
 
 /// Levels and memory of a document's tree.
 const MAX_LEVELS: usize = 32;
-const MAX_TREE: usize = 32 << 20;
+const MAX_TREE: usize = 24 << 20;
 
 pub(crate) const LAYOUT_FILE: &str = "oci-layout";
 pub(crate) const LAYOUT: &str = "{\"imageLayoutVersion\":\"1.0.0\"}";

@@ -213,9 +213,11 @@ impl Gathered {
     /// Every file in a folder and below it.
     fn add_folder(&mut self, place: &str, role: FileRole) -> Result<(), BundleError> {
         let (mut folders, mut left) = (vec![place.to_owned()], MAX_FILES);
+        // What systems and editors leave there differs from machine to machine.
+        let is_taken = |name: &str| role != FileRole::Dataset || !(name.starts_with('.') || name == "__pycache__");
         while let Some(place) = folders.pop() {
             let prefix = if place.is_empty() { String::new() } else { format!("{place}/") };
-            for (path, name) in entries(&self.root.join(&place))? {
+            for (path, name) in entries(&self.root.join(&place))?.into_iter().filter(|(_, name)| is_taken(name)) {
                 let limit = MAX_FILES;
                 left = left.checked_sub(1).ok_or_else(|| BundleError::TooManyFiles { folder: path.clone(), limit })?;
                 self.check_link(&path)?;

@@ -117,7 +117,7 @@ impl Source {
         let digits = if is_bundle(Path::new(wanted)) {
             gpux_store::peek(Path::new(wanted)).ok()?.manifest
         } else {
-            Store::existing().ok()??.resolve_digest(wanted).ok()??
+            Store::existing_to_read().ok()??.resolve_digest(wanted).ok()??
         };
         Some(format!("{DIGEST_SCHEME}{digits}"))
     }

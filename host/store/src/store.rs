@@ -49,6 +49,12 @@ impl Store {
         root.map(Self::open).transpose()
     }
 
+    /// The same, only to be read.
+    pub fn existing_to_read() -> Result<Option<Self>, StoreError> {
+        let root = Self::default_root().filter(|root| root.join(INDEX_FILE).exists());
+        root.map(Self::open_to_read).transpose()
+    }
+
     /// The folder of [`Self::from_environment`], there or not.
     pub fn default_root() -> Option<PathBuf> {
         use etcetera::BaseStrategy as _;

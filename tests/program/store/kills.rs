@@ -1,7 +1,9 @@
-//! SIGKILL in the middle of what changes the store.
+//! SIGKILL in the middle of what changes the store, and several commands that change it at once.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
+
+use serde_json::json;
 
 use super::Home;
 use crate::child::StartWithLimit as _;
@@ -88,6 +90,51 @@ fn killed_commands_leave_nothing_half_and_lose_nothing() {
     let names: Vec<_> = names.into_keys().collect();
     let rm: Vec<_> = ["store", "rm", "--json"].into_iter().chain(names.iter().map(String::as_str)).collect();
     home.json(&rm);
+    home.json(&["store", "prune", "--json"]);
+    for folder in ["blobs/sha256", "ingest", "pipelines"] {
+        assert_eq!(home.store().join(folder).read_dir().unwrap().count(), 0, "{folder}");
+    }
+}
+
+#[test]
+fn commands_at_once_take_nothing_from_each_other() {
+    let home = Home::new();
+    let rounds = std::env::var("GPUX_STORE_KILLS").map_or(KILLS, |kills| kills.parse().unwrap()).div_ceil(2);
+    let files: Vec<_> = (0..3)
+        .map(|number| {
+            let folder = home.scaling(&format!("1.{number}.0"), f64::from(number) + 2.0);
+            let file = home.path().join(format!("{number}.tar")).display().to_string();
+            home.json(&["bundle", &folder, "-o", &file, "--json"]);
+            file
+        })
+        .collect();
+    // Each bundle is run without a name, named, run by its name and forgotten, while all that no name needs goes.
+    let pruned = || {
+        for _ in 0..rounds * 2 {
+            home.json(&["store", "prune", "--json"]);
+        }
+    };
+    let used = |number: usize| {
+        let (file, name) = (&files[number], format!("name-{number}"));
+        let factor = json!(f64::from(u32::try_from(number).unwrap()) + 2.0);
+        for _ in 0..rounds {
+            let run =
+                |pipeline: &str| home.json(&["run", pipeline, "--input", "x=[1, 2]", "--json"])["tensor"][0].clone();
+            assert_eq!(run(file), factor);
+            home.json(&["store", "add", file, "--name", &name, "--json"]);
+            assert_eq!(run(&name), factor);
+            home.json(&["store", "rm", &name, "--json"]);
+        }
+    };
+    std::thread::scope(|scope| {
+        scope.spawn(pruned);
+        for number in 0..files.len() {
+            let used = &used;
+            scope.spawn(move || used(number));
+        }
+    });
+    assert_eq!(home.names(), []);
+    home.json(&["store", "check", "--json"]);
     home.json(&["store", "prune", "--json"]);
     for folder in ["blobs/sha256", "ingest", "pipelines"] {
         assert_eq!(home.store().join(folder).read_dir().unwrap().count(), 0, "{folder}");

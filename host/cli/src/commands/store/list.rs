@@ -12,7 +12,7 @@ const SHORT: usize = 12;
 
 /// The store, if there is one. It is not made for a look at it.
 fn existing() -> Result<Option<Store>, StoreError> {
-    match Store::existing()? {
+    match Store::existing_to_read()? {
         None if Store::default_root().is_none() => Err(StoreError::NoFolder),
         store => Ok(store),
     }

@@ -94,6 +94,10 @@ packages *ARGUMENTS:
     cargo build --release
     python3 tests/onnx/packages.py {{ARGUMENTS}}
 
+# bundles of a model of 512 MiB beside cp and sha256sum; needs 2 GB in the temporary folder
+bundles PROGRAM="target/release/gpux":
+    python3 benches/bundle.py {{PROGRAM}}
+
 # what attacks on the sandbox come to: time, memory, what a neighbour notices
 hostile *ATTACKS:
     cargo bench --bench hostile -- {{ATTACKS}}

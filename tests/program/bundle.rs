@@ -27,6 +27,7 @@ fn project() -> TempDir {
         ("p/gpux.lock", "version = 1\n"),
         ("p/tests/first/case.yml", CASE),
         ("p/tests/first/photo.bin", "with the case"),
+        ("p/tests/first/.DS_Store", "of a desktop"),
         ("p/tests/shared/x.npy", "an array"),
         ("p/tests/shared/unused.npy", "another"),
         ("p/train.py", "print()"),
@@ -94,10 +95,10 @@ fn takes_what_the_pipeline_names_and_nothing_else() {
     assert_eq!((&made["name"], &made["version"]), (&json!("scores"), &json!("1.2.0")));
     assert_eq!(made["file"], "scores-1.2.0.tar");
     assert_eq!(made["annotations"]["org.opencontainers.image.licenses"], "Apache-2.0");
-    assert_eq!(made["left_out"]["files"], 5);
+    assert_eq!(made["left_out"]["files"], 6);
     let left_out = made["left_out"]["largest"].as_array().unwrap();
     let left_out: Vec<_> = left_out.iter().map(|group| group["path"].as_str().unwrap()).collect();
-    assert_eq!(left_out, ["target/", "data/other.txt", "tests/shared/unused.npy", "train.py"]);
+    assert_eq!(left_out, ["tests/first/.DS_Store", "target/", "data/other.txt", "tests/shared/unused.npy", "train.py"]);
     assert!(folder.path().join("scores-1.2.0.tar").is_file());
 
     let layout = bundle(folder.path(), &["p/gpux.yml", "-o", "layout/"]);
@@ -117,7 +118,7 @@ fn says_what_is_left_out_and_prints_the_digest_last() {
     assert!(digest.starts_with("sha256:") && digest.len() == 71, "{shown}");
     assert!(shown.contains("scores 1.2.0: 8 files") && shown.contains("not written"), "{shown}");
     let notes = String::from_utf8(output.stderr).unwrap();
-    assert!(notes.contains("left out: 5 files") && notes.contains("target/ (10 B, 2 files)"), "{notes}");
+    assert!(notes.contains("left out: 6 files") && notes.contains("target/ (10 B, 2 files)"), "{notes}");
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1, "nothing is written");
 }
 
@@ -344,4 +345,15 @@ fn whatever_ends_it_there_is_a_whole_bundle_or_none() {
         assert!(!folder.path().join("x.tar").exists(), "{signal:?}");
         assert_eq!(staged().is_some(), is_left, "{signal:?}");
     }
+    // The next one removes that, once it is certain that nobody writes there.
+    let left = staged().unwrap();
+    let file = std::fs::File::options().write(true).open(left.join("bundle")).unwrap();
+    file.set_modified(std::time::SystemTime::UNIX_EPOCH).unwrap();
+    large.set_len(0).unwrap();
+    file.lock().unwrap();
+    bundle(folder.path(), &["p", "-o", "x.tar"]);
+    assert_eq!(staged(), Some(left));
+    file.unlock().unwrap();
+    bundle(folder.path(), &["p", "-o", "x.tar", "--force"]);
+    assert_eq!(staged(), None);
 }

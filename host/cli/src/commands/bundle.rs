@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use clap::Args;
 use serde_json::{Value as Json, json};
@@ -14,11 +15,16 @@ use crate::printer::{Printer, pluralize, pretty, size, table};
 use gpux::LoadOptions;
 use gpux::internal::{Definition, engine_library};
 use gpux_author::{BundleContents, BundleError, BundleRequest, LeftOutFiles, bundle_contents};
+use gpux_core::files::open_file;
 use gpux_core::process_exit::Scratch;
 use gpux_store::{BundlePlan, StoreError, StoredPipeline, file_digest};
 
 /// What begins the names of folders for what is half written.
 const STAGING: &str = ".gpux-bundle-";
+/// The file, or the folder, in it.
+const STAGED: &str = "bundle";
+/// A file that nobody wrote for so long was left by a process that was killed.
+const LEFT_BEHIND: Duration = Duration::from_mins(1);
 /// The most entries of what is left out that are shown, and that JSON has.
 const SHOWN: usize = 5;
 const LISTED: usize = 100;
@@ -173,18 +179,37 @@ impl Output {
         let Some(path) = self.path() else { return plan.digest(progress) };
         let failed = |source| StoreError::File { action: "write", path: path.to_owned(), source };
         let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        remove_left_behind(parent);
         let scratch =
             Scratch::with_prefix(STAGING, parent).map_err(|error| failed(gpux_core::files::without_path(&error)))?;
-        let staged = scratch.path().join("bundle");
+        let staged = scratch.path().join(STAGED);
         let written = if let Self::Folder(_) = self {
             std::fs::create_dir(&staged).map_err(failed)?;
             plan.write_folder(&staged, progress)?
         } else {
             let mut file = File::create_new(&staged).map_err(failed)?;
+            // Held while it is written. A file system without locks does without.
+            let _ = file.try_lock();
             plan.write_archive(&mut file, path, progress)?
         };
         std::fs::rename(&staged, path).map_err(failed)?;
         Ok(written)
+    }
+}
+
+/// Removes what killed processes were writing beside it. What cannot be removed costs room, no more.
+fn remove_left_behind(folder: &Path) {
+    for entry in folder.read_dir().into_iter().flatten().flatten() {
+        let staged = entry.path().join(STAGED);
+        let is_old = |file: &File| {
+            let written = file.metadata().and_then(|metadata| metadata.modified());
+            written.is_ok_and(|written| written.elapsed().is_ok_and(|age| age > LEFT_BEHIND))
+        };
+        if entry.file_name().as_encoded_bytes().starts_with(STAGING.as_bytes())
+            && open_file(&staged, "it").is_ok_and(|file| is_old(&file) && file.try_lock().is_ok())
+        {
+            let _ = std::fs::remove_file(&staged).and_then(|()| std::fs::remove_dir(entry.path()));
+        }
     }
 }
 

@@ -122,7 +122,14 @@ impl StoreError {
 
     /// Whether the machine is at fault, rather than what is in the store.
     pub const fn is_environment(&self) -> bool {
-        matches!(self, Self::NoFolder | Self::Full { .. } | Self::Io { .. } | Self::ReadOnly(_))
+        matches!(
+            self,
+            Self::NoFolder
+                | Self::Full { .. }
+                | Self::Io { .. }
+                | Self::ReadOnly(_)
+                | Self::Bundle { fault: BundleFault::NoRoom { .. }, .. }
+        )
     }
 }
 

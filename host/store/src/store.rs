@@ -6,7 +6,7 @@ use std::io::{ErrorKind, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use gpux_core::files::open_file;
+use gpux_core::files::{open_file, without_path};
 use gpux_core::process_exit::Scratch;
 
 use crate::bundle_plan::{BundleFile, BundlePlan, FileSource};
@@ -201,7 +201,7 @@ impl Store {
             file.persist(path)?;
             Ok(())
         };
-        write().map_err(io("write", path))
+        write().map_err(|error: std::io::Error| io("write", path)(without_path(&error)))
     }
 
     /// Held while the index changes.

@@ -186,3 +186,26 @@ fn runs_from_a_store_of_another_user() {
     home.json(&["store", "check", "--json"]);
     assert_eq!(listing(&home), before);
 }
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_disk_without_room_keeps_nothing_half() {
+    let home = Home::new();
+    home.add("1.0.0", 2.0, &[]);
+    let before = listing(&home);
+    let folder = home.scaling("2.0.0", 3.0);
+    std::fs::write(format!("{folder}/README.md"), "text ".repeat(1 << 16)).unwrap();
+    let bundle = home.path().join("scaling.tar").display().to_string();
+    home.json(&["bundle", &folder, "-o", &bundle, "--json"]);
+    for pipeline in [&folder, &bundle] {
+        // Files of a few KiB at most stand in for a full disk.
+        let mut shell = crate::child::command("sh");
+        shell.arg("-c").arg("trap '' XFSZ; ulimit -f 32; exec \"$0\" \"$@\"").arg(env!("CARGO_BIN_EXE_gpux"));
+        let added = shell.args(["store", "add", pipeline]).env("GPUX_STORE", home.store()).run();
+        assert_eq!(added.status.code(), Some(3), "{added:?}");
+        assert!(stderr(&added).contains("GPUX_STORE moves the store"), "{}", stderr(&added));
+        assert_eq!(listing(&home), before);
+        home.json(&["store", "check", "--json"]);
+    }
+    home.json(&["store", "add", &bundle, "--json"]);
+}

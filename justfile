@@ -109,6 +109,7 @@ corrupted:
 # many more cases of the seeded fuzzing, from the seed on
 fuzz ITERATIONS="20000" SEED="1":
     GPUX_FUZZ_ITERATIONS={{ITERATIONS}} GPUX_FUZZ_SEED={{SEED}} cargo test --lib tests::fuzz
+    GPUX_FUZZ_ITERATIONS={{ITERATIONS}} GPUX_FUZZ_SEED={{SEED}} cargo test --lib mutated_bundles
     GPUX_FUZZ_ITERATIONS={{ITERATIONS}} GPUX_FUZZ_SEED={{SEED}} cargo test --test hostile -- --nocapture random_calls damaged
 
 # what the checks of the server in tests/serve are run with

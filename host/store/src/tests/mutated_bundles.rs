@@ -64,14 +64,20 @@ fn mutate(bytes: &mut Vec<u8>, random: &mut Random) {
     }
 }
 
+/// How many rounds, and the numbers for them.
+fn rounds() -> (usize, Random) {
+    let number = |name: &str, default: u64| std::env::var(name).map_or(default, |text| text.parse().unwrap());
+    (number("GPUX_FUZZ_ITERATIONS", 1000) as usize, Random(number("GPUX_FUZZ_SEED", 50)))
+}
+
 #[test]
 fn no_damage_makes_another_pipeline_or_a_panic() {
     let (folder, store) = store();
     let path = folder.path().join("bundle.tar");
     let originals = [archive_of(&plan()), (Parts::new().pack(), super::add(&Parts::new().pack()).unwrap())];
-    let mut random = Random(50);
+    let (rounds, mut random) = rounds();
     let (mut refused, mut kinds) = (0, std::collections::BTreeSet::new());
-    for round in 0..1000 {
+    for round in 0..rounds {
         let (bytes, expected) = &originals[round % 2];
         let mut bytes = bytes.clone();
         for _ in 0..=random.below(3) {
@@ -96,6 +102,56 @@ fn no_damage_makes_another_pipeline_or_a_panic() {
             std::fs::remove_file(entry.unwrap().path()).unwrap();
         }
     }
-    assert!(refused > 800, "{refused}");
+    assert!(refused > rounds * 4 / 5, "{refused}");
     assert!(kinds.len() >= 12, "{kinds:?}");
+}
+
+/// Documents that are changed at random, with digests that fit: whatever is taken has files that stay in their folder.
+#[test]
+fn changed_documents_name_no_file_elsewhere() {
+    const WORDS: [&str; 16] = [
+        "..",
+        "/",
+        "\\",
+        "\"",
+        "{",
+        "}",
+        "[",
+        "]",
+        ":",
+        ",",
+        "null",
+        "-1",
+        "1e999",
+        "99999999999999999999",
+        "layers",
+        "\u{202e}",
+    ];
+    let (folder, store) = store();
+    let path = folder.path().join("bundle.tar");
+    let parts = Parts::new();
+    let manifest = serde_json::to_string(&parts.manifest).unwrap();
+    let (rounds, mut random) = rounds();
+    let mut taken = 0;
+    for round in 0..rounds {
+        let mut changed = manifest.clone();
+        for _ in 0..=random.below(2) {
+            let place = random.below(changed.len());
+            let end = (place + random.below(12)).min(changed.len());
+            if changed.is_char_boundary(place) && changed.is_char_boundary(end) {
+                changed.replace_range(place..end, WORDS[random.below(WORDS.len())]);
+            }
+        }
+        std::fs::write(&path, parts.pack_with(changed.as_bytes())).unwrap();
+        match store.add_archive(&path, None) {
+            Ok(added) => {
+                taken += 1;
+                assert!(added.files.iter().all(|file| crate::is_safe(&file.path)), "round {round}: {added:?}");
+            }
+            Err(StoreError::Bundle { .. }) => {}
+            Err(error) => panic!("round {round}: {error}"),
+        }
+    }
+    check_store(&store);
+    assert!(taken < rounds / 2, "{taken}");
 }

@@ -45,6 +45,7 @@ def main():
     ran, shown = 0, 0
     with tempfile.TemporaryDirectory() as top:
         folder, last = pathlib.Path(top), ("", "")
+        os.environ["GPUX_STORE"] = f"{top}/store"
         for language, text in blocks:
             if language == "yaml" and text.startswith("name:"):
                 (folder / "gpux.yml").write_text(text)

@@ -137,7 +137,7 @@ impl RuntimeBuilder {
         Ok(Runtime { pipeline: Pipeline::load(definition, &self.options)?, timeout: self.timeout })
     }
 
-    /// A runtime for the pipeline of a folder, a gpux.yml, or a name.
+    /// A runtime for the pipeline of a folder, a gpux.yml, a bundle, or a name, also one of the store.
     pub fn config(self, path: impl AsRef<Path>) -> Result<Runtime, GpuxError> {
         Ok(Runtime { pipeline: Pipeline::open(path, &self.options)?, timeout: self.timeout })
     }
@@ -149,7 +149,7 @@ impl Runtime {
         Self::builder().model(path)
     }
 
-    /// A runtime for the pipeline of a folder, a gpux.yml, or a name.
+    /// A runtime for the pipeline of a folder, a gpux.yml, a bundle, or a name, also one of the store.
     pub fn from_config(path: impl AsRef<Path>) -> Result<Self, GpuxError> {
         Self::builder().config(path)
     }

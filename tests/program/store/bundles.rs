@@ -161,3 +161,32 @@ fn files_of_the_store_are_not_written_over() {
     assert!(home.error(&["test", "p", "--bless"], 2).contains("files in the store do not change"));
     home.json(&["store", "check", "--json"]);
 }
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_missing_engine_is_said_with_what_the_author_had() {
+    if !onnxruntime_is_there() {
+        return;
+    }
+    let home = Home::new();
+    let file = home.path().join("digits.tar").display().to_string();
+    home.json(&["bundle", root().to_str().unwrap(), "-o", &file, "--with-engine", "--engine", "onnxruntime", "--json"]);
+    let photo = root().join("models/samples/seven.png").display().to_string();
+    let run = |engine: &str| {
+        let mut command = home.gpux(&["run", &file, "--file", &photo, "--engine", engine]);
+        // Nothing of this machine but the program.
+        for variable in ["GPUX_CACHE_DIR", "HOME", "PATH"] {
+            command.env(variable, home.path());
+        }
+        command.env_remove("VIRTUAL_ENV").env_remove("CONDA_PREFIX").env_remove("ORT_DYLIB_PATH").run()
+    };
+    let missing = run("onnxruntime");
+    assert_eq!(missing.status.code(), Some(3), "{missing:?}");
+    let said = stderr(&missing);
+    assert!(
+        said.contains("its author tried it with ONNX Runtime 1.") && said.contains("run `gpux engine install`"),
+        "{said}"
+    );
+    let embedded = run("auto");
+    assert!(stdout(&embedded).contains("seven"), "{}", stderr(&embedded));
+}

@@ -94,6 +94,8 @@ mod tests {
         assert_eq!(kind("digits", &model), FileContent::Model);
         assert_eq!(kind("empty.ONNX", b""), FileContent::Model);
         assert_eq!(kind("step", b"\0asm\x0d\0\x01\0"), FileContent::Component);
+        let archive = [&b"oci-layout"[..], &[0; 247], b"ustar\0"].concat();
+        assert_eq!(kind("digits-1.0.0.tar", &archive), FileContent::Archive);
         assert_eq!(kind("photo.jpg", b"\xff\xd8\xff\xe0"), FileContent::Data);
         assert_eq!(kind("array.npy", b"\x93NUMPY"), FileContent::Data);
         assert_eq!(kind("tensor", &[0x08, 1, 0x08, 3, 0x10, 1]), FileContent::Data);

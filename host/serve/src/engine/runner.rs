@@ -19,7 +19,7 @@ use gpux::internal::Definition;
 use gpux::internal::PipelineInfo;
 use gpux::{GpuxError, Pipeline};
 #[cfg(target_os = "linux")]
-use gpux_core::{MemoryPermit, PlanOutput, RunError, StepError, StepFailure, Value};
+use gpux_core::{BRANCH, MemoryPermit, PlanOutput, RunError, StepError, StepFailure, Value};
 use gpux_core::{Outputs, Request, RunOptions};
 use gpux_inference::{BatchSizes, Batcher, SessionSet};
 #[cfg(target_os = "linux")]
@@ -138,6 +138,9 @@ impl Runner {
     ) -> Result<SentRequest, Request> {
         match self {
             Self::Local(_) => Err(request),
+            // What a branch gives is compared where it is run.
+            #[cfg(target_os = "linux")]
+            Self::Isolated(_) if request.iter().any(|(name, _)| name == BRANCH) => Err(request),
             #[cfg(target_os = "linux")]
             Self::Isolated(pipeline) => {
                 let options = CallOptions { deadline, priority, ..CallOptions::default() };

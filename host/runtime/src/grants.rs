@@ -8,6 +8,7 @@ use gpux_config::{Diagnostic, Spanned, Wasi, WasmGrant, WasmSpec};
 use gpux_core::files::{is_same, lies_in, resolve_path};
 use gpux_core::{CacheDir, ProjectFiles, SharedCache};
 use gpux_sandbox::{Capability, EnvGrant, FolderGrant, Grants, Refusal, RefusalReason};
+use gpux_store::is_laid_out;
 
 /// The grants of a step, and a diagnostic for each that the policy denies.
 pub(super) fn resolve(
@@ -104,6 +105,11 @@ fn folder(
         return Err(fault(format!("a component may not {what}")));
     }
     if *writable {
+        // Its files are links to those of the store, which other pipelines have, too.
+        if is_laid_out(files.root()) && resolve_path(files.root()).is_ok_and(|project| holds(&project, &found)) {
+            return Err(fault("a component may not write to the folder of a pipeline in the store".to_owned())
+                .hint("a pipeline in a folder of its own can be granted that"));
+        }
         // Write access there would let the component change its own grants.
         if resolve_path(files.root()).is_ok_and(|project| holds(&found, &project)) {
             return Err(fault("a component may not write to the folder of its own gpux.yml".to_owned())
@@ -260,6 +266,17 @@ mod tests {
             let (_, faults) = resolve(&dirs(&[asked]), &load_options, &ProjectFiles::new(root.path(), false));
             assert!(faults[0].message.contains(says), "{faults:?}");
         }
+    }
+
+    #[test]
+    fn denies_writing_to_a_pipeline_of_the_store() {
+        let store = tempfile::tempdir().unwrap();
+        let root = store.path().join("pipelines").join("0a".repeat(32));
+        std::fs::create_dir_all(root.join("out")).unwrap();
+        let files = ProjectFiles::new(&root, false);
+        let (_, faults) = resolve(&dirs(&["./out:rw"]), &load_options("dir=out:rw"), &files);
+        assert!(faults[0].message.contains("pipeline in the store"), "{faults:?}");
+        assert!(resolve(&dirs(&["./out"]), &load_options("dir=out"), &files).1.is_empty());
     }
 
     #[test]

@@ -34,7 +34,7 @@ pub use manifest::{BundleInfo, MAX_PORTABLE_FILES, PIPELINE_FILE};
 pub use names::{DIGEST_SCHEME, is_name};
 pub use pipeline::{FileRole, StoredFile, StoredPipeline};
 pub use store::{PartFile, Store};
-pub use stored_folder::StoredFolder;
+pub use stored_folder::{StoredFolder, is_laid_out};
 pub use upkeep::{CheckReport, FileDetails, PruneMode, PruneReport, StoreDetails, StoreEntry};
 
 #[cfg(test)]

@@ -1,14 +1,16 @@
 //! Folders of hard links to the files of pipelines in the store, from which they are run.
 
 use std::fs::{self, File};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use gpux_core::{CacheDir, CacheFolder};
 
+use crate::digest::FileDigest;
 use crate::error::{StoreError, io};
 use crate::pipeline::StoredPipeline;
-use crate::store::Store;
+use crate::store::{PIPELINES, Store};
 
 /// What the names of the locks of those folders end with.
 pub(crate) const LOCK: &str = ".lock";
@@ -41,6 +43,16 @@ impl PartialEq for StoredFolder {
 }
 
 impl Eq for StoredFolder {}
+
+/// Whether a pipeline's folder is one of these, by its path.
+pub fn is_laid_out(folder: &Path) -> bool {
+    let name = |path: &Path| path.file_name().and_then(|name| name.to_str()).map(str::to_owned);
+    let is_parent = |parent: &Path| name(parent).is_some_and(|name| [PIPELINES, "unpacked"].contains(&&*name));
+    folder.parent().is_some_and(is_parent)
+        && name(folder)
+            .and_then(|name| FileDigest::from_hex(&name))
+            .is_some_and(|found| matches!(found, FileDigest::Sha256(_)))
+}
 
 impl Store {
     /// The folder of a pipeline: links to the files of the store where the file system can, else copies. Of a store that
@@ -75,7 +87,7 @@ impl Store {
 
     fn lay_out_in_cache(&self, pipeline: &StoredPipeline) -> Result<PathBuf, StoreError> {
         let error = |source| StoreError::Io { action: "lay out a pipeline of", path: self.root().to_owned(), source };
-        let none = || std::io::Error::new(std::io::ErrorKind::NotFound, "there is no folder for a cache");
+        let none = || std::io::Error::new(ErrorKind::NotFound, "there is no folder for a cache");
         let cache = CacheDir::from_environment().ok_or_else(|| error(none()))?;
         let parent = cache.folder(CacheFolder::Unpacked).map_err(error)?;
         let target = parent.join(&pipeline.manifest);
@@ -94,11 +106,23 @@ impl Store {
         for file in &pipeline.files {
             let (from, to) = (self.blob(&file.sha256), folder.join(&file.path));
             let parent = to.parent().unwrap_or(folder);
-            let placed = fs::create_dir_all(parent)
-                .and_then(|()| fs::hard_link(&from, &to).or_else(|_| fs::copy(&from, &to).map(drop)));
+            let placed = fs::create_dir_all(parent).and_then(|()| place(&from, &to));
             placed.map_err(io("write", &to))?;
         }
         Ok(())
+    }
+}
+
+/// Links a file, or copies it where there can be no link. Never over another one: two paths are one on some systems, and
+/// the file that is there is a link to another file of the store.
+fn place(from: &Path, to: &Path) -> std::io::Result<()> {
+    match fs::hard_link(from, to) {
+        Err(error) if error.kind() != ErrorKind::AlreadyExists => {
+            let mut copy = File::create_new(to)?;
+            std::io::copy(&mut File::open(from)?, &mut copy)?;
+            copy.set_permissions(fs::metadata(from)?.permissions())
+        }
+        linked => linked,
     }
 }
 

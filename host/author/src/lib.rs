@@ -44,7 +44,7 @@ pub use batching::verify_batching;
 pub use build::{BuildOptions, BuildOutput, BuildRequest, build};
 pub use build_error::{BuildError, InstallError};
 pub use bundle::{BundleContents, BundleError, BundleRequest, LeftOut, LeftOutFiles, bundle_contents};
-pub use case::{CASES_FOLDER, NoCasesError, cases_in};
+pub use case::{CASE_FILE, CASES_FOLDER, NoCasesError, cases_in};
 pub use case_runner::{CaseOutcome, CaseReport, CaseRunner};
 pub use command_runner::Progress;
 pub use diff_statistics::DiffStatistics;

@@ -12,7 +12,7 @@ use crate::value_difference::Tolerance;
 use gpux_config::{ConfigurationError, Diagnostic, Document, FileKind, LoadError, Node, Span};
 
 /// The file that makes a folder a case.
-pub(crate) const CASE_FILE: &str = "case.yml";
+pub const CASE_FILE: &str = "case.yml";
 
 const FORM: FileKind = FileKind { name: CASE_FILE, start: "start with `inputs:`; `gpux test --bless` writes the rest" };
 

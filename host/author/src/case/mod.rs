@@ -10,7 +10,8 @@ mod write;
 
 pub use folder::{CASES_FOLDER, NoCasesError, cases_in};
 
-pub(crate) use file::{CASE_FILE, Case, ErrorKind, Expectation, ExpectedError, RecordingInfo};
+pub use file::CASE_FILE;
+pub(crate) use file::{Case, ErrorKind, Expectation, ExpectedError, RecordingInfo};
 pub(crate) use value::CaseValue;
 pub(super) use value::{expected_values, input_values};
 pub(super) use write::{Draft, error_text, flow};

@@ -12,8 +12,9 @@ use crate::printer::{Printer, TextOutput, duration, pretty};
 use crate::progress::ProgressLine;
 use gpux::LoadOptions;
 use gpux_author::{
-    BuildOptions, CASES_FOLDER, CaseOutcome, CaseReport, CaseRunner, EditDetector, StepFile, WatchedFiles,
+    BuildOptions, CASE_FILE, CASES_FOLDER, CaseOutcome, CaseReport, CaseRunner, EditDetector, StepFile, WatchedFiles,
 };
+use gpux_core::files::{lies_in, resolve_path};
 
 /// Run the cases of a step or a pipeline and compare what comes out with what they expect.
 ///
@@ -91,7 +92,8 @@ fn watch(arguments: &Arguments, load_options: &LoadOptions, printer: Printer) ->
         let before = watched_files(arguments);
         let subject = subject(arguments, load_options, printer);
         let after = before.now();
-        if let Err(Exit::Environment) = subject.and_then(|subject| run_cases(subject, arguments, printer)) {
+        if let Err(Exit::Environment) = subject.and_then(|subject| run_cases(subject, arguments, load_options, printer))
+        {
             return Exit::Environment;
         }
         let changed = detector.edited(&before, &after).unwrap_or_else(|| {
@@ -112,15 +114,32 @@ fn watched_files(arguments: &Arguments) -> WatchedFiles {
 }
 
 fn run(arguments: &Arguments, load_options: &LoadOptions, printer: Printer) -> Result<Exit, Exit> {
-    run_cases(subject(arguments, load_options, printer)?, arguments, printer)
+    run_cases(subject(arguments, load_options, printer)?, arguments, load_options, printer)
 }
 
 fn run_cases(
     (mut runner, folder): (CaseRunner<'_>, PathBuf),
     arguments: &Arguments,
+    load_options: &LoadOptions,
     printer: Printer,
 ) -> Result<Exit, Exit> {
     let cases = gpux_author::cases_in(&folder).map_err(|error| printer.usage(&error))?;
+    if !load_options.policy.outside_files {
+        let parent = folder.parent().filter(|parent| !parent.as_os_str().is_empty());
+        let around = resolve_path(parent.unwrap_or(Path::new(".")));
+        // Expected results are written there by --bless, and mistakes in a file are shown.
+        let leads_out = |case: &&PathBuf| {
+            let file = resolve_path(&case.join(CASE_FILE));
+            !matches!((&around, file), (Ok(around), Ok(file)) if lies_in(&file, around))
+        };
+        if let Some(case) = cases.iter().find(leads_out) {
+            let message = format!(
+                "the case `{}` leads out of the pipeline's folder; pass `--allow-outside` to permit that",
+                case.display()
+            );
+            return Err(printer.fail("UsageError", &message, Exit::Usage));
+        }
+    }
     let wanted = |path: &PathBuf| {
         arguments.case.is_empty() || arguments.case.iter().any(|name| path.file_name().is_some_and(|n| n == &**name))
     };

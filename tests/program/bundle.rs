@@ -357,3 +357,51 @@ fn whatever_ends_it_there_is_a_whole_bundle_or_none() {
     bundle(folder.path(), &["p", "-o", "x.tar", "--force"]);
     assert_eq!(staged(), None);
 }
+
+#[test]
+#[cfg(unix)]
+fn takes_nothing_through_links_that_lead_out() {
+    use std::os::unix::fs::symlink;
+    let folder = project();
+    let path = |name: &str| folder.path().join(name);
+    std::fs::create_dir_all(path("secret/case")).unwrap();
+    std::fs::write(path("secret/case/case.yml"), CASE).unwrap();
+    std::fs::write(path("secret/key"), "key").unwrap();
+
+    symlink("../../secret/case", path("p/tests/linked")).unwrap();
+    assert!(error(folder.path(), &["p"]).contains("tests/linked"));
+    let output = in_folder(folder.path(), &["test", "p", "--bless"]);
+    let text = String::from_utf8(output.stderr).unwrap();
+    assert!(text.contains("`p/tests/linked` leads out of the pipeline's folder"), "{text}");
+    assert_eq!(std::fs::read_to_string(path("secret/case/case.yml")).unwrap(), CASE);
+    std::fs::remove_file(path("p/tests/linked")).unwrap();
+
+    std::fs::copy(root().join("guest-examples/rust/center-ink.wasm"), path("p/step.wasm")).unwrap();
+    let text = "name: p\nversion: 1.0.0\ninputs: { image: image }\npipeline:\n  - decode-image\n  \
+        - wasm: { component: ./step.wasm, grant: { wasi: [stdio, clock, random], dirs: [./data] } }\n";
+    std::fs::write(path("p/gpux.yml"), text).unwrap();
+    std::fs::remove_dir_all(path("p/data")).unwrap();
+    symlink("../secret", path("p/data")).unwrap();
+    assert!(error(folder.path(), &["p", "--dry-run"]).contains("data/"));
+}
+
+#[test]
+fn writes_over_nothing_that_it_was_not_told_to() {
+    let folder = project();
+    let path = |name: &str| folder.path().join(name);
+    for own in ["p/gpux.yml", "p/data/labels.txt", "p/README.md"] {
+        assert!(error(folder.path(), &["p", "-o", own, "--force"]).contains("is a file of the pipeline"));
+    }
+    assert_eq!(std::fs::read_to_string(path("p/gpux.yml")).unwrap(), PIPELINE);
+    #[cfg(unix)]
+    {
+        // What looks like the rest of a killed bundle, and is a link to a folder of somebody's.
+        std::fs::create_dir(path("bin")).unwrap();
+        std::fs::write(path("bin/bundle"), "a program").unwrap();
+        let file = std::fs::File::options().write(true).open(path("bin/bundle")).unwrap();
+        file.set_modified(std::time::SystemTime::UNIX_EPOCH).unwrap();
+        std::os::unix::fs::symlink("bin", path(".gpux-bundle-x")).unwrap();
+        bundle(folder.path(), &["p"]);
+        assert!(path("bin/bundle").is_file());
+    }
+}

@@ -34,6 +34,8 @@ impl FileContent {
             "onnx" | "ort" => Self::Model,
             "yml" | "yaml" => Self::Pipeline,
             "wasm" => Self::Component,
+            // Reading it says what else it is.
+            "tar" => Self::Archive,
             "json" if is_json_pipeline(path) => Self::Pipeline,
             _ if head.starts_with(b"\0asm") => Self::Component,
             _ if is_onnx(&head) => Self::Model,

@@ -1,9 +1,10 @@
 //! What becomes a bundle, and where its files go.
 
+use std::fs::File;
 use std::io::{self, Read};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use gpux_core::files::open_file;
+use gpux_core::files::open_canonical;
 
 use crate::bundle_fault::BundleFault;
 use crate::copy_hashed::CopyError;
@@ -27,7 +28,7 @@ pub struct BundleFile {
 /// Where the bytes of a file are.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FileSource {
-    /// in a file
+    /// in a file, by its [resolved](gpux_core::files::resolve_path) path: whatever it is replaced by, no link is followed
     Path(PathBuf),
     /// here
     Bytes(Vec<u8>),
@@ -75,7 +76,7 @@ impl BundlePlan {
             let (sample, size) = match &file.source {
                 FileSource::Bytes(bytes) => (Sample::of_bytes(bytes), bytes.len() as u64),
                 FileSource::Path(path) => {
-                    let opened = open_file(path, "a file of a bundle").and_then(FileSection::whole);
+                    let opened = open(path).and_then(FileSection::whole);
                     let section = opened.map_err(file_error("read", path))?;
                     (Sample::of_file(&section).map_err(file_error("read", path))?, section.size)
                 }
@@ -117,7 +118,7 @@ impl BundlePlan {
             let written = match &file.source {
                 FileSource::Bytes(bytes) => sink.write(&mut bytes.as_slice(), size, progress),
                 FileSource::Path(path) => {
-                    let mut opened = open_file(path, "a file of a bundle").map_err(file_error("read", path))?;
+                    let mut opened = open(path).map_err(file_error("read", path))?;
                     sink.write(&mut opened, size, progress)
                 }
             };
@@ -144,4 +145,9 @@ impl BundlePlan {
         };
         self.files().enumerate().map(stored).collect()
     }
+}
+
+fn open(path: &Path) -> io::Result<File> {
+    let file = open_canonical(path)?;
+    if file.metadata()?.is_file() { Ok(file) } else { Err(io::Error::other("it is not a file")) }
 }

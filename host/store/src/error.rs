@@ -55,7 +55,7 @@ pub enum StoreError {
     ReadOnly(PathBuf),
     /// no name for a pipeline
     #[error(
-        "`{0}` can be no name in the store: at most 255 letters, digits and `-._:@+/`, with a letter or digit first and last, and no digest"
+        "`{0}` can be no name in the store: at most 255 letters, digits and `-._:@+/`, with a letter or digit first and last, no digest, and no model of a hub. A pipeline whose own name or version has `:`, `@` or `/` needs `--name`"
     )]
     Name(String),
     /// nothing is called so

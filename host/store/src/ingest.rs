@@ -1,5 +1,6 @@
 //! What the store takes in: files that become a pipeline, and bundles that somebody made.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Read};
 use std::path::Path;
 
@@ -7,10 +8,10 @@ use crate::bundle_fault::BundleFault;
 use crate::bundle_plan::{BlobSink, BundlePlan};
 use crate::bundle_reader::BundleReader;
 use crate::bundle_writer::FolderSink;
-use crate::copy_hashed::CopyError;
+use crate::copy_hashed::{CopyError, copy_hashed};
 use crate::digest::sha256;
 use crate::error::{StoreError, io};
-use crate::manifest::MAX_CONFIG;
+use crate::manifest::{MAX_CONFIG, check_config};
 use crate::pipeline::StoredPipeline;
 use crate::store::{Store, make_read_only};
 
@@ -32,8 +33,8 @@ impl Store {
         Ok(documents.pipeline)
     }
 
-    /// Keeps the pipeline of a bundle: an archive, or a folder with an OCI layout. `name` means it from then on. Only files
-    /// that the store lacks are read.
+    /// Keeps the pipeline of a bundle: an archive, or a folder with an OCI layout. `name` means it from then on. Files
+    /// that the store has are read and not copied.
     pub fn add_archive(&self, bundle: &Path, name: Option<&str>) -> Result<StoredPipeline, StoreError> {
         self.add_bundle(bundle, name, &mut |_| {})
     }
@@ -50,22 +51,28 @@ impl Store {
         let (layout, pipeline) = (&bundle.layout, &bundle.manifest.pipeline);
         bundle.check_files()?;
         let missing: Vec<_> = pipeline.files.iter().filter(|file| !self.has_blob(&file.sha256, file.size)).collect();
-        let needed = missing.iter().map(|file| file.size).fold(0, u64::saturating_add);
+        let sizes: BTreeMap<_, _> = missing.iter().map(|file| (&file.sha256, file.size)).collect();
+        let needed = sizes.into_values().fold(0, u64::saturating_add);
         if let Some(free) = free_bytes(self.root()).map_err(io("read", self.root()))?
             && needed > free
         {
             return Err(layout.fault(BundleFault::NoRoom { needed, free }));
         }
 
-        let mut sink = StoreSink::new(self);
-        for file in missing {
-            // Two paths may have one content.
-            if self.has_blob(&file.sha256, file.size) {
+        let (mut sink, mut read) = (StoreSink::new(self), BTreeSet::new());
+        for file in &pipeline.files {
+            if !read.insert(&file.sha256) {
                 continue;
             }
             let section = layout.blob(&file.sha256, file.size, &file.path)?;
             let mut reader = section.reader(0, file.size).map_err(|error| layout.unreadable(error))?;
-            let written = sink.write(&mut reader, file.size, progress).map_err(|error| match error {
+            let written = if self.has_blob(&file.sha256, file.size) {
+                // Who knows the digest of another's file does not get it by that alone.
+                copy_hashed(&mut reader, file.size, &mut io::sink(), progress)
+            } else {
+                sink.write(&mut reader, file.size, progress)
+            };
+            let written = written.map_err(|error| match error {
                 CopyError::Read(error) => layout.unreadable(error),
                 CopyError::Write { source, done } => sink.error(&file.path, file.size, done, source),
             });
@@ -86,6 +93,7 @@ impl Store {
         if sha256(&bytes) != digest {
             return Err(layout.fault(BundleFault::WrongDigest { path: what.to_owned(), digest }));
         }
+        check_config(&bytes).map_err(|fault| layout.fault(fault))?;
         self.add_document(&digest, &bytes)?;
         self.add_document(&pipeline.manifest, &bundle.bytes)?;
         if let Some(name) = name {

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use gpux_core::files::{open_file, read_head};
+use gpux_core::files::{lies_in, open_canonical, open_file, read_head, resolve_path};
 
 use crate::archive::{self, Entries};
 use crate::bundle_fault::BundleFault;
@@ -127,7 +127,15 @@ impl LayoutReader {
                 let path = self.path.join(name);
                 match path.symlink_metadata() {
                     Ok(metadata) if metadata.is_file() => {
-                        let file = open_file(&path, name).and_then(FileSection::whole);
+                        let inside = resolve_path(&self.path).and_then(|folder| {
+                            let found = resolve_path(&path)?;
+                            Ok(lies_in(&found, &folder).then_some(found))
+                        });
+                        let found = inside.map_err(file_error("read", &path))?;
+                        let found = found.ok_or_else(|| {
+                            self.fault(BundleFault::EntryKind { name: name.to_owned(), kind: "behind a symbolic link" })
+                        })?;
+                        let file = open_canonical(&found).and_then(FileSection::whole);
                         Ok(Some(file.map_err(file_error("read", &path))?))
                     }
                     Ok(metadata) => {

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use gpux_core::BoundedJsonTree;
+use gpux_core::catch_panic::shorten;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value as Json};
@@ -364,9 +365,14 @@ fn check_type(what: &'static str, schema: u32, found: &str, expected: &'static s
     Ok(())
 }
 
+/// Checks that a configuration is an object, and so nothing that runs.
+pub(crate) fn check_config(bytes: &[u8]) -> Result<(), BundleFault> {
+    parse::<Map<String, Json>>("its configuration", bytes).map(drop)
+}
+
 /// Reads a document in one way only: no key may be there twice, and it may not be two kinds of document at once.
 fn parse<T: DeserializeOwned>(what: &'static str, bytes: &[u8]) -> Result<T, BundleFault> {
-    let invalid = |reason: String| BundleFault::Json { what, reason };
+    let invalid = |reason: String| BundleFault::Json { what, reason: shorten(&reason) };
     let text = std::str::from_utf8(bytes).map_err(|error| invalid(error.to_string()))?;
     let (tree, _) = BoundedJsonTree::parse(text, MAX_LEVELS, MAX_TREE).map_err(|error| invalid(error.to_string()))?;
     if tree.get("layers").is_some() && tree.get("manifests").is_some() {

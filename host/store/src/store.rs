@@ -6,11 +6,11 @@ use std::io::{ErrorKind, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use gpux_core::files::{open_file, without_path};
+use gpux_core::files::{open_file, resolve_path, without_path};
 use gpux_core::process_exit::Scratch;
 
 use crate::bundle_plan::{BundleFile, BundlePlan, FileSource};
-use crate::error::{StoreError, io};
+use crate::error::{StoreError, file_error, io};
 use crate::manifest::{
     BLOBS, BundleInfo, CheckedManifest, Descriptor, INDEX_FILE, Index, LAYOUT, LAYOUT_FILE, MAX_MANIFEST, NAME_KEY,
     json,
@@ -20,7 +20,7 @@ use crate::pipeline::{FileRole, StoredPipeline};
 /// The variable that moves the store.
 const VARIABLE: &str = "GPUX_STORE";
 /// The folder with a folder for each pipeline that was run, by the digits of its manifest's digest.
-const PIPELINES: &str = "pipelines";
+pub(crate) const PIPELINES: &str = "pipelines";
 const STORE_LOCK: &str = "store.lock";
 const INGEST: &str = "ingest";
 /// What the names of files end with that are fetched, and that the next attempt goes on with.
@@ -235,13 +235,13 @@ impl Store {
         name: &str,
         title: &str,
     ) -> Result<StoredPipeline, StoreError> {
-        let file = |path: &String| BundleFile {
-            path: path.clone(),
-            role: FileRole::of(path),
-            source: FileSource::Path(folder.join(path)),
+        let file = |path: &String| {
+            let found = resolve_path(&folder.join(path)).map_err(file_error("read", &folder.join(path)))?;
+            Ok(BundleFile { path: path.clone(), role: FileRole::of(path), source: FileSource::Path(found) })
         };
+        let files = files.iter().map(file).collect::<Result<_, StoreError>>()?;
         let info = BundleInfo { name: title.to_owned(), ..BundleInfo::default() };
-        self.add_files(&BundlePlan::new(files.iter().map(file).collect(), info)?, Some(name), &mut |_| {})
+        self.add_files(&BundlePlan::new(files, info)?, Some(name), &mut |_| {})
     }
 
     /// Has `name` mean the pipeline with this manifest. Returns the digits of the one that it meant before.

@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 use crate::copy_hashed::{CopyError, copy_hashed};
 use crate::digest::FileDigest;
 use crate::error::{StoreError, io};
-use crate::manifest::{Descriptor, json};
+use crate::manifest::{Descriptor, INDEX_FILE, Index, json};
 use crate::names::{DIGEST_SCHEME, is_name};
 use crate::pipeline::{FileRole, StoredPipeline};
 use crate::store::{PART, Store};
@@ -242,6 +242,11 @@ impl Store {
             let before = index.manifests.len();
             index.manifests.retain(|entry| entry.name() != Some(name));
             if index.manifests.len() == before {
+                let versions = self.named_digests()?.into_iter().map(|(other, _)| other);
+                let names: Vec<_> = versions.filter(|other| other.starts_with(&format!("{name}:"))).collect();
+                if !names.is_empty() {
+                    return Err(StoreError::Ambiguous { wanted: name.clone(), names });
+                }
                 return Err(StoreError::NoSuchName { name: name.clone(), similar: self.similar_name(name)? });
             }
         }
@@ -339,6 +344,14 @@ impl Store {
     /// the store, if something is to be set aside.
     pub fn check(&self, on_wait: impl FnOnce(), mut on_progress: impl FnMut(u64)) -> Result<CheckReport, StoreError> {
         let mut report = CheckReport::default();
+        if let Err(StoreError::Damaged { path, reason }) = self.read_index()
+            && self.is_writable()
+        {
+            self.set_index_aside()?;
+            let lost =
+                "it is set aside: add the pipelines again before `gpux store prune`, which keeps named ones alone";
+            report.hurt.insert(path.display().to_string(), format!("{reason}; {lost}"));
+        }
         let mut suspects = Vec::new();
         for (path, metadata) in files_in(&self.blobs()) {
             if !is_blob(&path, &metadata, &mut on_progress)? {
@@ -367,6 +380,28 @@ impl Store {
             }
         }
         Ok(report)
+    }
+
+    fn set_index_aside(&self) -> Result<(), StoreError> {
+        let (index, folder) = (self.index(), self.root().join(DAMAGED));
+        let locked = self.lock()?;
+        fs::create_dir_all(&folder).map_err(io("make", &folder))?;
+        fs::rename(&index, folder.join(INDEX_FILE)).map_err(io("move", &index))?;
+        self.write(&index, &json(&Index::new(Vec::new())))?;
+        drop(locked);
+        Ok(())
+    }
+
+    /// Compares each file of a pipeline with its digest.
+    pub fn verify(&self, pipeline: &StoredPipeline) -> Result<(), StoreError> {
+        let mut read = BTreeSet::new();
+        for file in pipeline.files.iter().filter(|file| read.insert(&file.sha256)) {
+            let path = self.blob(&file.sha256);
+            if !has_digest(&path, &file.sha256, file.size, &mut |_| {})? {
+                return Err(StoreError::Damaged { reason: format!("it is not the file `{}`", file.path), path });
+            }
+        }
+        Ok(())
     }
 
     /// Whether each file in the folder of a pipeline is a link to its blob, or a copy with the same bytes.

@@ -209,3 +209,47 @@ fn a_disk_without_room_keeps_nothing_half() {
     }
     home.json(&["store", "add", &bundle, "--json"]);
 }
+
+#[test]
+fn a_pipeline_passes_for_no_other() {
+    let home = Home::new();
+    let folder = home.scaling("1.0.0", 2.0);
+    let file = std::path::Path::new(&folder).join("gpux.yml");
+    let text = std::fs::read_to_string(&file).unwrap();
+    for (name, version) in [("hf", "BAAI/bge-base@main"), ("bank", "1.0.0:x")] {
+        let changed = text.replace("name: scaling", &format!("name: {name}")).replace("1.0.0", version);
+        std::fs::write(&file, changed).unwrap();
+        let message = home.error(&["store", "add", &folder], 2);
+        assert!(message.contains("can be no name in the store"), "{message}");
+    }
+    home.error(&["store", "add", &folder, "--name", "hf:BAAI/bge-base@main"], 2);
+    assert_eq!(home.names(), []);
+}
+
+#[test]
+fn damage_is_not_handed_on() {
+    let home = Home::new();
+    let bundle = home.path().join("scaling.tar").display().to_string();
+    home.json(&["bundle", &home.scaling("1.0.0", 2.0), "-o", &bundle, "--json"]);
+    home.json(&["store", "add", &bundle, "--json"]);
+    let blobs = home.store().join("blobs/sha256").read_dir().unwrap().map(|entry| entry.unwrap().path());
+    let labels = blobs.filter(|path| std::fs::read(path).unwrap() == b"cat\ndog\n").collect::<Vec<_>>().remove(0);
+    std::fs::remove_file(&labels).unwrap();
+    std::fs::write(&labels, "dog\ncat\n").unwrap();
+    for arguments in
+        [&["bundle", "scaling", "-o", "x.tar"][..], &["bundle", &bundle, "-o", "x.tar"], &["store", "add", &bundle]]
+    {
+        let output = home.run(arguments);
+        assert!(stderr(&output).contains("is not the file `labels.txt`"), "{arguments:?}: {}", stderr(&output));
+    }
+    assert_eq!(home.run(&["store", "check"]).status.code(), Some(1));
+    home.json(&["store", "add", &bundle, "--json"]);
+    assert_eq!(home.run(&["store", "check"]).status.code(), Some(0));
+    let message = home.error(&["store", "rm", "scaling"], 2);
+    assert!(message.contains("`scaling` may be `scaling:1.0.0` in the store"), "{message}");
+
+    std::fs::write(home.store().join("index.json"), "{").unwrap();
+    assert_eq!(home.run(&["store", "check"]).status.code(), Some(1));
+    home.json(&["store", "add", &bundle, "--json"]);
+    assert_eq!(home.names().len(), 1);
+}

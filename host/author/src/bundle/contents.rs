@@ -6,8 +6,11 @@ use std::path::{Component, Path, PathBuf};
 use gpux::LoadOptions;
 use gpux::internal::Definition;
 use gpux_config::{Action, Content, Node};
+use gpux_core::files::{lies_in, resolve_path};
 use gpux_core::hub_blobs;
-use gpux_store::{BundleFile, BundleInfo, BundlePlan, FileRole, FileSource, MAX_PORTABLE_FILES, PIPELINE_FILE};
+use gpux_store::{
+    BundleFile, BundleInfo, BundlePlan, DIGEST_SCHEME, FileRole, FileSource, MAX_PORTABLE_FILES, PIPELINE_FILE, Store,
+};
 
 use super::BundleError;
 use super::left_out::LeftOutFiles;
@@ -51,6 +54,11 @@ pub fn bundle_contents(request: &BundleRequest<'_>) -> Result<BundleContents, Bu
     let source = request.definition.source();
     if source.is_alone() {
         return Err(BundleError::Alone(source.path().to_owned()));
+    }
+    if let Some(digest) = source.digest() {
+        // What was damaged there would get a digest of its own.
+        let (store, digits) = (Store::from_environment()?, digest.strip_prefix(DIGEST_SCHEME).unwrap_or(&digest));
+        store.verify(&store.pipeline(digits)?)?;
     }
     let mut gathered = Gathered::new(source.path().parent().unwrap_or(Path::new("")))?;
     let outside = gathered.add_named(request)?;
@@ -106,12 +114,23 @@ struct Gathered {
 impl Gathered {
     fn new(root: &Path) -> Result<Self, BundleError> {
         let root = if root.as_os_str().is_empty() { Path::new(".") } else { root };
-        let canonical = root.canonicalize().map_err(|source| BundleError::Io { path: root.to_owned(), source })?;
+        let canonical = resolve_path(root).map_err(|source| BundleError::Io { path: root.to_owned(), source })?;
         Ok(Self { root: root.to_owned(), canonical, files: BTreeMap::new() })
     }
 
-    fn add(&mut self, path: String, role: FileRole, file: PathBuf) {
-        self.files.entry(path).or_insert((role, FileSource::Path(file)));
+    /// Takes a file, which must lie in the folder unless it `may_be_outside`.
+    fn add(&mut self, path: String, role: FileRole, file: &Path, may_be_outside: bool) -> Result<(), BundleError> {
+        let found = resolve_path(file).map_err(|source| BundleError::Io { path: file.to_owned(), source })?;
+        if !may_be_outside && !self.is_inside(&found) {
+            return Err(BundleError::Link(file.to_owned()));
+        }
+        self.files.entry(path).or_insert((role, FileSource::Path(found)));
+        Ok(())
+    }
+
+    /// Whether a resolved path lies in the folder, or is a blob of the hub's cache that the folder belongs to.
+    fn is_inside(&self, found: &Path) -> bool {
+        lies_in(found, &self.canonical) || hub_blobs(&self.canonical).is_some_and(|blobs| lies_in(found, &blobs))
     }
 
     /// The files that gpux.yml names, and the weights of its models. Gives those outside of the folder.
@@ -128,6 +147,7 @@ impl Gathered {
             return Err(BundleError::Outside(outside.iter().map(shown).collect()));
         }
         let outside = OutsideFiles::new(&outside)?;
+        let may_be_outside = request.load_options.policy.outside_files;
 
         for path in named {
             let place = self.place(&path).or_else(|| outside.place(&path).map(str::to_owned));
@@ -138,11 +158,10 @@ impl Gathered {
                 let folder = place.rsplit_once('/').map_or(String::new(), |(folder, _)| format!("{folder}/"));
                 for (location, data) in weights {
                     let beside = plain(location).ok_or_else(|| BundleError::NotUnicode(location.clone()))?;
-                    self.check_weights(data, request.load_options)?;
-                    self.add(format!("{folder}{beside}"), FileRole::Weight, data.clone());
+                    self.add(format!("{folder}{beside}"), FileRole::Weight, data, may_be_outside)?;
                 }
             }
-            self.add(place, role, path);
+            self.add(place, role, &path, may_be_outside)?;
         }
         Ok(outside)
     }
@@ -176,6 +195,15 @@ impl Gathered {
     /// The cases that `gpux test` runs, with the files that they name beside them.
     fn add_cases(&mut self) -> Result<(), BundleError> {
         let folder = self.root.join(CASES_FOLDER);
+        if !folder.exists() {
+            return Ok(());
+        }
+        // A case that cannot be read is not left out without a word.
+        for (path, _) in entries(&folder)? {
+            if path.is_dir() {
+                entries(&path)?;
+            }
+        }
         let cases = cases_in(&folder).unwrap_or_default();
         for case in &cases {
             if let Some(place) = self.place(case) {
@@ -186,11 +214,11 @@ impl Gathered {
             let mut texts = Vec::new();
             find_texts(&read.document.root, &mut texts);
             for path in texts.into_iter().map(|text| case.join(text)).filter(|path| path.is_file()) {
-                let found = path.canonicalize().map_err(|source| BundleError::Io { path: path.clone(), source })?;
+                let found = resolve_path(&path).map_err(|source| BundleError::Io { path: path.clone(), source })?;
                 if let Some(place) = found.strip_prefix(&self.canonical).ok().and_then(plain)
                     && place.starts_with(&format!("{CASES_FOLDER}/"))
                 {
-                    self.add(place, FileRole::Dataset, found);
+                    self.add(place, FileRole::Dataset, &found, false)?;
                 }
             }
         }
@@ -202,9 +230,8 @@ impl Gathered {
         for (path, name) in entries(&self.root)? {
             let is_document = DOCUMENTS.iter().any(|document| name.to_ascii_uppercase().starts_with(document));
             if (is_document || name == LOCK) && path.is_file() {
-                self.check_link(&path)?;
                 let role = if is_document { FileRole::Doc } else { FileRole::Code };
-                self.add(name, role, path);
+                self.add(name, role, &path, false)?;
             }
         }
         Ok(())
@@ -220,30 +247,17 @@ impl Gathered {
             for (path, name) in entries(&self.root.join(&place))?.into_iter().filter(|(_, name)| is_taken(name)) {
                 let limit = MAX_FILES;
                 left = left.checked_sub(1).ok_or_else(|| BundleError::TooManyFiles { folder: path.clone(), limit })?;
-                self.check_link(&path)?;
                 let place = format!("{prefix}{name}");
                 if path.is_symlink() && path.is_dir() {
                     return Err(BundleError::Link(path));
                 } else if path.is_dir() {
                     folders.push(place);
                 } else if path.is_file() {
-                    self.add(place, role, path);
+                    self.add(place, role, &path, false)?;
                 }
             }
         }
         Ok(())
-    }
-
-    /// Refuses weights that loading the model would refuse.
-    fn check_weights(&self, data: &Path, load_options: &LoadOptions) -> Result<(), BundleError> {
-        let is_inside = data.starts_with(&self.canonical)
-            || hub_blobs(&self.canonical).is_some_and(|blobs| data.starts_with(blobs));
-        if is_inside || load_options.policy.outside_files { Ok(()) } else { Err(BundleError::Link(data.to_owned())) }
-    }
-
-    fn check_link(&self, path: &Path) -> Result<(), BundleError> {
-        let leads_out = || path.canonicalize().is_ok_and(|found| !found.starts_with(&self.canonical));
-        if path.is_symlink() && leads_out() { Err(BundleError::Link(path.to_owned())) } else { Ok(()) }
     }
 }
 

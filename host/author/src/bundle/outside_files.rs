@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use gpux_config::{Content, Node};
+use gpux_core::files::resolve_path;
 
 use super::BundleError;
 
@@ -22,7 +23,7 @@ impl OutsideFiles {
     pub(super) fn new(paths: &[PathBuf]) -> Result<Self, BundleError> {
         let parent = |path: &PathBuf| {
             let parent = path.parent().unwrap_or(Path::new("."));
-            parent.canonicalize().map_err(|source| BundleError::Io { path: parent.to_owned(), source })
+            resolve_path(parent).map_err(|source| BundleError::Io { path: parent.to_owned(), source })
         };
         let mut folders = BTreeMap::new();
         for path in paths {

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -15,9 +16,9 @@ use crate::printer::{Printer, pluralize, pretty, size, table};
 use gpux::LoadOptions;
 use gpux::internal::{Definition, engine_library};
 use gpux_author::{BundleContents, BundleError, BundleRequest, LeftOutFiles, bundle_contents};
-use gpux_core::files::open_file;
+use gpux_core::files::{is_same, open_file};
 use gpux_core::process_exit::Scratch;
-use gpux_store::{BundlePlan, StoreError, StoredPipeline, file_digest};
+use gpux_store::{BundlePlan, FileSource, StoreError, StoredPipeline, file_digest};
 
 /// What begins the names of folders for what is half written.
 const STAGING: &str = ".gpux-bundle-";
@@ -100,10 +101,20 @@ fn bundle(arguments: &Arguments, printer: Printer) -> Result<Exit, Exit> {
         printer.note(&left_out(&contents.left_out));
     }
     let output = Output::of(arguments, &contents.plan, printer)?;
+    let sources = contents.plan.files().filter_map(|(file, _)| match &file.source {
+        FileSource::Path(path) => Some(path.as_path()),
+        FileSource::Bytes(_) => None,
+    });
+    if let Some(path) = output.path()
+        && sources.chain([definition.source().path()]).any(|source| is_same(source, path))
+    {
+        let message = format!("`{}` is a file of the pipeline, and is not written over", path.display());
+        return Err(printer.fail("UsageError", &message, Exit::Usage));
+    }
     let bar = printer.download();
     bar.set_message("bundling");
     bar.set_length(contents.plan.size());
-    let written = output.write(&contents.plan, &mut |bytes| bar.inc(bytes));
+    let written = output.write(&contents.plan, arguments.force, &mut |bytes| bar.inc(bytes));
     bar.finish_and_clear();
     let written = written.map_err(|error| report(&error.into(), printer))?;
     Ok(print_result(&contents, &written, output.path(), printer))
@@ -175,7 +186,12 @@ impl Output {
     }
 
     /// Writes it beside its place first: whatever ends the process, there is a whole bundle or none.
-    fn write(&self, plan: &BundlePlan, progress: &mut dyn FnMut(u64)) -> Result<StoredPipeline, StoreError> {
+    fn write(
+        &self,
+        plan: &BundlePlan,
+        replaces: bool,
+        progress: &mut dyn FnMut(u64),
+    ) -> Result<StoredPipeline, StoreError> {
         let Some(path) = self.path() else { return plan.digest(progress) };
         let failed = |source| StoreError::File { action: "write", path: path.to_owned(), source };
         let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
@@ -192,8 +208,12 @@ impl Output {
             let _ = file.try_lock();
             plan.write_archive(&mut file, path, progress)?
         };
-        std::fs::rename(&staged, path).map_err(failed)?;
-        Ok(written)
+        // Another may have been made there meanwhile. Where there are no links, that one is lost.
+        match std::fs::hard_link(&staged, path) {
+            Err(error) if !replaces && error.kind() == ErrorKind::AlreadyExists => Err(failed(error)),
+            Ok(()) => Ok(written),
+            Err(_) => std::fs::rename(&staged, path).map(|()| written).map_err(failed),
+        }
     }
 }
 
@@ -206,6 +226,9 @@ fn remove_left_behind(folder: &Path) {
             written.is_ok_and(|written| written.elapsed().is_ok_and(|age| age > LEFT_BEHIND))
         };
         if entry.file_name().as_encoded_bytes().starts_with(STAGING.as_bytes())
+            // A link is no folder here.
+            && entry.file_type().is_ok_and(|kind| kind.is_dir())
+            && !staged.is_symlink()
             && open_file(&staged, "it").is_ok_and(|file| is_old(&file) && file.try_lock().is_ok())
         {
             let _ = std::fs::remove_file(&staged).and_then(|()| std::fs::remove_dir(entry.path()));

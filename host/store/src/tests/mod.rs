@@ -231,7 +231,7 @@ fn only_archives_and_layouts_are_bundles() {
 }
 
 #[test]
-fn a_file_that_the_store_has_is_not_read_again() {
+fn a_file_that_the_store_has_is_not_copied_again() {
     let (folder, store) = store();
     let path = folder.path().join("bundle.tar");
     let (bytes, written) = archive_of(&plan());
@@ -240,9 +240,11 @@ fn a_file_that_the_store_has_is_not_read_again() {
     store.add_bundle(&path, None, &mut |bytes| copied += bytes).unwrap();
     assert_eq!(copied, 3070, "two paths of one content are copied once");
     assert_eq!(store.find("digits").unwrap(), None);
-    let mut again = 0;
-    assert_eq!(store.add_bundle(&path, Some("digits"), &mut |bytes| again += bytes).unwrap(), written);
-    assert_eq!(again, 0);
+    let model = store.blob(&written.files.iter().find(|file| file.path == "copy.onnx").unwrap().sha256);
+    let made = model.metadata().unwrap().modified().unwrap();
+    let mut read = 0;
+    assert_eq!(store.add_bundle(&path, Some("digits"), &mut |bytes| read += bytes).unwrap(), written);
+    assert_eq!((read, model.metadata().unwrap().modified().unwrap()), (3070, made));
     assert_eq!(store.find("digits").unwrap(), Some(written));
 }
 
@@ -287,4 +289,54 @@ fn reads_what_other_programs_write() {
     layer["urls"] = json!(["https://example.com/model.onnx"]);
     let added = add(&parts.pack()).unwrap();
     assert_eq!((added.files[1].path.as_str(), added.name()), ("model.onnx", None));
+}
+
+#[test]
+fn takes_a_file_by_its_bytes_not_by_its_digest() {
+    let (folder, store) = store();
+    let (bytes, right) = archive_of(&plan());
+    let path = folder.path().join("bundle.tar");
+    std::fs::write(&path, &bytes).unwrap();
+    store.add_archive(&path, Some("x")).unwrap();
+    // Who knows the digest of a file of another's gets it by that no more than by its name.
+    let labels = &right.files.iter().find(|file| file.path == "m/labels.txt").unwrap().sha256;
+    let at = bytes.windows(9).position(|window| window == b"zero\none\n").unwrap();
+    let mut wrong = bytes.clone();
+    wrong[at..at + 4].copy_from_slice(b"four");
+    std::fs::write(&path, &wrong).unwrap();
+    let error = store.add_archive(&path, Some("y")).unwrap_err();
+    assert!(error.to_string().contains(&format!("its digest is not sha256:{labels}")), "{error}");
+    assert_eq!(store.find("y").unwrap(), None);
+    check_store(&store);
+
+    store.verify(&right).unwrap();
+    let blob = store.blob(labels);
+    std::fs::remove_file(&blob).unwrap();
+    std::fs::write(&blob, "four\none\n").unwrap();
+    assert!(store.verify(&right).unwrap_err().to_string().contains("it is not the file `m/labels.txt`"));
+}
+
+#[test]
+#[cfg(unix)]
+fn lays_no_file_over_another() {
+    let (_folder, store) = store();
+    let mut kept = store.add_files(&plan(), None, &mut |_| {}).unwrap();
+    // As on a file system to which two spellings are one path.
+    kept.files[1].path = kept.files[0].path.clone();
+    let error = store.lay_out(&kept).unwrap_err().to_string();
+    assert!(error.contains("File exists"), "{error}");
+    check_store(&store);
+}
+
+#[test]
+#[cfg(unix)]
+fn reads_no_layout_through_links() {
+    let (folder, store) = store();
+    let layout = folder.path().join("layout");
+    std::fs::create_dir(&layout).unwrap();
+    plan().write_folder(&layout, &mut |_| {}).unwrap();
+    std::fs::rename(layout.join("blobs"), folder.path().join("elsewhere")).unwrap();
+    std::os::unix::fs::symlink("../elsewhere", layout.join("blobs")).unwrap();
+    let error = store.add_archive(&layout, None).unwrap_err().to_string();
+    assert!(error.contains("behind a symbolic link"), "{error}");
 }

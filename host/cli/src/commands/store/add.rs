@@ -12,6 +12,7 @@ use crate::printer::{Printer, pluralize, pretty, size};
 use gpux::LoadOptions;
 use gpux::internal::Definition;
 use gpux_author::{BundleError, BundleRequest, bundle_contents};
+use gpux_hub::HubReference;
 use gpux_store::{DIGEST_SCHEME, Store, StoreError, StoredPipeline, is_name};
 
 /// Examples:
@@ -53,8 +54,11 @@ fn add(arguments: &Arguments, printer: Printer) -> Result<Exit, Exit> {
     let definition = arguments.pipeline.read(&load_options).map_err(|error| printer.error(&error))?;
     let store = Store::from_environment().map_err(fail)?;
     let spec = definition.spec();
-    let name = arguments.name.clone().unwrap_or_else(|| format!("{}:{}", spec.name.value, spec.version.value));
-    if !is_name(&name) {
+    let (own, version) = (&spec.name.value, &spec.version.value);
+    let name = arguments.name.clone().unwrap_or_else(|| format!("{own}:{version}"));
+    // The operator may choose any name but a hub's; a pipeline cannot pass for one of another name or version.
+    let is_plain = arguments.name.is_some() || ![own, version].iter().any(|part| part.contains([':', '@', '/']));
+    if !is_name(&name) || !is_plain || name.starts_with(HubReference::SCHEME) {
         return Err(fail(StoreError::Name(name)));
     }
     let before = store.resolve_digest(&name).map_err(fail)?;
@@ -63,6 +67,7 @@ fn add(arguments: &Arguments, printer: Printer) -> Result<Exit, Exit> {
         Some(digest) => {
             let digits = digest.strip_prefix(DIGEST_SCHEME).unwrap_or(&digest);
             let kept = store.pipeline(digits).map_err(fail)?;
+            store.verify(&kept).map_err(fail)?;
             store.add_name(&name, digits).map_err(fail)?;
             kept
         }

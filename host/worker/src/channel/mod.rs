@@ -273,6 +273,24 @@ mod tests {
     }
 
     #[test]
+    fn takes_requests_in_turn() {
+        let client = ChannelClient::create().unwrap();
+        let (service, memory) = (service_of(&client), memory_of_worker(&client));
+        let queue = |slot: usize| memory.queued(slot / 32).unwrap().fetch_or(1 << (slot % 32), Ordering::SeqCst);
+        for slot in [0, 1, 40, 511] {
+            queue(slot);
+        }
+        let taken = std::iter::from_fn(|| {
+            let slot = service.take().unwrap();
+            if slot == Some(0) {
+                queue(0);
+            }
+            slot
+        });
+        assert_eq!(taken.take(6).collect::<Vec<_>>(), [0, 1, 40, 511, 0, 0]);
+    }
+
+    #[test]
     fn lateness_of_steps_counts_from_their_beginning() {
         const WHILE: Duration = Duration::from_millis(100);
         let client = ChannelClient::create().unwrap();

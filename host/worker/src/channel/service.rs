@@ -4,7 +4,7 @@ use std::io;
 use std::io::Write as _;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use super::client::{MAX_CALLS, MAX_ERROR, MAX_TRACE};
@@ -25,6 +25,8 @@ struct WorkerSide {
     memory: ChannelMemory,
     /// rung when a request is answered for which a task of the server waits
     event: OwnedFd,
+    /// the slot that is looked at first
+    next: AtomicUsize,
 }
 
 impl WorkerSide {
@@ -59,7 +61,7 @@ pub(crate) struct IncomingRequest {
 impl RequestService {
     /// `event` is what the worker rings.
     pub(crate) fn new(memory: ChannelMemory, event: OwnedFd) -> Self {
-        Self(Arc::new(WorkerSide { memory, event }))
+        Self(Arc::new(WorkerSide { memory, event, next: AtomicUsize::new(0) }))
     }
 
     /// Waits for the next request; `None` if none came within `patience` and another thread waits as well.
@@ -103,16 +105,29 @@ impl RequestService {
         Ok(self.0.memory.idle_threads()?.load(Ordering::SeqCst) == 0)
     }
 
-    fn take(&self) -> io::Result<Option<usize>> {
-        for index in 0..SLOTS / 32 {
+    /// The next slot with a request, in turn: the lowest would have those above it wait as long as it is used.
+    pub(super) fn take(&self) -> io::Result<Option<usize>> {
+        const WORDS: usize = SLOTS / 32;
+        let from = self.0.next.load(Ordering::Relaxed) % SLOTS;
+        let above = u32::MAX << (from % 32);
+        // The first word's lower part comes last.
+        for step in 0..=WORDS {
+            let index = (from / 32 + step) % WORDS;
+            let part = match step {
+                0 => above,
+                WORDS => !above,
+                _ => u32::MAX,
+            };
             let word = self.0.memory.queued(index)?;
-            let mut bits = word.load(Ordering::SeqCst);
+            let mut bits = word.load(Ordering::SeqCst) & part;
             while bits != 0 {
                 let bit = bits.trailing_zeros();
                 if word.fetch_and(!(1 << bit), Ordering::SeqCst) & (1 << bit) != 0 {
-                    return Ok(Some(index * 32 + bit as usize));
+                    let slot = index * 32 + bit as usize;
+                    self.0.next.store(slot + 1, Ordering::Relaxed);
+                    return Ok(Some(slot));
                 }
-                bits = word.load(Ordering::SeqCst);
+                bits = word.load(Ordering::SeqCst) & part;
             }
         }
         Ok(None)

@@ -286,7 +286,12 @@ fn a_bundle_of_an_example_gives_what_its_folder_gives() {
     let folder = tempfile::tempdir().unwrap();
     for (example, input) in [
         ("examples/decoder", ["--input", "twinkle, "]),
+        ("examples/detection", ["--file", "examples/detection/discs.png"]),
         ("examples/speech", ["--file", "examples/speech/high.wav"]),
+        (
+            "examples/tabular",
+            ["--input", "[13.74, 1.67, 2.25, 16.4, 118, 2.6, 2.9, 0.21, 1.62, 5.85, 0.92, 3.2, 1060]"],
+        ),
         ("examples/text-classification", ["--input", "A library for reading images"]),
         (".", ["--file", "models/samples/seven.png"]),
     ] {

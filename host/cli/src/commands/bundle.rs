@@ -13,8 +13,8 @@ use crate::exit::Exit;
 use crate::interrupt;
 use crate::load_arguments::{LoadArguments, PipelineArguments, load};
 use crate::printer::{Printer, pluralize, pretty, size, table};
-use gpux::LoadOptions;
 use gpux::internal::{Definition, engine_library};
+use gpux::{GpuxError, LoadOptions};
 use gpux_author::{BundleContents, BundleError, BundleRequest, LeftOutFiles, bundle_contents};
 use gpux_core::files::{is_same, open_file};
 use gpux_core::process_exit::Scratch;
@@ -306,10 +306,23 @@ fn print_result(contents: &BundleContents, written: &StoredPipeline, path: Optio
     printer.print_result(&format!("{files}\n\n{name}: {sum}, {place}\n{digest}"))
 }
 
+/// Prints why a pipeline's files cannot be gathered.
+pub(super) fn report_pipeline(error: &GpuxError, printer: Printer) -> Exit {
+    let exit = printer.error(error);
+    if error.to_string().contains("--allow-outside") {
+        printer.note("`--vendor` takes copies of files from outside of the folder along");
+    }
+    exit
+}
+
 fn report(error: &BundleError, printer: Printer) -> Exit {
     let message = error.to_string();
     match error {
-        BundleError::Pipeline(error) => printer.error(error),
+        BundleError::Pipeline(error) => report_pipeline(error, printer),
+        BundleError::Store(error) if error.is_environment() => printer.environment(&message),
+        BundleError::Store(StoreError::Damaged { .. } | StoreError::Missing { .. }) => {
+            printer.fail("StoreError", &message, Exit::Failed)
+        }
         BundleError::Store(StoreError::File { action: "write" | "make" | "write into", .. }) => {
             printer.fail("OutputError", &message, Exit::Failed)
         }

@@ -6,6 +6,7 @@ use clap::Args;
 use serde_json::json;
 
 use super::{digest, report};
+use crate::commands::bundle::report_pipeline;
 use crate::exit::Exit;
 use crate::load_arguments::{LoadArguments, PipelineArguments};
 use crate::printer::{Printer, pluralize, pretty, size};
@@ -104,7 +105,7 @@ fn add_files(
     let request = BundleRequest { definition, load_options, vendor, annotations };
     let contents = bundle_contents(&request).map_err(|error| match error {
         BundleError::Store(error) => report(&error, printer),
-        BundleError::Pipeline(error) => printer.error(&error),
+        BundleError::Pipeline(error) => report_pipeline(&error, printer),
         error => printer.usage(&error),
     })?;
     for note in &contents.notes {

@@ -15,15 +15,15 @@ use std::path::{Path, PathBuf};
 /// Nothing lies there, or it cannot be reached.
 #[cfg(target_os = "linux")]
 pub fn resolve_path(path: &Path) -> io::Result<PathBuf> {
-    let wanted = linux::place(path)?;
+    let wanted = linux::identity(path)?;
     let found = path.canonicalize();
     if let Ok(found) = &found
-        && linux::place(found).is_ok_and(|found| found == wanted)
+        && linux::identity(found).is_ok_and(|found| found == wanted)
     {
         return Ok(found.clone());
     }
     let found = linux::resolve_by_component(path)?;
-    if linux::place(&found)? == wanted {
+    if linux::identity(&found)? == wanted {
         Ok(found)
     } else {
         Err(io::Error::other("it was replaced meanwhile, or a `..` follows a link of /proc"))
@@ -75,12 +75,12 @@ mod linux {
 
     /// Device, inode and mount of what a path leads to; before Linux 5.8, all mounts are 0.
     #[derive(PartialEq, Eq)]
-    pub(super) struct Place((u32, u32), u64, u64);
+    pub(super) struct FileIdentity((u32, u32), u64, u64);
 
-    pub(super) fn place(path: &Path) -> io::Result<Place> {
+    pub(super) fn identity(path: &Path) -> io::Result<FileIdentity> {
         let found = statx(CWD, path, AtFlags::empty(), StatxFlags::INO | StatxFlags::MNT_ID)?;
         let mount = if found.stx_mask & StatxFlags::MNT_ID.bits() == 0 { 0 } else { found.stx_mnt_id };
-        Ok(Place((found.stx_dev_major, found.stx_dev_minor), found.stx_ino, mount))
+        Ok(FileIdentity((found.stx_dev_major, found.stx_dev_minor), found.stx_ino, mount))
     }
 
     /// Follows all links but those whose text does not lead where the kernel goes.
@@ -120,7 +120,7 @@ mod linux {
 
     fn is_magic(folder: &Path, link: &Path, target: &Path) -> bool {
         statfs(folder).is_ok_and(|found| found.f_type == PROC_SUPER_MAGIC)
-            && match (place(link), place(&folder.join(target))) {
+            && match (identity(link), identity(&folder.join(target))) {
                 (Ok(reached), Ok(named)) => reached != named,
                 _ => true,
             }

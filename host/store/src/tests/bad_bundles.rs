@@ -369,3 +369,14 @@ fn takes_the_one_pipeline_among_others() {
     let found = fault(&empty.pack_documents(b"{\"schemaVersion\":2,\"manifests\":[]}", b"{ }"));
     assert_eq!(found, BundleFault::NoPipeline { found: "its index.json is empty".to_owned() });
 }
+
+#[test]
+fn refuses_a_configuration_that_is_no_document() {
+    let found = with(|parts| {
+        let code = b"\x7fELF\x02\x01\x01".to_vec();
+        parts.manifest["config"]["digest"] = format!("sha256:{}", sha256(&code)).into();
+        parts.manifest["config"]["size"] = code.len().into();
+        parts.blobs[2] = code;
+    });
+    assert!(matches!(found, BundleFault::Json { what: "its configuration", .. }), "{found:?}");
+}

@@ -283,6 +283,16 @@ fn pipelines_in_another_mount_namespace_stay_in_their_folder() {
     // As the system has it: an absolute link begins in the namespace of who follows it.
     let (is_allowed, told) = inspect("./own-absolute");
     assert!(!is_allowed && told.contains("no file at `./own-absolute`"), "{told}");
+
+    // What is bundled stays in the folder as well.
+    inspect("./models/digits.labels.txt");
+    let bundle = || program_of(USER, &cache).args(["bundle", &modelcar.path(""), "--dry-run"]).run();
+    let output = bundle();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    link("/etc/hostname", "LICENSE");
+    let output = bundle();
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.code() == Some(2) && told.contains("LICENSE"), "{told}");
 }
 
 #[test]

@@ -220,6 +220,22 @@ fn files_from_outside_come_along_if_asked() {
     let rewritten = std::fs::read_to_string(folder.path().join("other/gpux.yml")).unwrap();
     assert_eq!(rewritten, text.replacen("../shared labels.txt", "vendor/shared labels.txt", 1));
     assert!(in_folder(folder.path(), &["inspect", "other"]).status.success());
+
+    // A file of its own lies where copies go; a description is only read.
+    let text = text.replace("Makes scores of numbers", "\"../shared labels.txt\"");
+    let own = folder.path().join("p/vendor/shared labels.txt");
+    std::fs::create_dir(own.parent().unwrap()).unwrap();
+    std::fs::write(own, "three\ntwo\none\n").unwrap();
+    let step = "{ top-k: { k: 1, labels: ./vendor/shared labels.txt } }";
+    let text = text.replace("[softmax]", &format!("[softmax, {step}]"));
+    std::fs::write(folder.path().join("p/gpux.yml"), &text).unwrap();
+    let made = bundle(folder.path(), &["p", "--vendor", "-o", "second/"]);
+    assert!(paths(&made).contains_key("vendor/shared labels.txt"), "{made}");
+    unpack(&folder.path().join("second"), &folder.path().join("third"));
+    let read = |path: &str| std::fs::read_to_string(folder.path().join("third").join(path)).unwrap();
+    assert_eq!(read("vendor/shared labels.txt"), "three\ntwo\none\n");
+    assert_eq!(read("vendor-2/shared labels.txt"), "one\ntwo\nthree\n");
+    assert!(read("gpux.yml").contains("description: \"../shared labels.txt\""), "{}", read("gpux.yml"));
 }
 
 #[test]
@@ -352,7 +368,7 @@ fn whatever_ends_it_there_is_a_whole_bundle_or_none() {
     }
     // The next one removes that, once it is certain that nobody writes there.
     let left = staged().unwrap();
-    let file = std::fs::File::options().write(true).open(left.join("bundle")).unwrap();
+    let file = std::fs::File::options().write(true).open(left.join("lock")).unwrap();
     file.set_modified(std::time::SystemTime::UNIX_EPOCH).unwrap();
     large.set_len(0).unwrap();
     file.lock().unwrap();

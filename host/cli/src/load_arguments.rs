@@ -135,7 +135,7 @@ pub(super) fn load(
     printer: Printer,
 ) -> Result<Pipeline, GpuxError> {
     let line = ProgressLine::on_terminal(printer, "loading; what is new is compiled and tried once");
-    let tested = definition.source().tested_engine().map(str::to_owned);
+    let tested = definition.source().tested_engine();
     let pipeline = Pipeline::load(definition, load_options).inspect_err(|error| {
         if let (ErrorCategory::Environment, Some(tested)) = (error.category(), tested) {
             printer.note(&format!("its author tried it with {tested}"));

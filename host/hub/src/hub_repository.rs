@@ -248,6 +248,7 @@ impl HubRepository {
             _ => None,
         };
         if let Some(found) = in_store() {
+            self.store.verify_blob(&found, &mut |_| {})?;
             return Ok(found);
         }
         // Waits for another process that fetches the same.

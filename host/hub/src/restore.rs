@@ -83,6 +83,7 @@ pub fn restore(
             left = left.saturating_sub(absent.iter().map(|file| file.size).sum());
         }
         for (file, target) in wanted {
+            store.verify_blob(&file.sha256, &mut |_| {})?;
             place(&store.blob(&file.sha256), folder, target)?;
             restored.push(target.clone());
         }

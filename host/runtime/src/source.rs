@@ -1,5 +1,6 @@
 //! Where a pipeline is, and what describes it.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use super::file_content::FileContent;
@@ -14,7 +15,7 @@ use gpux_store::{DIGEST_SCHEME, Store, StoredFolder, StoredPipeline, is_bundle};
 /// What names of models of a hub begin with in the store.
 const HUB_SCHEME: &str = "hf:";
 
-/// The annotations of `gpux bundle --with-engine`.
+/// The annotations of `gpux bundle --with-engine`; what else it says has keys that begin like the first.
 const ENGINE_KEY: &str = "dev.gpux.engine";
 const PROVIDER_KEY: &str = "dev.gpux.engine.provider";
 
@@ -36,7 +37,7 @@ pub enum Source {
 pub struct StoredSource {
     path: PathBuf,
     folder: StoredFolder,
-    tested_engine: Option<String>,
+    engine_annotations: BTreeMap<String, String>,
 }
 
 /// What describes a pipeline, read once: what is checked is what is loaded.
@@ -84,14 +85,19 @@ impl Source {
 
     /// Finds what nothing here is called.
     fn find_in_store(wanted: String, mut tried: Vec<String>, mut similar: Option<String>) -> Result<Self, GpuxError> {
-        let is_name = gpux_store::is_name(&wanted) && !Path::new(&wanted).exists();
-        // Without a store, or one that can be read, nothing is there.
-        if let Some(store) = is_name.then(|| Store::existing().ok().flatten()).flatten() {
-            if let Some(stored) = StoredSource::find(&store, &wanted)? {
-                return Ok(Self::Stored(stored));
+        let store = if gpux_store::is_name(&wanted) { Store::existing() } else { Ok(None) };
+        match store {
+            Ok(None) => {}
+            // A file or a folder here goes before a name, whatever it is.
+            Ok(Some(store)) if Path::new(&wanted).exists() => similar = store.other_name(&wanted)?.or(similar),
+            Ok(Some(store)) => {
+                if let Some(stored) = StoredSource::find(&store, &wanted)? {
+                    return Ok(Self::Stored(stored));
+                }
+                tried.push(format!("`{wanted}` in the store"));
+                similar = similar.map_or_else(|| store.similar_name(&wanted), |similar| Ok(Some(similar)))?;
             }
-            tried.push(format!("`{wanted}` in the store"));
-            similar = similar.map_or_else(|| store.similar_name(&wanted), |similar| Ok(Some(similar)))?;
+            Err(error) => tried.push(format!("`{wanted}` in the store, which does not open ({error})")),
         }
         Err(LoadError::NotFound { wanted, tried, similar }.into())
     }
@@ -105,9 +111,16 @@ impl Source {
     }
 
     /// The engine and the provider that its author tried it with, if its bundle says that.
-    pub fn tested_engine(&self) -> Option<&str> {
+    pub fn tested_engine(&self) -> Option<String> {
+        let annotations = self.engine_annotations()?;
+        let provider = annotations.get(PROVIDER_KEY).map(|provider| format!(" on {provider}"));
+        annotations.get(ENGINE_KEY).map(|engine| format!("{engine}{}", provider.unwrap_or_default()))
+    }
+
+    /// What its bundle says of the engine, by the keys of the annotations.
+    pub fn engine_annotations(&self) -> Option<&BTreeMap<String, String>> {
         match self {
-            Self::Stored(stored) => stored.tested_engine.as_deref(),
+            Self::Stored(stored) => Some(&stored.engine_annotations),
             Self::Configuration(_) | Self::Model(_) | Self::Component(_) => None,
         }
     }
@@ -182,16 +195,15 @@ impl StoredSource {
     fn of_bundle(path: &Path) -> Result<Self, GpuxError> {
         let manifest = gpux_store::peek(path)?.manifest;
         let store = Store::from_environment()?;
-        let pipeline = store.pipeline(&manifest).or_else(|_| store.add_archive(path, None))?;
+        let pipeline = store.pipeline(&manifest).or_else(|_| store.add_bundle(path, None, &mut |_| {}))?;
         Self::lay_out(&store, &pipeline)
     }
 
     fn lay_out(store: &Store, pipeline: &StoredPipeline) -> Result<Self, GpuxError> {
         let folder = store.lay_out(pipeline)?;
-        let said = |key: &str| pipeline.annotations.get(key).cloned();
-        let provider = said(PROVIDER_KEY).map(|provider| format!(" on {provider}")).unwrap_or_default();
-        let tested_engine = said(ENGINE_KEY).map(|engine| format!("{engine}{provider}"));
-        Ok(Self { path: gpux_config::find(folder.path(), Path::new("."))?, folder, tested_engine })
+        let mut engine_annotations = pipeline.annotations.clone();
+        engine_annotations.retain(|key, _| key.starts_with(ENGINE_KEY));
+        Ok(Self { path: gpux_config::find(folder.path(), Path::new("."))?, folder, engine_annotations })
     }
 }
 

@@ -121,6 +121,14 @@ pub enum BundleFault {
         /// what it holds
         found: String,
     },
+    /// more manifests than are read
+    #[error(
+        "it has more than {limit} manifests; take the pipeline's out, for example with `skopeo copy oci-archive:FILE:NAME oci-archive:NEW`"
+    )]
+    TooManyManifests {
+        /// the bound
+        limit: usize,
+    },
     /// several pipelines
     #[error(
         "it holds several pipelines: {found}; take one out, for example with `skopeo copy oci-archive:FILE:NAME oci-archive:NEW`"

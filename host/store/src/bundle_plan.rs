@@ -52,8 +52,8 @@ pub(crate) trait BlobSink {
         progress: &mut dyn FnMut(u64),
     ) -> Result<(String, u64), CopyError>;
 
-    /// Keeps the file that was written last.
-    fn keep(&mut self, sha256: &str, size: u64) -> io::Result<()>;
+    /// Keeps what was written last, the file `file` of the pipeline.
+    fn keep(&mut self, file: &str, sha256: &str, size: u64) -> Result<(), StoreError>;
 
     /// The error of writing a file.
     fn error(&self, file: &str, size: u64, done: u64, source: io::Error) -> StoreError;
@@ -130,7 +130,7 @@ impl BundlePlan {
             if found != size {
                 return Err(StoreError::Contents(BundleFault::Changed { path: file.path.clone() }));
             }
-            sink.keep(&sha256, size).map_err(|source| sink.error(&file.path, size, size, source))?;
+            sink.keep(&file.path, &sha256, size)?;
             digests.push(sha256);
         }
         Ok(Documents::new(self.stored(|index| digests[index].clone()), &self.info))

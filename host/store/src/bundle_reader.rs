@@ -12,7 +12,7 @@ use crate::manifest::{CheckedManifest, Descriptor, INDEX_FILE, Index, MANIFEST_T
 use crate::pipeline::StoredPipeline;
 
 /// The most manifests of a layout that are read in search of a pipeline.
-const MAX_CANDIDATES: usize = 16;
+const MAX_CANDIDATES: usize = 64;
 /// The most names in an error.
 const MAX_LISTED: usize = 8;
 
@@ -37,27 +37,32 @@ impl BundleReader {
         let index = Index::parse(&layout.index(MAX_INDEX)?).map_err(|fault| layout.fault(fault))?;
         let is_candidate = |entry: &&Descriptor| entry.media_type == MANIFEST_TYPE;
         let candidates: Vec<_> = index.manifests.iter().filter(is_candidate).collect();
+        if candidates.len() > MAX_CANDIDATES {
+            return Err(layout.fault(BundleFault::TooManyManifests { limit: MAX_CANDIDATES }));
+        }
         // Only the first is kept: each may be as large as a manifest can be.
-        let (mut first, mut others, mut fault) = (None::<(&Descriptor, Vec<u8>, CheckedManifest)>, Vec::new(), None);
-        for entry in candidates.into_iter().take(MAX_CANDIDATES) {
+        let (mut first, mut others) = (None::<(&Descriptor, Vec<u8>, CheckedManifest)>, Vec::new());
+        for entry in candidates {
             match (read_manifest(&layout, entry), &first) {
                 // One pipeline under two names is one.
                 (Ok((_, manifest)), Some((.., first))) if manifest.pipeline.manifest == first.pipeline.manifest => {}
                 (Ok(_), Some(_)) => others.push(entry),
                 (Ok((bytes, manifest)), None) => first = Some((entry, bytes, manifest)),
-                (Err(error), _) => fault = Some(error),
+                // Beside a pipeline there may be other things.
+                (Err(StoreError::Bundle { fault: BundleFault::NotAPipeline { .. }, .. }), _)
+                    if index.manifests.len() > 1 => {}
+                (Err(error), _) => return Err(error),
             }
         }
-        match (first, fault) {
-            (Some((entry, bytes, manifest)), _) if others.is_empty() => {
+        match first {
+            Some((entry, bytes, manifest)) if others.is_empty() => {
                 Ok(Self { entry: entry.clone(), layout, bytes, manifest })
             }
-            (Some((entry, ..)), _) => {
+            Some((entry, ..)) => {
                 let found = listed(&[&[entry], &others[..]].concat());
                 Err(layout.fault(BundleFault::SeveralPipelines { found }))
             }
-            (None, Some(fault)) if index.manifests.len() == 1 => Err(fault),
-            (None, _) => {
+            None => {
                 let found = listed(&index.manifests.iter().collect::<Vec<_>>());
                 Err(layout.fault(BundleFault::NoPipeline { found }))
             }

@@ -15,7 +15,7 @@ use crate::pipeline::StoredPipeline;
 impl BundlePlan {
     /// Reads the files, and gives the pipeline with its digests.
     pub fn digest(&self, progress: &mut dyn FnMut(u64)) -> Result<StoredPipeline, StoreError> {
-        Ok(self.write(&mut Nowhere, progress)?.pipeline)
+        Ok(self.write(&mut DigestSink, progress)?.pipeline)
     }
 
     /// Writes the bundle as an archive into `file`, which lies at `path` and is empty. The same files give the same bytes.
@@ -70,9 +70,9 @@ fn first_entries(documents: &Documents, name: &str) -> [(String, Vec<u8>); 4] {
     ]
 }
 
-struct Nowhere;
+struct DigestSink;
 
-impl BlobSink for Nowhere {
+impl BlobSink for DigestSink {
     fn write(
         &mut self,
         source: &mut dyn Read,
@@ -82,7 +82,7 @@ impl BlobSink for Nowhere {
         copy_hashed(source, size, &mut io::sink(), progress)
     }
 
-    fn keep(&mut self, _: &str, _: u64) -> io::Result<()> {
+    fn keep(&mut self, _: &str, _: &str, _: u64) -> Result<(), StoreError> {
         Ok(())
     }
 
@@ -107,13 +107,13 @@ impl BlobSink for ArchiveSink<'_> {
         self.writer.write(source, size, progress)
     }
 
-    fn keep(&mut self, sha256: &str, size: u64) -> io::Result<()> {
+    fn keep(&mut self, file: &str, sha256: &str, size: u64) -> Result<(), StoreError> {
         let name = format!("{BLOBS}/{sha256}");
         if self.names.contains(&name) {
             // The next file is written in its place.
             return Ok(());
         }
-        self.writer.name(&name, size)?;
+        self.writer.name(&name, size).map_err(|source| self.error(file, size, size, source))?;
         self.names.insert(name);
         Ok(())
     }
@@ -134,6 +134,14 @@ impl FolderSink {
     pub(crate) const fn new(staging: PathBuf, blobs: PathBuf) -> Self {
         Self { staging, blobs, last: None }
     }
+
+    /// Gives the file that was written last its digest's name.
+    pub(crate) fn persist(&mut self, sha256: &str) -> io::Result<()> {
+        let Some(last) = self.last.take() else { return Ok(()) };
+        last.as_file().sync_all()?;
+        last.persist(self.blobs.join(sha256))?;
+        Ok(())
+    }
 }
 
 impl BlobSink for FolderSink {
@@ -151,11 +159,8 @@ impl BlobSink for FolderSink {
         copy_hashed(source, size, file, progress)
     }
 
-    fn keep(&mut self, sha256: &str, _: u64) -> io::Result<()> {
-        let Some(file) = self.last.take() else { return Ok(()) };
-        file.as_file().sync_all()?;
-        file.persist(self.blobs.join(sha256))?;
-        Ok(())
+    fn keep(&mut self, file: &str, sha256: &str, size: u64) -> Result<(), StoreError> {
+        self.persist(sha256).map_err(|source| self.error(file, size, size, source))
     }
 
     fn error(&self, _: &str, _: u64, _: u64, source: io::Error) -> StoreError {

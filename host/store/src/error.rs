@@ -35,7 +35,7 @@ pub enum StoreError {
         source: std::io::Error,
     },
     /// a file of the store that is not what it should be
-    #[error("the store's `{}` is damaged: {reason}; `gpux store check` sets it aside, then add it again", path.display())]
+    #[error("the store's `{}` is damaged: {reason}; `gpux store check` sets it aside, then add or pull it again", path.display())]
     Damaged {
         /// the file
         path: PathBuf,
@@ -58,6 +58,9 @@ pub enum StoreError {
         "`{0}` can be no name in the store: at most 255 letters, digits and `-._:@+/`, with a letter or digit first and last, no digest, and no model of a hub. A pipeline whose own name or version has `:`, `@` or `/` needs `--name`"
     )]
     Name(String),
+    /// more names than the index can hold
+    #[error("the store has {0} names, and no room for another; `gpux store rm` takes names away")]
+    TooManyNames(usize),
     /// nothing is called so
     #[error("the store has no `{name}`{}", similar.as_ref().map(|similar| format!(". Did you mean `{similar}`?")).unwrap_or_default())]
     NoSuchName {
@@ -66,6 +69,9 @@ pub enum StoreError {
         /// the most similar name
         similar: Option<String>,
     },
+    /// a digest that has no name to take away
+    #[error("`{0}` has no name; `gpux store prune` removes it")]
+    Unnamed(String),
     /// several pipelines may be meant
     #[error("`{wanted}` may be {} in the store: say which", gpux_core::list(names, "or"))]
     Ambiguous {
@@ -112,6 +118,8 @@ impl StoreError {
             self,
             Self::Name(_)
                 | Self::NoSuchName { .. }
+                | Self::Unnamed(_)
+                | Self::TooManyNames(_)
                 | Self::Ambiguous { .. }
                 | Self::ShortDigest { .. }
                 | Self::Bundle { .. }

@@ -3,6 +3,8 @@
 /// The longest name of a repository's file, and of a bundle's, in bytes.
 const MAX_NAME: usize = 1024;
 const MAX_PATH: usize = 512;
+/// The longest name of a file or a folder that systems take, in bytes.
+const MAX_PART: usize = 255;
 /// The most parts of a bundle's path.
 const MAX_PARTS: usize = 32;
 /// Names of devices on Windows, whatever follows a dot.
@@ -32,6 +34,8 @@ pub(crate) fn fault(path: &str) -> Option<&'static str> {
         Some("it is empty")
     } else if path.len() > MAX_PATH {
         Some("it is longer than 512 bytes")
+    } else if parts.clone().any(|part| part.len() > MAX_PART) {
+        Some("a name in it is longer than 255 bytes")
     } else if path.chars().any(|c| c.is_control() || is_invisible(c) || "\\:*?\"<>|".contains(c)) {
         Some("it has a character that not every system takes in a name")
     } else if path.starts_with('/') || parts.clone().any(|part| ["", ".", ".."].contains(&part)) {
@@ -79,6 +83,8 @@ mod tests {
         assert!(fault(&"a/".repeat(32)).is_some());
         assert!(fault(&format!("{}b", "a/".repeat(32))).is_some());
         assert_eq!(fault(&format!("{}b", "a/".repeat(31))), None);
-        assert!(fault(&"a".repeat(513)).is_some());
+        assert!(fault(&"a".repeat(256)).is_some());
+        assert_eq!(fault(&"a".repeat(255)), None);
+        assert!(fault(&format!("{0}/{0}/{0}", "a".repeat(200))).is_some());
     }
 }

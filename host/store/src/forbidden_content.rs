@@ -74,7 +74,8 @@ fn by_content(head: &[u8], last: Option<u8>, size: u64) -> Option<Finding> {
     if head.get(4..8) == Some(b"ORTM") {
         return Some(("a model in ONNX Runtime's own format", EXPORT));
     }
-    if is_pickle(head, last, size) || is_zip_of_pickle(head) {
+    if is_pickle(head, last, size) || head.starts_with(OLD_TORCH) || is_zip_of_pickle(head) || is_array_of_objects(head)
+    {
         return Some(("a Python pickle", EXPORT));
     }
     None
@@ -99,6 +100,15 @@ fn is_pickle(head: &[u8], last: Option<u8>, size: u64) -> bool {
         }
         _ => false,
     }
+}
+
+/// What PyTorch saved before 1.6: a pickle of this number comes first.
+const OLD_TORCH: &[u8] = b"\x80\x02\x8a\x0al\xfc\x9cF\xf9 j\xa8P\x19.";
+
+/// NumPy pickles the elements of such an array.
+fn is_array_of_objects(head: &[u8]) -> bool {
+    const DESCR: &[u8] = b"'descr': '|O'";
+    head.starts_with(b"\x93NUMPY") && head.windows(DESCR.len()).any(|part| part == DESCR)
 }
 
 /// What PyTorch saves.
@@ -130,6 +140,10 @@ mod tests {
             (b"\x80\x02}q\x00X\x01\x00\x00\x00aq\x01K\x01s.", "a Python pickle"),
             (b"\x80\x04\x95\n\0\0\0\0\0\0\0}\x94\x8c\x01a\x94K\x01s.", "a Python pickle"),
             (b"PK\x03\x04\0\0\x08\x08\0\0archive/data.pklFB", "a Python pickle"),
+            // torch.save({}, …, _use_new_zipfile_serialization=False)
+            (b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19.\x80\x02M\xe9\x03.", "a Python pickle"),
+            // numpy.save(…, numpy.array([None]))
+            (b"\x93NUMPY\x01\0v\0{'descr': '|O', 'fortran_order': False, 'shape': (1,), }", "a Python pickle"),
         ] {
             assert_eq!(what(bytes), Some(expected), "{bytes:?}");
         }
@@ -145,6 +159,7 @@ mod tests {
             b"\x80\x04\x13\x3fweights",
             b"PK\x03\x04\0\0\0\0array.npy",
             b"\x08\x08\x12\x07pytorch",
+            b"\x93NUMPY\x01\0v\0{'descr': '<f4', 'fortran_order': False, 'shape': (1,), }",
         ] {
             assert_eq!(what(bytes), None, "{bytes:?}");
         }

@@ -34,12 +34,7 @@ impl Store {
     }
 
     /// Keeps the pipeline of a bundle: an archive, or a folder with an OCI layout. `name` means it from then on. Files
-    /// that the store has are read and not copied.
-    pub fn add_archive(&self, bundle: &Path, name: Option<&str>) -> Result<StoredPipeline, StoreError> {
-        self.add_bundle(bundle, name, &mut |_| {})
-    }
-
-    /// [`Self::add_archive`], with the bytes of each piece that was copied told to `progress`.
+    /// that the store has are read and not copied. `progress` gets the bytes of each piece that was read.
     pub fn add_bundle(
         &self,
         bundle: &Path,
@@ -84,7 +79,7 @@ impl Store {
                 let (path, digest) = (file.path.clone(), file.sha256.clone());
                 return Err(layout.fault(BundleFault::WrongDigest { path, digest }));
             }
-            sink.keep(&digest, copied).map_err(|source| sink.error(&file.path, file.size, copied, source))?;
+            sink.keep(&file.path, &digest, copied)?;
         }
         let (config, what) = (&bundle.manifest.config, "its configuration");
         let digest = config.sha256().map_err(|fault| layout.fault(fault))?;
@@ -125,13 +120,13 @@ impl BlobSink for StoreSink<'_> {
         self.files.write(source, size, progress)
     }
 
-    fn keep(&mut self, sha256: &str, size: u64) -> io::Result<()> {
+    fn keep(&mut self, file: &str, sha256: &str, size: u64) -> Result<(), StoreError> {
         if self.store.has_blob(sha256, size) {
             self.files.last = None;
-            return Ok(());
+            return self.store.verify_blob(sha256, &mut |_| {});
         }
-        self.files.keep(sha256, size)?;
-        make_read_only(&self.store.blob(sha256)).map_err(io::Error::other)
+        self.files.persist(sha256).map_err(|source| self.error(file, size, size, source))?;
+        make_read_only(&self.store.blob(sha256))
     }
 
     fn error(&self, file: &str, size: u64, done: u64, source: io::Error) -> StoreError {

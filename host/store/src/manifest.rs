@@ -115,8 +115,18 @@ impl Index {
         Self { schema_version: 2, media_type: Some(INDEX_TYPE.to_owned()), manifests, other: Map::new() }
     }
 
+    /// That of somebody's layout.
     pub(crate) fn parse(bytes: &[u8]) -> Result<Self, BundleFault> {
-        let index: Self = parse(INDEX_FILE, bytes)?;
+        Self::checked(parse(INDEX_FILE, bytes)?)
+    }
+
+    /// That of the store, whose names may be many.
+    pub(crate) fn parse_own(bytes: &[u8]) -> Result<Self, BundleFault> {
+        let invalid = |error: serde_json::Error| BundleFault::Json { what: INDEX_FILE, reason: error.to_string() };
+        Self::checked(serde_json::from_slice(bytes).map_err(invalid)?)
+    }
+
+    fn checked(index: Self) -> Result<Self, BundleFault> {
         check_type(INDEX_FILE, index.schema_version, index.media_type.as_deref().unwrap_or(INDEX_TYPE), INDEX_TYPE)?;
         Ok(index)
     }

@@ -31,18 +31,28 @@ impl Store {
             if digits.len() < LEAST_DIGITS {
                 return Err(StoreError::ShortDigest { wanted: wanted.to_owned(), least: LEAST_DIGITS });
             }
-            let mut found = self.known_digests()?;
-            found.retain(|known| known.starts_with(digits));
+            let found = self.manifests_like(digits)?;
             return only(wanted, found.into_iter().map(|digits| (format!("{DIGEST_SCHEME}{digits}"), digits)));
         }
-        let named = self.named_digests()?;
-        if let Some((_, digits)) = named.iter().find(|(name, _)| name == wanted) {
-            return Ok(Some(digits.clone()));
+        if let Some(digits) = self.named_digest(wanted)? {
+            return Ok(Some(digits));
         }
         let is_version = |name: &str| {
             name.strip_prefix(wanted).and_then(|rest| rest.strip_prefix(':')).is_some_and(|version| !version.is_empty())
         };
-        only(wanted, named.into_iter().filter(|(name, _)| is_version(name)))
+        only(wanted, self.named_digests()?.into_iter().filter(|(name, _)| is_version(name)))
+    }
+
+    /// The digits of what a name means, of this very name.
+    pub fn named_digest(&self, name: &str) -> Result<Option<String>, StoreError> {
+        Ok(self.named_digests()?.into_iter().find(|(other, _)| other == name).map(|(_, digits)| digits))
+    }
+
+    /// Another name of what `wanted` [means](Self::resolve_digest), or its digest.
+    pub fn other_name(&self, wanted: &str) -> Result<Option<String>, StoreError> {
+        let Some(digits) = self.resolve_digest(wanted)? else { return Ok(None) };
+        let mut names = self.named_digests()?.into_iter().filter(|(name, other)| *other == digits && name != wanted);
+        Ok(Some(names.next().map_or_else(|| format!("{DIGEST_SCHEME}{digits}"), |(name, _)| name)))
     }
 
     /// The pipeline that `wanted` [means](Self::resolve_digest), whole.

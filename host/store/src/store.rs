@@ -25,8 +25,8 @@ const STORE_LOCK: &str = "store.lock";
 const INGEST: &str = "ingest";
 /// What the names of files end with that are fetched, and that the next attempt goes on with.
 pub(crate) const PART: &str = ".part";
-/// The most bytes of the store's own index.
-const MAX_INDEX: u64 = 64 << 20;
+/// The most bytes of the store's own index, which has some 300 for a name.
+const MAX_NAMES: u64 = 64 << 20;
 
 /// The folder with the files of pulled pipelines. It is data: nothing in it is run as code of the machine.
 #[derive(Clone, Debug)]
@@ -45,14 +45,23 @@ impl Store {
 
     /// The same; `None` if it is not there.
     pub fn existing() -> Result<Option<Self>, StoreError> {
-        let root = Self::default_root().filter(|root| root.join(INDEX_FILE).exists());
-        root.map(Self::open).transpose()
+        Self::existing_root()?.map(Self::open).transpose()
     }
 
     /// The same, only to be read.
     pub fn existing_to_read() -> Result<Option<Self>, StoreError> {
-        let root = Self::default_root().filter(|root| root.join(INDEX_FILE).exists());
-        root.map(Self::open_to_read).transpose()
+        Self::existing_root()?.map(Self::open_to_read).transpose()
+    }
+
+    fn existing_root() -> Result<Option<PathBuf>, StoreError> {
+        let Some(root) = Self::default_root() else { return Ok(None) };
+        let index = root.join(INDEX_FILE);
+        match index.try_exists() {
+            Ok(is_there) => Ok(is_there.then_some(root)),
+            // A file where a folder should be.
+            Err(error) if error.kind() == ErrorKind::NotADirectory => Ok(None),
+            Err(error) => Err(io("read", &index)(error)),
+        }
     }
 
     /// The folder of [`Self::from_environment`], there or not.
@@ -98,7 +107,7 @@ impl Store {
         if !store.index().is_file() {
             let locked = store.lock()?;
             if !store.index().is_file() {
-                store.write(&store.index(), &json(&Index::new(Vec::new())))?;
+                store.write_index(&Index::new(Vec::new()))?;
             }
             drop(locked);
         }
@@ -213,15 +222,24 @@ impl Store {
 
     pub(crate) fn read_index(&self) -> Result<Index, StoreError> {
         let path = self.index();
-        let bytes = read(&path, MAX_INDEX)?;
-        Index::parse(&bytes).map_err(|fault| StoreError::Damaged { path, reason: fault.to_string() })
+        let bytes = read(&path, MAX_NAMES)?;
+        Index::parse_own(&bytes).map_err(|fault| StoreError::Damaged { path, reason: fault.to_string() })
+    }
+
+    /// Writes the index, which [`lock`](Self::lock) is held for.
+    pub(crate) fn write_index(&self, index: &Index) -> Result<(), StoreError> {
+        let bytes = json(index);
+        if bytes.len() as u64 > MAX_NAMES {
+            return Err(StoreError::TooManyNames(index.manifests.len()));
+        }
+        self.write(&self.index(), &bytes)
     }
 
     /// Keeps a document under its digest.
     pub(crate) fn add_document(&self, digest: &str, bytes: &[u8]) -> Result<(), StoreError> {
         let path = self.blob(digest);
         if self.has_blob(digest, bytes.len() as u64) {
-            return Ok(());
+            return self.verify_blob(digest, &mut |_| {});
         }
         self.write(&path, bytes)?;
         make_read_only(&path)
@@ -254,17 +272,9 @@ impl Store {
             index.manifests.iter().find(|other| other.name() == Some(name)).and_then(|other| other.sha256().ok());
         index.manifests.retain(|other| other.name() != Some(name));
         index.manifests.push(entry);
-        self.write(&self.index(), &json(&index))?;
+        self.write_index(&index)?;
         drop(locked);
         Ok(before)
-    }
-
-    /// The pipeline that a name means.
-    pub fn find(&self, name: &str) -> Result<Option<StoredPipeline>, StoreError> {
-        let index = self.read_index()?;
-        let entry = index.manifests.iter().find(|entry| entry.name() == Some(name));
-        let digits = entry.map(|entry| entry.sha256().map_err(|fault| damaged(&self.index(), &fault))).transpose()?;
-        digits.map(|digits| self.pipeline(&digits)).transpose()
     }
 
     /// The pipeline whose manifest has this digest, if all of it is there.
@@ -279,7 +289,12 @@ impl Store {
     /// The manifest with this digest. Its files may be missing.
     pub(crate) fn manifest(&self, digits: &str) -> Result<CheckedManifest, StoreError> {
         let path = self.blob(digits);
-        let bytes = read(&path, MAX_MANIFEST)?;
+        let bytes = read(&path, MAX_MANIFEST).map_err(|error| match error {
+            StoreError::Io { source, path, .. } if source.kind() == ErrorKind::NotFound => {
+                StoreError::Missing { file: "manifest".to_owned(), path }
+            }
+            error => error,
+        })?;
         CheckedManifest::parse(digits, &bytes).map_err(|fault| damaged(&path, &fault))
     }
 }
@@ -397,8 +412,8 @@ mod tests {
         fs::write(folder.path().join("p/sub/model.onnx"), "weights").unwrap();
         let files = ["gpux.yml".to_owned(), "sub/model.onnx".to_owned()];
         let kept = store.add_folder(&folder.path().join("p"), &files, "hf:a/p@main", "p").unwrap();
-        assert_eq!(store.find("hf:a/p@main").unwrap(), Some(kept.clone()));
-        assert_eq!(store.find("hf:a/other@main").unwrap(), None);
+        assert_eq!(store.resolve("hf:a/p@main").unwrap(), Some(kept.clone()));
+        assert_eq!(store.resolve("hf:a/other@main").unwrap(), None);
 
         let laid = store.lay_out(&kept).unwrap();
         assert_eq!(fs::read_to_string(laid.path().join("sub/model.onnx")).unwrap(), "weights");
@@ -417,15 +432,15 @@ mod tests {
         let text = fs::read_to_string(&manifest).unwrap().replace("\"gpux.yml\"", "\"../x.yml\"");
         fs::remove_file(&manifest).unwrap();
         fs::write(&manifest, &text).unwrap();
-        assert!(matches!(store.find("p"), Err(StoreError::Damaged { .. })));
+        assert!(matches!(store.resolve("p"), Err(StoreError::Damaged { .. })));
         // By its own digest, it still names a path that leads elsewhere.
         let digest = sha256(text.as_bytes());
         fs::write(store.blob(&digest), &text).unwrap();
         let index = fs::read_to_string(store.index()).unwrap().replace(&kept.manifest, &digest);
         fs::write(store.index(), index).unwrap();
-        assert!(store.find("p").unwrap_err().to_string().contains("leads out of the folder"));
+        assert!(store.resolve("p").unwrap_err().to_string().contains("leads out of the folder"));
         fs::write(store.index(), "{").unwrap();
-        assert!(matches!(store.find("p"), Err(StoreError::Damaged { .. })));
+        assert!(matches!(store.resolve("p"), Err(StoreError::Damaged { .. })));
     }
 
     #[test]

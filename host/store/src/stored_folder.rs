@@ -71,7 +71,10 @@ impl Store {
                 let used = File::open(&lock).ok().filter(|lock| lock.lock_shared().is_ok());
                 return Ok(folder(target, used));
             }
-            return Ok(folder(self.lay_out_in_cache(pipeline)?, None));
+            let target = self.lay_out_in_cache(pipeline)?;
+            // Its own lock: `gpux cache clean` leaves it there.
+            let used = File::open(&target).ok().filter(|used| used.lock_shared().is_ok());
+            return Ok(folder(target, used));
         }
 
         fs::create_dir_all(&parent).map_err(io("make", &parent))?;

@@ -5,12 +5,14 @@ use std::fs::{self, File, Metadata};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
+use gpux_core::files::open_file;
+
 use crate::copy_hashed::{CopyError, copy_hashed};
 use crate::digest::FileDigest;
 use crate::error::{StoreError, io};
-use crate::manifest::{Descriptor, INDEX_FILE, Index, json};
+use crate::manifest::{Descriptor, Index};
 use crate::names::{DIGEST_SCHEME, is_name};
-use crate::pipeline::{FileRole, StoredPipeline};
+use crate::pipeline::{FileRole, StoredFile, StoredPipeline};
 use crate::store::{PART, Store};
 use crate::stored_folder::LOCK;
 
@@ -129,6 +131,17 @@ impl Store {
         Ok(digests)
     }
 
+    /// The digits of the manifests whose digests begin so, also of those that nothing names any more.
+    pub(crate) fn manifests_like(&self, digits: &str) -> Result<BTreeSet<String>, StoreError> {
+        let mut found = self.known_digests()?;
+        found.retain(|known| known.starts_with(digits));
+        for (path, _) in files_in(&self.blobs()) {
+            let name = path.file_name().and_then(|name| name.to_str()).filter(|name| name.starts_with(digits));
+            found.extend(name.filter(|name| self.manifest(name).is_ok()).map(str::to_owned));
+        }
+        Ok(found)
+    }
+
     /// The digits of the pipelines that have a folder.
     fn laid_out(&self) -> Vec<String> {
         let entries = self.pipelines().read_dir().into_iter().flatten().flatten();
@@ -142,7 +155,17 @@ impl Store {
     /// Whether a process runs the pipeline.
     fn is_used(&self, digits: &str) -> bool {
         let lock = self.pipelines().join(format!("{digits}{LOCK}"));
-        File::open(lock).is_ok_and(|lock| lock.try_lock().is_err())
+        // Another process that looks has it for a moment.
+        let is_held = |lock: &File| {
+            (0..3).all(|_| {
+                let is_held = lock.try_lock().is_err();
+                if is_held {
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+                is_held
+            })
+        };
+        File::open(lock).is_ok_and(|lock| is_held(&lock))
     }
 
     /// All pipelines, by their names; those without one come last.
@@ -238,21 +261,34 @@ impl Store {
         self.must_be_writable()?;
         let locked = self.lock()?;
         let mut index = self.read_index()?;
-        for name in names {
+        for name in names.iter().collect::<BTreeSet<_>>() {
             let before = index.manifests.len();
             index.manifests.retain(|entry| entry.name() != Some(name));
             if index.manifests.len() == before {
-                let versions = self.named_digests()?.into_iter().map(|(other, _)| other);
-                let names: Vec<_> = versions.filter(|other| other.starts_with(&format!("{name}:"))).collect();
-                if !names.is_empty() {
-                    return Err(StoreError::Ambiguous { wanted: name.clone(), names });
-                }
-                return Err(StoreError::NoSuchName { name: name.clone(), similar: self.similar_name(name)? });
+                return Err(self.not_removed(name)?);
             }
         }
-        self.write(&self.index(), &json(&index))?;
+        self.write_index(&index)?;
         drop(locked);
         Ok(())
+    }
+
+    /// Why `wanted` is no name that can be taken away.
+    fn not_removed(&self, wanted: &str) -> Result<StoreError, StoreError> {
+        let named = self.named_digests()?;
+        let digest = if wanted.starts_with(DIGEST_SCHEME) { self.resolve_digest(wanted)? } else { None };
+        let is_meant = |name: &str, digits: &String| match &digest {
+            Some(digest) => digits == digest,
+            None => name.strip_prefix(wanted).is_some_and(|version| version.starts_with(':')),
+        };
+        let meant = named.into_iter().filter(|(name, digits)| is_meant(name, digits));
+        let (wanted, mut names) = (wanted.to_owned(), meant.map(|(name, _)| name).collect::<Vec<_>>());
+        names.sort();
+        Ok(match (names.as_slice(), digest) {
+            ([], Some(_)) => StoreError::Unnamed(wanted),
+            ([], None) => StoreError::NoSuchName { similar: self.similar_name(&wanted)?, name: wanted },
+            _ => StoreError::Ambiguous { wanted, names },
+        })
     }
 
     /// Removes what no name needs and no process runs: files, folders, and downloads that nothing has gone on with for
@@ -283,7 +319,7 @@ impl Store {
         index.manifests.retain(|entry| entry.sha256().is_ok_and(|digits| needed.contains(&digits)));
         if is_removed && index.manifests.len() < entries {
             let locked = self.lock()?;
-            self.write(&self.index(), &json(&index))?;
+            self.write_index(&index)?;
             drop(locked);
         }
         for digits in unused {
@@ -354,14 +390,15 @@ impl Store {
         }
         let mut suspects = Vec::new();
         for (path, metadata) in files_in(&self.blobs()) {
-            if !is_blob(&path, &metadata, &mut on_progress)? {
+            // One that cannot be read is damaged, too.
+            if !is_blob(&path, &mut on_progress).unwrap_or(false) {
                 suspects.push(path);
             }
             (report.blobs, report.bytes) = (report.blobs + 1, report.bytes + metadata.len());
         }
         let mut changed = BTreeSet::new();
         for digits in self.laid_out() {
-            if !self.is_laid_out_whole(&digits)? {
+            if !self.is_laid_out_whole(&digits) {
                 changed.insert(digits);
             }
         }
@@ -382,60 +419,74 @@ impl Store {
         Ok(report)
     }
 
+    /// Puts an empty index in the place of a damaged one, unless another process has.
     fn set_index_aside(&self) -> Result<(), StoreError> {
-        let (index, folder) = (self.index(), self.root().join(DAMAGED));
+        let index = self.index();
         let locked = self.lock()?;
-        fs::create_dir_all(&folder).map_err(io("make", &folder))?;
-        fs::rename(&index, folder.join(INDEX_FILE)).map_err(io("move", &index))?;
-        self.write(&index, &json(&Index::new(Vec::new())))?;
+        if matches!(self.read_index(), Err(StoreError::Damaged { .. })) {
+            self.move_aside(&index)?;
+            self.write_index(&Index::new(Vec::new()))?;
+        }
         drop(locked);
         Ok(())
     }
 
-    /// Compares each file of a pipeline with its digest.
-    pub fn verify(&self, pipeline: &StoredPipeline) -> Result<(), StoreError> {
+    /// Moves a damaged file to those that are set aside. None of them is lost.
+    fn move_aside(&self, path: &Path) -> Result<(), StoreError> {
+        let folder = self.root().join(DAMAGED);
+        fs::create_dir_all(&folder).map_err(io("make", &folder))?;
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let numbered = (2..).map(|number: u64| format!("{name}.{number}"));
+        let mut places = std::iter::once(name.clone().into_owned()).chain(numbered).map(|name| folder.join(name));
+        let place = places.find(|place| place.symlink_metadata().is_err()).unwrap_or_else(|| folder.join(&*name));
+        fs::rename(path, place).map_err(io("move", path))
+    }
+
+    /// Compares each file of a pipeline with its digest. `progress` gets the bytes of each piece that was read.
+    pub fn verify(&self, pipeline: &StoredPipeline, progress: &mut dyn FnMut(u64)) -> Result<(), StoreError> {
         let mut read = BTreeSet::new();
         for file in pipeline.files.iter().filter(|file| read.insert(&file.sha256)) {
-            let path = self.blob(&file.sha256);
-            if !has_digest(&path, &file.sha256, file.size, &mut |_| {})? {
-                return Err(StoreError::Damaged { reason: format!("it is not the file `{}`", file.path), path });
-            }
+            self.verify_blob(&file.sha256, progress).map_err(|error| match error {
+                StoreError::Damaged { path, .. } => {
+                    StoreError::Damaged { reason: format!("it is not the file `{}`", file.path), path }
+                }
+                error => error,
+            })?;
         }
         Ok(())
     }
 
-    /// Whether each file in the folder of a pipeline is a link to its blob, or a copy with the same bytes.
-    fn is_laid_out_whole(&self, digits: &str) -> Result<bool, StoreError> {
-        let folder = self.pipelines().join(digits);
-        let Ok(manifest) = self.manifest(digits) else { return Ok(false) };
-        for file in manifest.pipeline.files {
-            let path = folder.join(&file.path);
-            let is_whole = match path.symlink_metadata() {
-                Ok(found) if is_same_file(&found, self.blob(&file.sha256).symlink_metadata().ok().as_ref()) => true,
-                Ok(found) => found.is_file() && has_digest(&path, &file.sha256, found.len(), &mut |_| {})?,
-                Err(_) => false,
-            };
-            if !is_whole {
-                return Ok(false);
-            }
+    /// Compares a file with its digest.
+    pub fn verify_blob(&self, sha256: &str, progress: &mut dyn FnMut(u64)) -> Result<(), StoreError> {
+        let path = self.blob(sha256);
+        if has_digest(&path, sha256, progress)? {
+            return Ok(());
         }
-        Ok(true)
+        Err(StoreError::Damaged { reason: "its digest is another than its name".to_owned(), path })
+    }
+
+    /// Whether each file in the folder of a pipeline is a link to its blob, or a copy with the same bytes.
+    fn is_laid_out_whole(&self, digits: &str) -> bool {
+        let folder = self.pipelines().join(digits);
+        let is_whole = |file: &StoredFile| {
+            let path = folder.join(&file.path);
+            let Ok(found) = path.symlink_metadata() else { return false };
+            is_same_file(&found, self.blob(&file.sha256).symlink_metadata().ok().as_ref())
+                || found.is_file() && has_digest(&path, &file.sha256, &mut |_| {}).unwrap_or(false)
+        };
+        self.manifest(digits).is_ok_and(|manifest| manifest.pipeline.files.iter().all(is_whole))
     }
 
     /// Removes damaged files from those that pipelines are made of, with the folders that have links to them. Returns the
     /// digits of the pipelines whose folders stay, since a process runs them.
     fn set_aside(&self, suspects: &[PathBuf], changed: BTreeSet<String>) -> Result<BTreeSet<String>, StoreError> {
-        let folder = self.root().join(DAMAGED);
         for path in suspects {
             // Another process may have put it right.
-            if path.symlink_metadata().is_ok_and(|metadata| is_blob(path, &metadata, &mut |_| {}).unwrap_or(true)) {
-                continue;
+            if path.symlink_metadata().is_ok() && !is_blob(path, &mut |_| {}).unwrap_or(false) {
+                self.move_aside(path)?;
             }
-            fs::create_dir_all(&folder).map_err(io("make", &folder))?;
-            let aside = folder.join(path.file_name().unwrap_or_default());
-            fs::rename(path, aside).map_err(io("move", path))?;
         }
-        let of_suspects = self.laid_out().into_iter().filter(|digits| !self.is_laid_out_whole(digits).unwrap_or(true));
+        let of_suspects = self.laid_out().into_iter().filter(|digits| !self.is_laid_out_whole(digits));
         let (used, unused): (BTreeSet<_>, BTreeSet<_>) =
             changed.into_iter().chain(of_suspects).partition(|digits| self.is_used(digits));
         for folder in unused.iter().map(|digits| self.pipelines().join(digits)).filter(|folder| folder.exists()) {
@@ -446,14 +497,13 @@ impl Store {
 }
 
 /// Whether the file has the digest that its name is.
-fn is_blob(path: &Path, metadata: &Metadata, progress: &mut dyn FnMut(u64)) -> Result<bool, StoreError> {
-    let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-    has_digest(path, name, metadata.len(), progress)
+fn is_blob(path: &Path, progress: &mut dyn FnMut(u64)) -> Result<bool, StoreError> {
+    has_digest(path, path.file_name().and_then(|name| name.to_str()).unwrap_or_default(), progress)
 }
 
-fn has_digest(path: &Path, digits: &str, size: u64, progress: &mut dyn FnMut(u64)) -> Result<bool, StoreError> {
-    let file = File::open(path).map_err(io("read", path))?;
-    match copy_hashed(file, size, &mut std::io::sink(), progress) {
+fn has_digest(path: &Path, digits: &str, progress: &mut dyn FnMut(u64)) -> Result<bool, StoreError> {
+    let file = open_file(path, "it").map_err(io("read", path))?;
+    match copy_hashed(file, u64::MAX, &mut std::io::sink(), progress) {
         Ok((digest, _)) => Ok(digest == digits),
         Err(CopyError::Read(source) | CopyError::Write { source, .. }) => Err(io("read", path)(source)),
     }

@@ -111,8 +111,30 @@ fn restores_what_the_lock_names() {
         let output = pulled.hub.gpux("", &[&["pull"], arguments].concat()).run();
         assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
     }
+    pulled.fails("", &["sentence-mean", "--image-backend", "pillow"], 2, "whose files are fetched into it");
     pulled.fails("", &["hf:test/classifier", "--locked"], 2, "`classifier` has no gpux.lock yet");
     pulled.fails("", &["sentence-mean", "--output", "other"], 2, "whose files are fetched into it");
+}
+
+#[test]
+fn restores_nothing_that_is_damaged() {
+    let pulled = Pulled::new();
+    let weights = pulled.folder.join("model.onnx");
+    let blob = pulled.hub.store().join("blobs/sha256").join(gpux_store::file_digest(&weights).unwrap());
+    let mut damaged = pulled.read("model.onnx");
+    damaged[100] ^= 1;
+    fs::remove_file(&blob).unwrap();
+    fs::write(&blob, damaged).unwrap();
+    fs::remove_file(&weights).unwrap();
+    for arguments in [&["pull", "sentence-mean", "--locked"][..], &["pull", MODEL, "--output", "other"]] {
+        let output = pulled.hub.gpux("", arguments).run();
+        assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+        assert!(stderr(&output).contains("is damaged: its digest is another than its name"), "{}", stderr(&output));
+    }
+    assert!(!weights.exists());
+    assert_eq!(pulled.hub.gpux("", &["store", "check"]).run().status.code(), Some(1));
+    pulled.pulls("", &["sentence-mean", "--locked"]);
+    assert_eq!(gpux_store::file_digest(&weights).unwrap(), blob.file_name().unwrap().to_str().unwrap());
 }
 
 #[test]

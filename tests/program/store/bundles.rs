@@ -159,6 +159,8 @@ fn files_of_the_store_are_not_written_over() {
     home.json(&["store", "add", &folder, "--name", "p", "--json"]);
     assert!(home.run(&["test", "p"]).status.success());
     assert!(home.error(&["test", "p", "--bless"], 2).contains("files in the store do not change"));
+    home.add("1.0.0", 2.0, &[]);
+    assert!(home.error(&["test", "scaling"], 2).contains("the pipeline has no cases (sha256:"));
     home.json(&["store", "check", "--json"]);
 }
 
@@ -170,7 +172,8 @@ fn a_missing_engine_is_said_with_what_the_author_had() {
     }
     let home = Home::new();
     let file = home.path().join("digits.tar").display().to_string();
-    home.json(&["bundle", root().to_str().unwrap(), "-o", &file, "--with-engine", "--engine", "onnxruntime", "--json"]);
+    let folder = root().display().to_string();
+    let made = home.json(&["bundle", &folder, "-o", &file, "--with-engine", "--engine", "onnxruntime", "--json"]);
     let photo = root().join("models/samples/seven.png").display().to_string();
     let run = |engine: &str| {
         let mut command = home.gpux(&["run", &file, "--file", &photo, "--engine", engine]);
@@ -189,4 +192,6 @@ fn a_missing_engine_is_said_with_what_the_author_had() {
     );
     let embedded = run("auto");
     assert!(stdout(&embedded).contains("seven"), "{}", stderr(&embedded));
+    let again = home.json(&["bundle", &file, "--dry-run", "--json"]);
+    assert_eq!(again["digest"], made["digest"], "{again}");
 }

@@ -30,6 +30,8 @@ fn runs_what_a_name_means() {
     // What lies in the folder comes first.
     let folder = home.path().join("empty/scaling:1.0.0");
     std::fs::create_dir(&folder).unwrap();
+    let message = home.error(&["inspect", "scaling:1.0.0"], 2);
+    assert!(message.contains(&format!("Did you mean `{one}`?")), "{message}");
     std::fs::copy(home.path().join("scaling-2.0.0/gpux.yml"), folder.join("gpux.yml")).unwrap();
     std::fs::write(folder.join("labels.txt"), "cat\ndog\n").unwrap();
     assert_eq!(home.json(&["inspect", "scaling:1.0.0", "--json"])["digest"], json!(null));
@@ -63,7 +65,11 @@ fn names_are_taken_away_and_what_they_held_is_freed() {
     let files: Vec<_> = shown["files"].as_array().unwrap().iter().map(|file| file["path"].clone()).collect();
     assert_eq!(files, ["gpux.yml", "labels.txt"]);
 
+    let message = home.error(&["store", "rm", &one], 2);
+    assert!(message.contains("may be `before` or `scaling:1.0.0` in the store"), "{message}");
     home.json(&["store", "rm", "before", "scaling:1.0.0", "--json"]);
+    let message = home.error(&["store", "rm", &one], 2);
+    assert!(message.contains("has no name; `gpux store prune` removes it"), "{message}");
     let counted = home.json(&["store", "prune", "--dry-run", "--json"]);
     let freed = home.json(&["store", "prune", "--json"]);
     assert_eq!((&counted["bytes"], &counted["files"]), (&freed["bytes"], &freed["files"]));
@@ -185,6 +191,17 @@ fn runs_from_a_store_of_another_user() {
     }
     home.json(&["store", "check", "--json"]);
     assert_eq!(listing(&home), before);
+
+    let mut serve = super::serve::command(&home, &["scaling:2.0.0"]);
+    serve.env("GPUX_CACHE_DIR", &cache);
+    let server = crate::test_server::Server::of(serve);
+    let clean = || {
+        let cleaned = home.gpux(&["cache", "clean", "unpacked", "--json"]).env("GPUX_CACHE_DIR", &cache).run();
+        crate::author::json(&cleaned)["removed"].clone()
+    };
+    assert_eq!(clean(), json!(0), "a server runs from it");
+    drop(server);
+    assert_eq!(clean(), json!(1));
 }
 
 #[cfg(target_os = "linux")]

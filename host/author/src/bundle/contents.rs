@@ -8,6 +8,7 @@ use gpux::internal::Definition;
 use gpux_config::{Action, Content, Node};
 use gpux_core::files::{lies_in, resolve_path};
 use gpux_core::hub_blobs;
+use gpux_hub::LOCK_FILE;
 use gpux_store::{
     BundleFile, BundleInfo, BundlePlan, DIGEST_SCHEME, FileRole, FileSource, MAX_PORTABLE_FILES, PIPELINE_FILE, Store,
 };
@@ -19,8 +20,6 @@ use crate::case::{CASES_FOLDER, Case, cases_in};
 
 /// Files of the folder's top that people read, by how their names begin.
 const DOCUMENTS: [&str; 5] = ["README", "LICENSE", "LICENCE", "NOTICE", "COPYING"];
-/// The file with the origin of what was pulled.
-const LOCK: &str = "gpux.lock";
 /// The most files of a granted folder, or of a case.
 const MAX_FILES: usize = 10_000;
 /// A file that is no model is worth a note from this size on.
@@ -58,7 +57,7 @@ pub fn bundle_contents(request: &BundleRequest<'_>) -> Result<BundleContents, Bu
     if let Some(digest) = source.digest() {
         // What was damaged there would get a digest of its own.
         let (store, digits) = (Store::from_environment()?, digest.strip_prefix(DIGEST_SCHEME).unwrap_or(&digest));
-        store.verify(&store.pipeline(digits)?)?;
+        store.verify(&store.pipeline(digits)?, &mut |_| {})?;
     }
     let mut gathered = Gathered::new(source.path().parent().unwrap_or(Path::new("")))?;
     let outside = gathered.add_named(request)?;
@@ -96,6 +95,12 @@ fn notes(plan: &BundlePlan) -> Vec<String> {
             notes.push(format!("`{}` is no model and has {:.1} MB", file.path, size as f64 / 1e6));
         }
     }
+    let is_hidden = |path: &&str| path.split('/').any(|part| part.starts_with('.'));
+    let hidden: Vec<_> = plan.files().map(|(file, _)| file.path.as_str()).filter(is_hidden).collect();
+    if let Some(first) = hidden.first() {
+        let more = if hidden.len() > 1 { format!(" and {} more", hidden.len() - 1) } else { String::new() };
+        notes.push(format!("hidden files of folders that components may read are in the bundle: `{first}`{more}"));
+    }
     let files = plan.files().count();
     if files > MAX_PORTABLE_FILES {
         notes.push(format!("the bundle has {files} files; some registries take {MAX_PORTABLE_FILES} to 500"));
@@ -124,7 +129,10 @@ impl Gathered {
         if !may_be_outside && !self.is_inside(&found) {
             return Err(BundleError::Link(file.to_owned()));
         }
-        self.files.entry(path).or_insert((role, FileSource::Path(found)));
+        let (_, there) = self.files.entry(path.clone()).or_insert((role, FileSource::Path(found.clone())));
+        if *there != FileSource::Path(found) {
+            return Err(BundleError::SamePlace { place: path, file: file.to_owned() });
+        }
         Ok(())
     }
 
@@ -146,7 +154,7 @@ impl Gathered {
             };
             return Err(BundleError::Outside(outside.iter().map(shown).collect()));
         }
-        let outside = OutsideFiles::new(&outside)?;
+        let outside = OutsideFiles::new(&outside, &self.root)?;
         let may_be_outside = request.load_options.policy.outside_files;
 
         for path in named {
@@ -229,7 +237,7 @@ impl Gathered {
     fn add_documents(&mut self) -> Result<(), BundleError> {
         for (path, name) in entries(&self.root)? {
             let is_document = DOCUMENTS.iter().any(|document| name.to_ascii_uppercase().starts_with(document));
-            if (is_document || name == LOCK) && path.is_file() {
+            if (is_document || name == LOCK_FILE) && path.is_file() {
                 let role = if is_document { FileRole::Doc } else { FileRole::Code };
                 self.add(name, role, &path, false)?;
             }
@@ -249,7 +257,7 @@ impl Gathered {
                 left = left.checked_sub(1).ok_or_else(|| BundleError::TooManyFiles { folder: path.clone(), limit })?;
                 let place = format!("{prefix}{name}");
                 if path.is_symlink() && path.is_dir() {
-                    return Err(BundleError::Link(path));
+                    return Err(BundleError::FolderLink(path));
                 } else if path.is_dir() {
                     folders.push(place);
                 } else if path.is_file() {

@@ -20,7 +20,7 @@ pub enum BundleError {
     #[error("`{}` has no gpux.yml, which a bundle needs; `gpux new pipeline NAME --model FILE` makes a pipeline around a model", .0.display())]
     Alone(PathBuf),
     /// files elsewhere
-    #[error("the pipeline names files outside of its folder: {}; `--vendor` puts copies into the bundle's folder `vendor` and changes the paths in its gpux.yml", .0.join(", "))]
+    #[error("the pipeline names files outside of its folder: {}; `--vendor` puts copies into the bundle and changes the paths in its gpux.yml", .0.join(", "))]
     Outside(Vec<String>),
     /// a path that is not found as it stands in gpux.yml
     #[error(
@@ -38,6 +38,19 @@ pub enum BundleError {
     /// a folder that no bundle can hold
     #[error("the pipeline grants a component the folder `{0}`, which is empty; a bundle has no empty folders")]
     EmptyFolder(String),
+    /// two files for one place
+    #[error(
+        "`{}` would lie at `{place}` in the bundle, where another file of the pipeline does; rename one of them", file.display()
+    )]
+    SamePlace {
+        /// the path in the bundle
+        place: String,
+        /// the file
+        file: PathBuf,
+    },
+    /// a link to a folder
+    #[error("`{}` is a link to a folder, which a bundle cannot hold; put the folder itself there", .0.display())]
+    FolderLink(PathBuf),
     /// a link that leads elsewhere
     #[error("`{}` is a link that leads out of the pipeline's folder; put the file itself there", .0.display())]
     Link(PathBuf),

@@ -10,6 +10,8 @@ use super::BundleError;
 
 /// The folder of a bundle for files from elsewhere.
 const FOLDER: &str = "vendor";
+/// Keys whose values are not read.
+const TEXTS: [&str; 2] = ["description", "metadata"];
 
 /// The places of files that are named outside of the folder.
 #[derive(Debug, Default)]
@@ -19,8 +21,8 @@ pub(super) struct OutsideFiles {
 }
 
 impl OutsideFiles {
-    /// Finds a place for each file. Files of one folder stay beside each other.
-    pub(super) fn new(paths: &[PathBuf]) -> Result<Self, BundleError> {
+    /// Finds a place for each file in a folder that `root` does not have. Files of one folder stay beside each other.
+    pub(super) fn new(paths: &[PathBuf], root: &Path) -> Result<Self, BundleError> {
         let parent = |path: &PathBuf| {
             let parent = path.parent().unwrap_or(Path::new("."));
             resolve_path(parent).map_err(|source| BundleError::Io { path: parent.to_owned(), source })
@@ -30,13 +32,16 @@ impl OutsideFiles {
             let count = folders.len() + 1;
             folders.entry(parent(path)?).or_insert(count);
         }
+        let numbered = (2..).map(|number: u64| format!("{FOLDER}-{number}"));
+        let mut names = std::iter::once(FOLDER.to_owned()).chain(numbered);
+        let vendor = names.find(|name| root.join(name).symlink_metadata().is_err()).unwrap_or_default();
         let mut places = BTreeMap::new();
         for path in paths {
             let name = path.file_name().and_then(|name| name.to_str());
             let name = name.ok_or_else(|| BundleError::NotUnicode(path.clone()))?;
             let number = folders[&parent(path)?];
             let place =
-                if folders.len() == 1 { format!("{FOLDER}/{name}") } else { format!("{FOLDER}/{number}/{name}") };
+                if folders.len() == 1 { format!("{vendor}/{name}") } else { format!("{vendor}/{number}/{name}") };
             places.insert(path.clone(), place);
         }
         Ok(Self { places })
@@ -83,7 +88,8 @@ impl OutsideFiles {
                 }
             }
             Content::Mapping(entries) => {
-                for (_, value) in entries {
+                // What is only read by people names no files.
+                for (_, value) in entries.iter().filter(|(key, _)| !TEXTS.contains(&&*key.value)) {
                     self.find(value, folder, text, changes);
                 }
             }

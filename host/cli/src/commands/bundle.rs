@@ -24,13 +24,18 @@ use gpux_store::{BundlePlan, FileSource, StoreError, StoredPipeline, file_digest
 const STAGING: &str = ".gpux-bundle-";
 /// The file, or the folder, in it.
 const STAGED: &str = "bundle";
-/// A file that nobody wrote for so long was left by a process that was killed.
+/// What its process holds a lock of.
+const LOCK: &str = "lock";
+/// A lock that nobody holds after so long was left by a process that was killed.
 const LEFT_BEHIND: Duration = Duration::from_mins(1);
 /// The most entries of what is left out that are shown, and that JSON has.
 const SHOWN: usize = 5;
 const LISTED: usize = 100;
 /// Digits of a digest in the table.
 const DIGITS: usize = 12;
+/// A model or a component alone has no gpux.yml to bundle.
+pub(super) const PIPELINES: &str =
+    "A folder with a gpux.yml, such a file, the `name` in one, a bundle, or a name in the store";
 
 /// Put a pipeline with all its files into one file.
 ///
@@ -43,7 +48,7 @@ const DIGITS: usize = 12;
 ///   gpux bundle digits -o /srv/digits.tar     another name
 ///   gpux bundle digits -o digits.oci/         a folder with an OCI layout instead of an archive
 #[derive(Debug, Args)]
-#[command(verbatim_doc_comment)]
+#[command(verbatim_doc_comment, mut_arg("pipeline", |argument| argument.help(PIPELINES).long_help(PIPELINES)))]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
 pub(crate) struct Arguments {
     #[command(flatten)]
@@ -88,8 +93,11 @@ fn bundle(arguments: &Arguments, printer: Printer) -> Result<Exit, Exit> {
     let mut load_options = arguments.load.options().map_err(|error| printer.error(&error))?;
     load_options.policy.outside_files |= arguments.vendor;
     let definition = arguments.pipeline.read(&load_options).map_err(|error| printer.error(&error))?;
-    let annotations =
-        if arguments.with_engine { engine_annotations(&definition, &load_options, printer)? } else { BTreeMap::new() };
+    let annotations = if arguments.with_engine {
+        engine_annotations(&definition, &load_options, printer)?
+    } else {
+        definition.source().engine_annotations().cloned().unwrap_or_default()
+    };
     let (vendor, load_options) = (arguments.vendor, &load_options);
     let request = BundleRequest { definition: &definition, load_options, vendor, annotations };
     let contents = bundle_contents(&request).map_err(|error| report(&error, printer))?;
@@ -198,15 +206,15 @@ impl Output {
         remove_left_behind(parent);
         let scratch =
             Scratch::with_prefix(STAGING, parent).map_err(|error| failed(gpux_core::files::without_path(&error)))?;
+        let lock = File::create_new(scratch.path().join(LOCK)).map_err(failed)?;
+        // Held while it is written. A file system without locks does without.
+        let _ = lock.try_lock();
         let staged = scratch.path().join(STAGED);
         let written = if let Self::Folder(_) = self {
             std::fs::create_dir(&staged).map_err(failed)?;
             plan.write_folder(&staged, progress)?
         } else {
-            let mut file = File::create_new(&staged).map_err(failed)?;
-            // Held while it is written. A file system without locks does without.
-            let _ = file.try_lock();
-            plan.write_archive(&mut file, path, progress)?
+            plan.write_archive(&mut File::create_new(&staged).map_err(failed)?, path, progress)?
         };
         // Another may have been made there meanwhile. Where there are no links, that one is lost.
         match std::fs::hard_link(&staged, path) {
@@ -220,18 +228,18 @@ impl Output {
 /// Removes what killed processes were writing beside it. What cannot be removed costs room, no more.
 fn remove_left_behind(folder: &Path) {
     for entry in folder.read_dir().into_iter().flatten().flatten() {
-        let staged = entry.path().join(STAGED);
+        let lock = entry.path().join(LOCK);
         let is_old = |file: &File| {
-            let written = file.metadata().and_then(|metadata| metadata.modified());
-            written.is_ok_and(|written| written.elapsed().is_ok_and(|age| age > LEFT_BEHIND))
+            let made = file.metadata().and_then(|metadata| metadata.modified());
+            made.is_ok_and(|made| made.elapsed().is_ok_and(|age| age > LEFT_BEHIND))
         };
         if entry.file_name().as_encoded_bytes().starts_with(STAGING.as_bytes())
-            // A link is no folder here.
+            // A link is no folder here, and none is followed.
             && entry.file_type().is_ok_and(|kind| kind.is_dir())
-            && !staged.is_symlink()
-            && open_file(&staged, "it").is_ok_and(|file| is_old(&file) && file.try_lock().is_ok())
+            && !lock.is_symlink()
+            && open_file(&lock, "it").is_ok_and(|file| is_old(&file) && file.try_lock().is_ok())
         {
-            let _ = std::fs::remove_file(&staged).and_then(|()| std::fs::remove_dir(entry.path()));
+            let _ = std::fs::remove_dir_all(entry.path());
         }
     }
 }

@@ -30,7 +30,8 @@ enum Command {
     },
     /// Remove what gpux makes again by itself, or the named folders
     ///
-    /// Running processes keep what they have loaded; tools that a build is installing stay.
+    /// Running processes keep what they have loaded; tools that a build is installing, and folders that pipelines of a
+    /// read-only store run from, stay.
     Clean {
         /// Folders of the cache, as `gpux cache list` names them
         #[arg(value_name = "FOLDER", value_parser = PossibleValuesParser::new(CacheFolder::ALL.map(CacheFolder::name)))]
@@ -84,6 +85,7 @@ pub(crate) fn main(arguments: &Arguments) -> Exit {
             remove(&cache, printer, |folder, entry| match folder {
                 CacheFolder::Work => is_named(folder) && unused(entry) > LEFT_BEHIND,
                 CacheFolder::Tools => is_named(folder) && !is_being_installed(entry),
+                CacheFolder::Unpacked => is_named(folder) && !is_run_from(entry),
                 _ => is_named(folder),
             })
         }
@@ -92,6 +94,7 @@ pub(crate) fn main(arguments: &Arguments) -> Exit {
             remove(&cache, printer, |folder, entry| match folder {
                 CacheFolder::Engines | CacheFolder::Tools => false,
                 CacheFolder::Work => unused(entry) > LEFT_BEHIND,
+                CacheFolder::Unpacked => unused(entry) >= most && !is_run_from(entry),
                 _ => unused(entry) >= most,
             })
         }
@@ -105,6 +108,11 @@ fn is_being_installed(entry: &CacheEntry) -> bool {
     lock.push(format!(".{LOCK}"));
     let is_lock = entry.path.extension().is_some_and(|extension| extension == LOCK);
     is_lock || File::open(lock).is_ok_and(|lock| lock.try_lock().is_err())
+}
+
+/// Whether a process runs the pipeline of this folder.
+fn is_run_from(entry: &CacheEntry) -> bool {
+    File::open(&entry.path).is_ok_and(|folder| folder.try_lock().is_err())
 }
 
 fn list(cache: &CacheDir, printer: Printer) -> Exit {

@@ -64,9 +64,10 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "PROMPT", value_parser = ["none"])]
     prompt: Option<String>,
 
-    /// Whose numbers pictures are resized with: transformers 5's, or those of the versions before
-    #[arg(long, value_name = "LIBRARY", default_value = "torch")]
-    image_backend: ImageBackendName,
+    /// Whose numbers pictures are resized with: transformers 5's, or those of the versions before [default:
+    /// torch]
+    #[arg(long, value_name = "LIBRARY")]
+    image_backend: Option<ImageBackendName>,
 
     /// Replaces files of a folder with a gpux.lock: changed ones, and all of them if the model is named
     #[arg(long, conflicts_with = "store_only")]
@@ -238,6 +239,7 @@ impl Arguments {
             || self.precision.is_some()
             || self.pooling.is_some()
             || self.prompt.is_some()
+            || self.image_backend.is_some()
     }
 
     /// Puts the files that a lock names into its folder.
@@ -271,8 +273,8 @@ impl Arguments {
             }),
             without_prompt: self.prompt.is_some(),
             image_backend: match self.image_backend {
-                ImageBackendName::Torch => ImageBackend::Torch,
-                ImageBackendName::Pillow => ImageBackend::Pillow,
+                None | Some(ImageBackendName::Torch) => ImageBackend::Torch,
+                Some(ImageBackendName::Pillow) => ImageBackend::Pillow,
             },
             placement,
             load_options: &load_options,

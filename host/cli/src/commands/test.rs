@@ -188,12 +188,19 @@ fn subject<'a>(
         return Ok((CaseRunner::for_component(&step.component(), load_options), folder.join(CASES_FOLDER)));
     }
     let pipeline = arguments.pipeline.open(&arguments.load, printer).map_err(|error| printer.error(&error))?;
-    if arguments.bless && pipeline.source().digest().is_some() {
+    let digest = pipeline.source().digest();
+    if arguments.bless && digest.is_some() {
         let message = "--bless changes the cases, and files in the store do not change: bless them in the pipeline's own \
                        folder, and `gpux store add` it again";
         return Err(printer.fail("UsageError", message, Exit::Usage));
     }
     let folder = pipeline.path().parent().unwrap_or(Path::new(".")).join(CASES_FOLDER);
+    if let Some(digest) = digest.filter(|_| !folder.exists()) {
+        let message = format!(
+            "the pipeline has no cases ({digest}): they are made in its own folder, and `gpux bundle` takes them along"
+        );
+        return Err(printer.fail("UsageError", &message, Exit::Usage));
+    }
     Ok((CaseRunner::for_pipeline(pipeline, load_options), folder))
 }
 

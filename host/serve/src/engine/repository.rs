@@ -409,7 +409,9 @@ fn free_name(source: &PipelineSource, is_taken: impl Fn(&String) -> bool) -> Str
     let is_usual = |name: &std::ffi::OsStr| FILE_NAMES.iter().any(|usual| name == *usual);
     let path = if path.file_name().is_some_and(is_usual) { path.parent().unwrap_or(&path) } else { &path };
     let file = path.file_name().unwrap_or(Path::new("pipeline").as_os_str());
-    let name = Spec::for_model(file.to_string_lossy().into_owned()).name.value;
+    let file = file.to_string_lossy().into_owned();
+    // The end of a name in the store is its version's.
+    let name = if path.is_file() { Spec::for_model(file).name.value } else { file };
     let numbered = (2..).map(|number: u64| format!("{name}-{number}"));
     std::iter::once(name.clone()).chain(numbered).find(|name| !is_taken(name)).unwrap_or(name)
 }

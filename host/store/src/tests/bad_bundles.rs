@@ -361,6 +361,15 @@ fn takes_the_one_pipeline_among_others() {
     parts.index["manifests"] = json!([Parts::entry_of(&own), Parts::entry_of(&second)]);
     assert!(matches!(fault(&parts.pack()), BundleFault::SeveralPipelines { .. }));
 
+    // One that cannot be read is not passed over.
+    parts.manifest["annotations"]["dev.gpux.bundle"] = "9".into();
+    let newer = serde_json::to_vec(&parts.manifest).unwrap();
+    parts.blobs.push(second.clone());
+    parts.index["manifests"] = json!([Parts::entry_of(&newer), Parts::entry_of(&own)]);
+    assert!(matches!(fault(&parts.pack()), BundleFault::Newer { .. }));
+    parts.index["manifests"] = json!(vec![Parts::entry_of(&image); 65]);
+    assert!(matches!(fault(&parts.pack()), BundleFault::TooManyManifests { .. }));
+
     let mut parts = Parts::new();
     parts.index["manifests"] =
         json!([{ "mediaType": "application/vnd.oci.image.index.v1+json", "digest": "sha256:0", "size": 1 }]);

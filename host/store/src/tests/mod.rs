@@ -63,9 +63,9 @@ fn add(bytes: &[u8]) -> Result<StoredPipeline, StoreError> {
     let (folder, store) = store();
     let path = folder.path().join("bundle.tar");
     std::fs::write(&path, bytes).unwrap();
-    let added = store.add_archive(&path, Some("x"));
+    let added = store.add_bundle(&path, Some("x"), &mut |_| {});
     if added.is_err() {
-        assert_eq!(store.find("x").unwrap(), None, "a name means a whole pipeline");
+        assert_eq!(store.resolve("x").unwrap(), None, "a name means a whole pipeline");
     }
     check_store(&store);
     added
@@ -207,8 +207,8 @@ fn a_folder_is_a_bundle_as_well() {
     assert!(is_bundle(folder.path()));
     assert_eq!(peek(folder.path()).unwrap(), written);
     let (_store_folder, store) = store();
-    assert_eq!(store.add_archive(folder.path(), Some("digits:1.0.0")).unwrap(), written);
-    assert_eq!(store.find("digits:1.0.0").unwrap(), Some(written));
+    assert_eq!(store.add_bundle(folder.path(), Some("digits:1.0.0"), &mut |_| {}).unwrap(), written);
+    assert_eq!(store.resolve("digits:1.0.0").unwrap(), Some(written));
     // The store itself is such a folder.
     assert_eq!(peek(store.root()).unwrap().name(), Some("digits"));
     check_store(&store);
@@ -239,13 +239,13 @@ fn a_file_that_the_store_has_is_not_copied_again() {
     let mut copied = 0;
     store.add_bundle(&path, None, &mut |bytes| copied += bytes).unwrap();
     assert_eq!(copied, 3070, "two paths of one content are copied once");
-    assert_eq!(store.find("digits").unwrap(), None);
+    assert_eq!(store.resolve("digits").unwrap(), None);
     let model = store.blob(&written.files.iter().find(|file| file.path == "copy.onnx").unwrap().sha256);
     let made = model.metadata().unwrap().modified().unwrap();
     let mut read = 0;
     assert_eq!(store.add_bundle(&path, Some("digits"), &mut |bytes| read += bytes).unwrap(), written);
     assert_eq!((read, model.metadata().unwrap().modified().unwrap()), (3070, made));
-    assert_eq!(store.find("digits").unwrap(), Some(written));
+    assert_eq!(store.resolve("digits").unwrap(), Some(written));
 }
 
 #[test]
@@ -297,23 +297,23 @@ fn takes_a_file_by_its_bytes_not_by_its_digest() {
     let (bytes, right) = archive_of(&plan());
     let path = folder.path().join("bundle.tar");
     std::fs::write(&path, &bytes).unwrap();
-    store.add_archive(&path, Some("x")).unwrap();
+    store.add_bundle(&path, Some("x"), &mut |_| {}).unwrap();
     // Who knows the digest of a file of another's gets it by that no more than by its name.
     let labels = &right.files.iter().find(|file| file.path == "m/labels.txt").unwrap().sha256;
     let at = bytes.windows(9).position(|window| window == b"zero\none\n").unwrap();
     let mut wrong = bytes.clone();
     wrong[at..at + 4].copy_from_slice(b"four");
     std::fs::write(&path, &wrong).unwrap();
-    let error = store.add_archive(&path, Some("y")).unwrap_err();
+    let error = store.add_bundle(&path, Some("y"), &mut |_| {}).unwrap_err();
     assert!(error.to_string().contains(&format!("its digest is not sha256:{labels}")), "{error}");
-    assert_eq!(store.find("y").unwrap(), None);
+    assert_eq!(store.resolve("y").unwrap(), None);
     check_store(&store);
 
-    store.verify(&right).unwrap();
+    store.verify(&right, &mut |_| {}).unwrap();
     let blob = store.blob(labels);
     std::fs::remove_file(&blob).unwrap();
     std::fs::write(&blob, "four\none\n").unwrap();
-    assert!(store.verify(&right).unwrap_err().to_string().contains("it is not the file `m/labels.txt`"));
+    assert!(store.verify(&right, &mut |_| {}).unwrap_err().to_string().contains("it is not the file `m/labels.txt`"));
 }
 
 #[test]
@@ -337,6 +337,6 @@ fn reads_no_layout_through_links() {
     plan().write_folder(&layout, &mut |_| {}).unwrap();
     std::fs::rename(layout.join("blobs"), folder.path().join("elsewhere")).unwrap();
     std::os::unix::fs::symlink("../elsewhere", layout.join("blobs")).unwrap();
-    let error = store.add_archive(&layout, None).unwrap_err().to_string();
+    let error = store.add_bundle(&layout, None, &mut |_| {}).unwrap_err().to_string();
     assert!(error.contains("behind a symbolic link"), "{error}");
 }

@@ -86,7 +86,7 @@ fn no_damage_makes_another_pipeline_or_a_panic() {
             }
         }
         std::fs::write(&path, &bytes).unwrap();
-        match store.add_archive(&path, None) {
+        match store.add_bundle(&path, None, &mut |_| {}) {
             Ok(added) => assert_eq!(&added, expected, "round {round}"),
             Err(StoreError::Bundle { fault, .. }) => {
                 let words = fault.to_string();
@@ -143,7 +143,7 @@ fn changed_documents_name_no_file_elsewhere() {
             }
         }
         std::fs::write(&path, parts.pack_with(changed.as_bytes())).unwrap();
-        match store.add_archive(&path, None) {
+        match store.add_bundle(&path, None, &mut |_| {}) {
             Ok(added) => {
                 taken += 1;
                 assert!(added.files.iter().all(|file| crate::is_safe(&file.path)), "round {round}: {added:?}");

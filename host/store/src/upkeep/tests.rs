@@ -9,9 +9,13 @@ fn store() -> (tempfile::TempDir, Store) {
 }
 
 fn add(folder: &Path, store: &Store, name: &str, model: &str) -> StoredPipeline {
+    try_add(folder, store, name, model).unwrap()
+}
+
+fn try_add(folder: &Path, store: &Store, name: &str, model: &str) -> Result<StoredPipeline, StoreError> {
     fs::write(folder.join("gpux.yml"), "name: p\n").unwrap();
     fs::write(folder.join("model.onnx"), model).unwrap();
-    store.add_folder(folder, &["gpux.yml".to_owned(), "model.onnx".to_owned()], name, "p").unwrap()
+    store.add_folder(folder, &["gpux.yml".to_owned(), "model.onnx".to_owned()], name, "p")
 }
 
 fn prune(store: &Store) -> PruneReport {
@@ -79,8 +83,63 @@ fn prune_removes_nothing_beside_a_manifest_that_cannot_be_read() {
     let kept = add(folder.path(), &store, "p", "model");
     fs::write(store.blobs().join("0".repeat(64)), "no name needs it").unwrap();
     fs::remove_file(store.blob(&kept.manifest)).unwrap();
-    assert!(store.prune(PruneMode::Remove, || ()).is_err());
+    let refused = store.prune(PruneMode::Remove, || ()).unwrap_err();
+    assert!(matches!(&refused, StoreError::Missing { file, .. } if file == "manifest"), "{refused:?}");
     assert_eq!(store.blobs().read_dir().unwrap().count(), 4);
+}
+
+#[test]
+fn a_digest_means_its_pipeline_until_it_is_removed() {
+    let (folder, store) = store();
+    let one = add(folder.path(), &store, "p:1", "one").manifest;
+    assert_eq!(store.named_digest("p").unwrap(), None, "no name is a version's");
+    let two = add(folder.path(), &store, "p:1", "two").manifest;
+    assert_eq!(store.named_digest("p:1").unwrap(), Some(two));
+    let wanted = format!("sha256:{one}");
+    assert_eq!(store.resolve(&wanted).unwrap().unwrap().manifest, one);
+    let refused = store.remove_names(std::slice::from_ref(&wanted)).unwrap_err();
+    assert!(matches!(refused, StoreError::Unnamed(_)), "{refused:?}");
+    prune(&store);
+    assert_eq!(store.resolve(&wanted).unwrap(), None);
+}
+
+#[test]
+fn a_damaged_index_is_set_aside_once() {
+    let (folder, store) = store();
+    add(folder.path(), &store, "p", "model");
+    let aside = store.root().join(DAMAGED);
+    for (time, text) in ["first", "second"].into_iter().enumerate() {
+        fs::write(store.index(), text).unwrap();
+        assert!(!check(&store).is_clean());
+        let found: BTreeSet<_> = files_in(&aside).map(|(path, _)| fs::read_to_string(path).unwrap()).collect();
+        assert_eq!(found.len(), time + 1);
+        assert!(found.contains(text));
+        add(folder.path(), &store, "p", "model");
+        // Another process that saw the damage, and looks again only now.
+        store.set_index_aside().unwrap();
+        assert_eq!(store.named_digests().unwrap().len(), 1);
+    }
+}
+
+#[test]
+fn names_may_be_many() {
+    let (folder, store) = store();
+    let digits = add(folder.path(), &store, "p", "model").manifest;
+    let mut index = store.read_index().unwrap();
+    for number in 0..50_000 {
+        let mut entry = index.manifests[0].clone();
+        entry.annotations.insert("org.opencontainers.image.ref.name".to_owned(), format!("p:{number}"));
+        index.manifests.push(entry);
+    }
+    store.write_index(&index).unwrap();
+    assert_eq!(store.named_digest("p:49999").unwrap(), Some(digits.clone()));
+    store.add_name("q", &digits).unwrap();
+
+    let entry = index.manifests.swap_remove(0);
+    index.manifests = vec![entry; 300_000];
+    let refused = store.write_index(&index).unwrap_err();
+    assert!(matches!(refused, StoreError::TooManyNames(300_000)), "{refused:?}");
+    assert_eq!(store.named_digest("q").unwrap(), Some(digits));
 }
 
 #[test]
@@ -101,6 +160,8 @@ fn check_sets_aside_what_is_damaged_and_the_next_add_heals_it() {
         fs::write(&model, text).unwrap();
     };
     change("mOdel");
+    let refused = try_add(folder.path(), &store, "p", "model").unwrap_err();
+    assert!(matches!(refused, StoreError::Damaged { .. }), "{refused:?}");
     let found = check(&store);
     assert_eq!(
         (found.damaged.as_slice(), found.hurt.keys().map(String::as_str).collect::<Vec<_>>()),

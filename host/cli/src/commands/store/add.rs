@@ -1,12 +1,13 @@
 //! `gpux store add`: keeps a pipeline.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
 use clap::Args;
 use serde_json::json;
 
 use super::{digest, report};
-use crate::commands::bundle::report_pipeline;
+use crate::commands::bundle::{PIPELINES, report_pipeline};
 use crate::exit::Exit;
 use crate::load_arguments::{LoadArguments, PipelineArguments};
 use crate::printer::{Printer, pluralize, pretty, size};
@@ -14,14 +15,14 @@ use gpux::LoadOptions;
 use gpux::internal::Definition;
 use gpux_author::{BundleError, BundleRequest, bundle_contents};
 use gpux_hub::HubReference;
-use gpux_store::{DIGEST_SCHEME, Store, StoreError, StoredPipeline, is_name};
+use gpux_store::{DIGEST_SCHEME, Store, StoreError, StoredPipeline, is_bundle, is_name, peek};
 
 /// Examples:
 ///   gpux store add .
 ///   gpux store add digits-1.0.0.tar
 ///   gpux store add digits --name digits:latest
 #[derive(Debug, Args)]
-#[command(verbatim_doc_comment)]
+#[command(verbatim_doc_comment, mut_arg("pipeline", |argument| argument.help(PIPELINES).long_help(PIPELINES)))]
 pub(super) struct Arguments {
     #[command(flatten)]
     pipeline: PipelineArguments,
@@ -52,8 +53,10 @@ fn add(arguments: &Arguments, printer: Printer) -> Result<Exit, Exit> {
     let fail = |error: StoreError| report(&error, printer);
     let mut load_options = arguments.load.options().map_err(|error| printer.error(&error))?;
     load_options.policy.outside_files |= arguments.vendor;
-    let definition = arguments.pipeline.read(&load_options).map_err(|error| printer.error(&error))?;
     let store = Store::from_environment().map_err(fail)?;
+    let bundle = arguments.pipeline.path();
+    let is_new = is_bundle(&bundle) && add_bundle(&store, &bundle, printer).map_err(fail)?;
+    let definition = arguments.pipeline.read(&load_options).map_err(|error| printer.error(&error))?;
     let spec = definition.spec();
     let (own, version) = (&spec.name.value, &spec.version.value);
     let name = arguments.name.clone().unwrap_or_else(|| format!("{own}:{version}"));
@@ -62,13 +65,19 @@ fn add(arguments: &Arguments, printer: Printer) -> Result<Exit, Exit> {
     if !is_name(&name) || !is_plain || name.starts_with(HubReference::SCHEME) {
         return Err(fail(StoreError::Name(name)));
     }
-    let before = store.resolve_digest(&name).map_err(fail)?;
+    let before = store.named_digest(&name).map_err(fail)?;
     let kept = match definition.source().digest() {
         // It is there already, and gets one more name.
         Some(digest) => {
             let digits = digest.strip_prefix(DIGEST_SCHEME).unwrap_or(&digest);
             let kept = store.pipeline(digits).map_err(fail)?;
-            store.verify(&kept).map_err(fail)?;
+            if !is_new {
+                let bar = super::byte_bar(printer, "reading");
+                bar.set_length(kept.size());
+                let verified = store.verify(&kept, &mut |bytes| bar.inc(bytes));
+                bar.finish_and_clear();
+                verified.map_err(fail)?;
+            }
             store.add_name(&name, digits).map_err(fail)?;
             kept
         }
@@ -90,6 +99,19 @@ fn add(arguments: &Arguments, printer: Printer) -> Result<Exit, Exit> {
         size(bytes),
         digest(&kept.manifest)
     )))
+}
+
+/// Keeps the files of a bundle, unless they are there.
+fn add_bundle(store: &Store, path: &Path, printer: Printer) -> Result<bool, StoreError> {
+    let pipeline = peek(path)?;
+    if store.pipeline(&pipeline.manifest).is_ok() {
+        return Ok(false);
+    }
+    let bar = super::byte_bar(printer, "adding");
+    bar.set_length(pipeline.size());
+    let added = store.add_bundle(path, None, &mut |bytes| bar.inc(bytes));
+    bar.finish_and_clear();
+    added.map(|_| true)
 }
 
 /// Keeps the files that a bundle of the pipeline would have.

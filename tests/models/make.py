@@ -248,10 +248,15 @@ write("greedy", [helper.make_node("Expand", ["x", "shape"], ["e"]),
       [("shape", np.array([1 << 29], np.int64))])
 
 # Weights beside the model.
-def external(name, location, length=16):
+def beside(location, length=16):
     tensor = TensorProto(name="w", data_type=TensorProto.FLOAT, dims=[4], data_location=TensorProto.EXTERNAL)
     for key, text in {"location": location, "offset": "0", "length": str(length)}.items():
         tensor.external_data.add(key=key, value=text)
+    return tensor
+
+
+def external(name, location, length=16):
+    tensor = beside(location, length)
     graph = helper.make_graph([helper.make_node("Add", ["x", "w"], ["y"])], name,
                               [value("x", TensorProto.FLOAT, [4])], [value("y", TensorProto.FLOAT, [4])], [tensor])
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
@@ -263,6 +268,18 @@ external("external-outside", "../../Cargo.toml")
 external("external-absolute", "/etc/passwd")
 external("external-none", "nowhere.bin")
 external("external-short", "weights.bin", length=12)
+
+
+# Weights beside the model that belong to the graphs of a node.
+def branch(operator):
+    return helper.make_graph([helper.make_node(operator, ["x", "w"], ["o"])], operator, [],
+                             [value("o", TensorProto.FLOAT, [4])], [beside("weights.bin")])
+
+
+write("external-branch",
+      [helper.make_node("ReduceSum", ["x"], ["sum"], keepdims=0), helper.make_node("Greater", ["sum", "zero"], ["is"]),
+       helper.make_node("If", ["is"], ["y"], then_branch=branch("Add"), else_branch=branch("Mul"))],
+      [value("x", TensorProto.FLOAT, [4])], [value("y", TensorProto.FLOAT, [4])], [("zero", np.float32(0))])
 
 # Rows that look at each other: requests must not run together.
 write("center",

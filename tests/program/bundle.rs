@@ -194,7 +194,7 @@ fn refuses_what_cannot_travel() {
     assert!(error(folder.path(), &["p"]).contains("grants a component to write to the folder `./data`"));
     std::fs::create_dir(folder.path().join("p/empty")).unwrap();
     grant("./empty");
-    assert!(error(folder.path(), &["p"]).contains("`./empty`, which is empty"));
+    assert!(error(folder.path(), &["p"]).contains("the folder `empty`, which is empty"));
     grant("./data");
     let granted = bundle(folder.path(), &["p", "--dry-run"]);
     assert_eq!(paths(&granted)["data/other.txt"], "code");
@@ -404,6 +404,67 @@ fn takes_nothing_through_links_that_lead_out() {
     std::fs::remove_dir_all(path("p/data")).unwrap();
     symlink("../secret", path("p/data")).unwrap();
     assert!(error(folder.path(), &["p", "--dry-run"]).contains("data/"));
+    std::fs::remove_file(path("p/data")).unwrap();
+    std::fs::create_dir_all(path("p/data/inner")).unwrap();
+    std::fs::write(path("p/data/.env"), "hidden").unwrap();
+    assert!(error(folder.path(), &["p", "--dry-run"]).contains("the folder `data/inner`, which is empty"));
+    std::fs::remove_dir(path("p/data/inner")).unwrap();
+    let text = String::from_utf8(in_folder(folder.path(), &["bundle", "p", "--dry-run"]).stderr).unwrap();
+    assert!(text.contains("are in the bundle: `data/.env`"), "{text}");
+}
+
+/// Variables, names of tokenizers and what lies beside a model mean something else on another machine.
+#[test]
+fn a_bundle_does_not_depend_on_the_machine() {
+    let folder = project();
+    let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();
+    let text = PIPELINE
+        .replace("./data/labels.txt", "\"${GPUX_TEST_DATA:-./data}/labels.txt\"")
+        .replace("Makes", "${GPUX_TEST_WORD:-Makes}");
+    write("p/gpux.yml", &text);
+    let plain = bundle(folder.path(), &["p", "--dry-run"]);
+    let mut command = program();
+    command.args(["bundle", "p", "--json", "--dry-run"]).current_dir(folder.path());
+    let set = command.env("GPUX_TEST_DATA", "./tests").env("GPUX_TEST_WORD", "a secret").run();
+    assert_eq!(serde_json::from_str::<Json>(&stdout(&set)).unwrap(), plain);
+    write("p/gpux.yml", &text.replace(":-./data", ""));
+    let refused = error(folder.path(), &["p"]);
+    assert!(refused.contains("give each variable a default, as in `${GPUX_MODEL:-./model.onnx}`"), "{refused}");
+
+    write("p/gpux.yml", &PIPELINE.replace("./data/labels", "./data/../data/labels"));
+    assert!(error(folder.path(), &["p"]).contains("write the path without `..`"));
+    write("p/tokenizer.json", "{}");
+    write("p/gpux.yml", "name: t\nversion: 1.0.0\npipeline: [{ tokenize: { tokenizer: bert-base-uncased } }]\n");
+    assert!(error(folder.path(), &["p"]).contains("the tokenizer `bert-base-uncased` is found by its name"));
+
+    for name in ["digits.onnx", "digits.fp16.onnx", "digits.int8.onnx"] {
+        std::fs::copy(root().join("models/digits.onnx"), folder.path().join("p").join(name)).unwrap();
+    }
+    for (precision, expected) in [
+        ("exact", &["digits.onnx"][..]),
+        ("fp16", &["digits.fp16.onnx", "digits.onnx"]),
+        ("auto", &["digits.fp16.onnx", "digits.int8.onnx", "digits.onnx"]),
+    ] {
+        write(
+            "p/gpux.yml",
+            &format!("name: d\nversion: 1.0.0\nmodel: {{ source: ./digits.onnx, precision: {precision} }}\n"),
+        );
+        let made = bundle(folder.path(), &["p", "--dry-run"]);
+        let weights: Vec<_> =
+            paths(&made).into_iter().filter(|(_, role)| *role == "weight").map(|(path, _)| path).collect();
+        assert_eq!(weights, expected, "{precision}");
+    }
+}
+
+#[test]
+fn names_what_compressed_an_archive() {
+    let folder = project();
+    std::fs::write(folder.path().join("x.tar.zst"), b"\x28\xb5\x2f\xfd compressed").unwrap();
+    for command in ["run", "inspect"] {
+        let output = in_folder(folder.path(), &[command, "x.tar.zst"]);
+        let text = String::from_utf8(output.stderr).unwrap();
+        assert!(text.contains("it is compressed with zstd"), "{text}");
+    }
 }
 
 #[test]
@@ -414,8 +475,13 @@ fn writes_over_nothing_that_it_was_not_told_to() {
         assert!(error(folder.path(), &["p", "-o", own, "--force"]).contains("is a file of the pipeline"));
     }
     assert_eq!(std::fs::read_to_string(path("p/gpux.yml")).unwrap(), PIPELINE);
+    std::fs::create_dir(path("empty")).unwrap();
+    bundle(folder.path(), &["p", "-o", "empty"]);
+    assert!(path("empty/index.json").is_file());
     #[cfg(unix)]
     {
+        let _socket = std::os::unix::net::UnixListener::bind(path("socket")).unwrap();
+        assert!(error(folder.path(), &["p", "-o", "socket", "--force"]).contains("is no file, and is not replaced"));
         // What looks like the rest of a killed bundle, and is a link to a folder of somebody's.
         std::fs::create_dir(path("bin")).unwrap();
         std::fs::write(path("bin/bundle"), "a program").unwrap();

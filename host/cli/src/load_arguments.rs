@@ -76,6 +76,22 @@ impl PipelineArguments {
         Source::find(self.path())?.read(operator)
     }
 
+    /// What describes the pipeline on any machine: variables have their defaults.
+    pub(super) fn read_for_others(&self, operator: &LoadOptions, printer: Printer) -> Result<Definition, Exit> {
+        let source = Source::find(self.path()).map_err(|error| printer.error(&error))?;
+        source.read_without_variables(operator).map_err(|error| {
+            let exit = printer.error(&error);
+            if matches!(&error, GpuxError::Configuration(LoadError::Invalid(error)) if error.diagnostics().iter().any(|found| found.code == "variable"))
+            {
+                printer.note(
+                    "what others get does not depend on the environment here: give each variable a default, as in \
+                     `${GPUX_MODEL:-./model.onnx}`",
+                );
+            }
+            exit
+        })
+    }
+
     /// Fetches the model of the hub that is named, if that is asked for.
     pub(super) fn fetch(&mut self, pull: PullArguments, printer: Printer) -> Result<(), Exit> {
         let Some(name) = &mut self.pipeline else { return Ok(()) };

@@ -24,6 +24,14 @@ pub enum LoadError {
         /// the file, folder or pipeline there with the most similar name
         similar: Option<String>,
     },
+    /// several pipelines have the name
+    #[error("several pipelines are called `{name}`: {}; name a folder", gpux_core::list(files, "and"))]
+    Ambiguous {
+        /// their name
+        name: String,
+        /// their files
+        files: Vec<String>,
+    },
     /// the file is a link to another folder's
     #[error("`{}` leads out of its folder; pass `--allow-outside` to permit that", .0.display())]
     Outside(PathBuf),

@@ -147,11 +147,27 @@ pub fn find(wanted: impl AsRef<Path>, folder: &Path) -> Result<PathBuf, LoadErro
     folders.sort();
     folders.insert(0, folder.to_owned());
     let files = folders.iter().flat_map(|folder| FILE_NAMES.map(|name| plain(folder.join(name))));
-    let mut names = Vec::new();
+    let (mut names, mut found) = (Vec::new(), Vec::new());
     for file in files.filter(|file| file.is_file()) {
         match name_at(&file) {
-            Some(name) if name == wanted => return Ok(file),
+            Some(name) if name == wanted => {
+                let is_here = file
+                    .parent()
+                    .is_none_or(|parent| parent == plain(folder.to_owned()) || parent.as_os_str().is_empty());
+                found.push(file);
+                if is_here {
+                    break;
+                }
+            }
             name => names.extend(name),
+        }
+    }
+    match found.as_slice() {
+        [] => {}
+        [_] => return Ok(found.remove(0)),
+        _ => {
+            let files = found.iter().map(|file| file.display().to_string()).collect();
+            return Err(LoadError::Ambiguous { name: wanted.to_owned(), files });
         }
     }
     let similar = closest(wanted, names.iter().map(String::as_str)).map(str::to_owned);

@@ -56,7 +56,7 @@ pub use library::{
     SkippedLibrary,
 };
 pub use library_probe::{ProbeReport, probe, probe_child, probe_in_child};
-pub use model_file::ModelFile;
+pub use model_file::{CopiedModel, ModelFile};
 pub use node_placement::{NodeReport, OperatorNodes, Placement, node_placement_child, profile_nodes};
 pub use onnxruntime::OnnxRuntime;
 pub use provider_manager::{ProviderInfo, ProviderManager};

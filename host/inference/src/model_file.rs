@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
-use std::io::Read;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -13,7 +13,8 @@ use super::error::ModelLoadError;
 
 use super::graph::{self, ForwardRead, GraphNode, ModelInfo, WeightLinks, parent_folder, relocate_weights};
 use gpux_core::files::{FileVersion, digest, hex, is_behind_proc, open_file, resolve_path};
-use gpux_core::{ElementType, TensorKind};
+use gpux_core::process_exit::Scratch;
+use gpux_core::{CacheDir, CacheFolder, ElementType, TensorKind};
 
 /// Engines load models up to this many bytes from memory, so that the loaded bytes are those that were
 /// checked. They read larger files themselves.
@@ -133,7 +134,7 @@ impl ModelFile {
     /// The model with other paths of its weights, where an engine would not follow those that it has: a link to weights
     /// leads out of the model's own folder, or the files lie in another mount namespace.
     pub(super) fn relocated(&self) -> Result<Option<RelocatedModel>, String> {
-        let text = |error: std::io::Error| error.to_string();
+        let text = |error: io::Error| error.to_string();
         let folder = resolve_path(parent_folder(self.path())).map_err(text)?;
         let is_foreign = |path: &&PathBuf| !path.starts_with(&folder) || is_behind_proc(path);
         let Some(outside) = self.info.external_files.iter().find(is_foreign) else {
@@ -157,10 +158,42 @@ impl ModelFile {
         let unmappable = locations.values().filter(|name| is_behind_proc(&root.join(name))).cloned().collect();
         Ok(Some(RelocatedModel { bytes: relocated.into(), folder: root, unmappable }))
     }
+
+    /// A copy, if its files of weights have further names (hard links), which a pipeline's in the store have. ONNX takes
+    /// those for an attack where weights belong to a graph within a node.
+    /// <https://github.com/onnx/onnx/blob/main/onnx/checker.cc>
+    pub fn copied(&self) -> io::Result<Option<CopiedModel>> {
+        if !self.info.external_files.iter().any(|path| has_further_names(path)) {
+            return Ok(None);
+        }
+        let work = CacheDir::from_environment().map(|cache| cache.folder(CacheFolder::Work)).transpose()?;
+        let folder = Scratch::new_in(&work.unwrap_or_else(std::env::temp_dir))?;
+        let files = self.info.external_locations.iter().map(|(location, path)| (location.as_path(), path.as_path()));
+        let copy = CopiedModel { folder };
+        for (location, path) in files.chain([(Path::new("model.onnx"), self.path())]) {
+            let to = copy.folder.path().join(location);
+            std::fs::create_dir_all(to.parent().unwrap_or(copy.folder.path()))?;
+            io::copy(&mut open_file(path, "it")?, &mut File::create_new(to)?)?;
+        }
+        Ok(Some(copy))
+    }
+}
+
+/// A copy of a model with its weights; it goes when this is dropped.
+#[derive(Debug)]
+pub struct CopiedModel {
+    folder: Scratch,
+}
+
+impl CopiedModel {
+    /// Where the copy is.
+    pub fn path(&self) -> PathBuf {
+        self.folder.path().join("model.onnx")
+    }
 }
 
 /// The digest of a model, of whose own bytes this is the hash.
-fn digest_with_weights(mut hash: Sha256, info: &ModelInfo) -> std::io::Result<String> {
+fn digest_with_weights(mut hash: Sha256, info: &ModelInfo) -> io::Result<String> {
     // Weights beside the model are told apart by size and date: hashing gigabytes at every
     // start would cost more than loading them.
     for external_data in &info.external_files {
@@ -168,6 +201,16 @@ fn digest_with_weights(mut hash: Sha256, info: &ModelInfo) -> std::io::Result<St
         hash.update(format!("{}\0{}\0{:?}\0", external_data.display(), meta.len(), meta.modified().ok()));
     }
     Ok(hex(&hash.finalize()))
+}
+
+#[cfg(unix)]
+fn has_further_names(path: &Path) -> bool {
+    path.metadata().is_ok_and(|metadata| std::os::unix::fs::MetadataExt::nlink(&metadata) > 1)
+}
+
+#[cfg(not(unix))]
+const fn has_further_names(_: &Path) -> bool {
+    false
 }
 
 /// A file that is hashed while it is read, so that the checked and the hashed bytes are the same;
@@ -179,7 +222,7 @@ struct HashingFile {
 }
 
 impl Read for &mut HashingFile {
-    fn read(&mut self, bytes: &mut [u8]) -> std::io::Result<usize> {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
         let count = self.file.read(bytes)?;
         self.hash.update(&bytes[..count]);
         Ok(count)
@@ -187,11 +230,11 @@ impl Read for &mut HashingFile {
 }
 
 impl ForwardRead for &mut HashingFile {
-    fn length(&mut self) -> std::io::Result<u64> {
+    fn length(&mut self) -> io::Result<u64> {
         Ok(self.length)
     }
 
-    fn skip(&mut self, mut count: u64) -> std::io::Result<()> {
+    fn skip(&mut self, mut count: u64) -> io::Result<()> {
         let mut passing = vec![0; count.min(PASSING) as usize];
         while count > 0 {
             let next = count.min(PASSING) as usize;

@@ -207,6 +207,25 @@ fn follows_links_to_weights() {
     }
 }
 
+/// As a pipeline's folder in the store has them.
+#[test]
+fn loads_external_weights_with_several_names() {
+    use super::testing::path;
+    let folder = tempfile::tempdir().unwrap();
+    for name in ["external.onnx", "external-branch.onnx", "weights.bin"] {
+        std::fs::copy(path(name), folder.path().join(name)).unwrap();
+        std::fs::hard_link(folder.path().join(name), folder.path().join(format!("{name}-too"))).unwrap();
+    }
+    for engine in engines() {
+        for name in ["external.onnx", "external-branch.onnx"] {
+            let file = Arc::new(ModelFile::open(folder.path().join(name)).unwrap());
+            let step = ModelStep::load(engine.clone(), file, &ModelOptions::default()).unwrap();
+            let output = run(&step, vec![tensor(&[4], vec![0.5_f32; 4])]).unwrap();
+            assert_eq!(output[0], tensor(&[4], vec![1.5_f32, 2.5, 3.5, 4.5]), "{name} {}", engine.name());
+        }
+    }
+}
+
 #[test]
 fn rejects_inputs_smaller_than_a_window() {
     for engine in engines() {

@@ -29,13 +29,15 @@ impl FileContent {
     pub fn detect(path: &Path) -> Option<Self> {
         let head = read_head(path, HEAD)?;
         let extension = path.extension().unwrap_or_default().to_string_lossy().to_ascii_lowercase();
+        let inner = path.file_stem().and_then(|stem| Path::new(stem).extension());
         Some(match extension.as_str() {
             // A model in ORT format is refused by name.
             "onnx" | "ort" => Self::Model,
             "yml" | "yaml" => Self::Pipeline,
             "wasm" => Self::Component,
             // Reading it says what else it is.
-            "tar" => Self::Archive,
+            "tar" | "tgz" => Self::Archive,
+            _ if inner == Some("tar".as_ref()) => Self::Archive,
             "json" if is_json_pipeline(path) => Self::Pipeline,
             _ if head.starts_with(b"\0asm") => Self::Component,
             _ if is_onnx(&head) => Self::Model,
@@ -98,6 +100,7 @@ mod tests {
         assert_eq!(kind("step", b"\0asm\x0d\0\x01\0"), FileContent::Component);
         let archive = [&b"oci-layout"[..], &[0; 247], b"ustar\0"].concat();
         assert_eq!(kind("digits-1.0.0.tar", &archive), FileContent::Archive);
+        assert_eq!(kind("digits-1.0.0.tar.zst", b"\x28\xb5\x2f\xfd"), FileContent::Archive);
         assert_eq!(kind("photo.jpg", b"\xff\xd8\xff\xe0"), FileContent::Data);
         assert_eq!(kind("array.npy", b"\x93NUMPY"), FileContent::Data);
         assert_eq!(kind("tensor", &[0x08, 1, 0x08, 3, 0x10, 1]), FileContent::Data);

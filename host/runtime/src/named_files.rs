@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use super::load_options::LoadOptions;
 use super::source::Definition;
-use super::{labels, models, step_factory, warm_up};
+use super::{labels, models, precision, step_factory, warm_up};
 use crate::GpuxError;
 use gpux_config::{Action, ConfigurationError, Diagnostic};
 use gpux_inference::ModelInspector;
@@ -39,6 +39,11 @@ impl Definition {
             let info = ModelInspector::inspect(&path)?;
             registry.model_metadata_mut().insert(&model.name.value, info.metadata, info.omitted_metadata);
             named.weights.insert(path, info.external_locations);
+            for converted in precision::variants(model, &files, load_options) {
+                let path = files.root().join(converted);
+                let info = ModelInspector::inspect(&path)?;
+                named.weights.insert(path, info.external_locations);
+            }
         }
 
         let mut faults = labels::read(spec, &files, registry.model_metadata()).err().unwrap_or_default();

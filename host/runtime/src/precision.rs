@@ -256,6 +256,17 @@ fn variant(files: &ProjectFiles, model: &Path, precision: Precision) -> Option<P
     files.resolve(&path).is_ok().then_some(path)
 }
 
+/// The converted models that may run in the place of this one, by its precision.
+pub(super) fn variants(model: &ModelSpec, files: &ProjectFiles, load_options: &LoadOptions) -> Vec<PathBuf> {
+    let is_asked = |precision: &Precision| [*precision, Precision::Auto].contains(&choice(model, load_options));
+    let path = Path::new(&model.source.value);
+    [Precision::Fp16, Precision::Int8]
+        .into_iter()
+        .filter(is_asked)
+        .filter_map(|precision| variant(files, path, precision))
+        .collect()
+}
+
 /// The models of a pipeline for which the precision is `auto`. Loads no engine: a process can load one library only,
 /// and which one the choice decides.
 pub fn auto_models(definition: &Definition, load_options: &LoadOptions) -> Result<Vec<ModelFile>, GpuxError> {

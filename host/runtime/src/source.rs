@@ -159,11 +159,24 @@ impl Source {
     ///
     /// Its gpux.yml cannot be read, or is wrong.
     pub fn read(self, load_options: &LoadOptions) -> Result<Definition, GpuxError> {
+        self.read_with(&variables(load_options), load_options)
+    }
+
+    /// The same with no variable set: each has its default.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::read`]; or a variable has no default.
+    pub fn read_without_variables(self, load_options: &LoadOptions) -> Result<Definition, GpuxError> {
+        self.read_with(&Variables::new(load_options.policy.env.clone(), |_| None), load_options)
+    }
+
+    fn read_with(self, variables: &Variables<'_>, load_options: &LoadOptions) -> Result<Definition, GpuxError> {
         let version = FileVersion::of(self.path());
         let (document, spec) = match &self {
             Self::Configuration(path) | Self::Stored(StoredSource { path, .. }) => {
                 let outside = load_options.policy.outside_files;
-                gpux_config::load(path, outside, &variables(load_options), &check_step)?
+                gpux_config::load(path, outside, variables, &check_step)?
             }
             Self::Model(path) => (empty_document(path), Spec::for_model(file_name(path))),
             Self::Component(path) => (empty_document(path), Spec::for_component(file_name(path))),

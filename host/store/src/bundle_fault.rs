@@ -9,7 +9,7 @@ pub enum BundleFault {
     #[error("it is neither an archive (tar) nor a folder with an OCI layout")]
     NotAnArchive,
     /// an archive that a program compressed
-    #[error("it is compressed with {0}; a bundle is not: unpack it first (`{0} -d FILE`)")]
+    #[error("it is compressed with {0}; a bundle is not: unpack it first")]
     Compressed(&'static str),
     /// the file ends too early
     #[error("it is cut off at byte {at}: it was not copied whole")]

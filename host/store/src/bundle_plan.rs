@@ -4,14 +4,14 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-use gpux_core::files::open_canonical;
+use gpux_core::files::{FileVersion, open_canonical};
 
 use crate::bundle_fault::BundleFault;
 use crate::copy_hashed::CopyError;
 use crate::error::{StoreError, file_error};
 use crate::file_section::FileSection;
 use crate::forbidden_content::Sample;
-use crate::manifest::{BundleInfo, Documents, MAX_FILES, PIPELINE_FILE, check_paths};
+use crate::manifest::{BundleInfo, Documents, MAX_FILES, MAX_MANIFEST, PIPELINE_FILE, check_paths};
 use crate::pipeline::{FileRole, StoredFile};
 
 /// A file that goes into a bundle.
@@ -84,7 +84,16 @@ impl BundlePlan {
             sample.check(&file.path).map_err(fault)?;
             sizes.push(size);
         }
-        Ok(Self { files, sizes, info })
+        let plan = Self { files, sizes, info };
+        let (size, limit) = (plan.draft().manifest.len() as u64, MAX_MANIFEST);
+        if size > limit {
+            return Err(fault(BundleFault::TooLarge {
+                what: "the manifest, with the paths of all files,",
+                size,
+                limit,
+            }));
+        }
+        Ok(plan)
     }
 
     /// Its files, by their paths, and the size of each.
@@ -115,11 +124,15 @@ impl BundlePlan {
     ) -> Result<Documents, StoreError> {
         let mut digests = Vec::with_capacity(self.files.len());
         for (file, size) in self.files() {
+            let mut is_changed = false;
             let written = match &file.source {
                 FileSource::Bytes(bytes) => sink.write(&mut bytes.as_slice(), size, progress),
                 FileSource::Path(path) => {
                     let mut opened = open(path).map_err(file_error("read", path))?;
-                    sink.write(&mut opened, size, progress)
+                    let before = FileVersion::of(path);
+                    let written = sink.write(&mut opened, size, progress);
+                    is_changed = FileVersion::of(path) != before;
+                    written
                 }
             };
             let (sha256, found) = written.map_err(|error| match (error, &file.source) {
@@ -127,7 +140,7 @@ impl BundlePlan {
                 (CopyError::Read(source), FileSource::Bytes(_)) => sink.error(&file.path, size, 0, source),
                 (CopyError::Write { source, done }, _) => sink.error(&file.path, size, done, source),
             })?;
-            if found != size {
+            if found != size || is_changed {
                 return Err(StoreError::Contents(BundleFault::Changed { path: file.path.clone() }));
             }
             sink.keep(&file.path, &sha256, size)?;

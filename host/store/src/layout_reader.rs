@@ -13,12 +13,13 @@ use crate::file_section::FileSection;
 use crate::manifest::{BLOBS, INDEX_FILE, LAYOUT_FILE};
 
 /// The first bytes of what compressed an archive.
-const COMPRESSIONS: [(&[u8], &str); 5] = [
+const COMPRESSIONS: [(&[u8], &str); 6] = [
     (b"\x1f\x8b", "gzip"),
     (b"\x28\xb5\x2f\xfd", "zstd"),
     (b"\xfd7zXZ\0", "xz"),
     (b"BZh", "bzip2"),
     (b"PK\x03\x04", "zip"),
+    (b"7z\xbc\xaf\x27\x1c", "7z"),
 ];
 /// The most bytes of the file that says that this is a layout.
 const MAX_LAYOUT: u64 = 4096;

@@ -136,7 +136,8 @@ impl Index {
 #[serde(rename_all = "camelCase")]
 struct Manifest {
     schema_version: u32,
-    media_type: String,
+    /// of others, it may be missing
+    media_type: Option<String>,
     #[serde(default)]
     artifact_type: Option<String>,
     config: Descriptor,
@@ -233,7 +234,7 @@ impl Documents {
         annotations.extend(known.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?))));
         let manifest = Manifest {
             schema_version: 2,
-            media_type: MANIFEST_TYPE.to_owned(),
+            media_type: Some(MANIFEST_TYPE.to_owned()),
             artifact_type: Some(ARTIFACT_TYPE.to_owned()),
             config: Descriptor::new(CONFIG_TYPE, &sha256(&config), config.len() as u64),
             layers,
@@ -261,6 +262,16 @@ pub(crate) struct CheckedManifest {
 }
 
 impl CheckedManifest {
+    /// The digits of the files that a manifest of this digest needs, also of one that others made.
+    pub(crate) fn references(digest: &str, bytes: &[u8]) -> Result<Vec<String>, BundleFault> {
+        let what = "its manifest";
+        if sha256(bytes) != digest {
+            return Err(BundleFault::WrongDigest { path: what.to_owned(), digest: digest.to_owned() });
+        }
+        let Manifest { config, layers, .. } = parse(what, bytes)?;
+        layers.iter().chain([&config]).map(Descriptor::sha256).collect()
+    }
+
     /// Reads the manifest of this digest.
     pub(crate) fn parse(digest: &str, bytes: &[u8]) -> Result<Self, BundleFault> {
         let what = "its manifest";
@@ -268,7 +279,7 @@ impl CheckedManifest {
             return Err(BundleFault::WrongDigest { path: what.to_owned(), digest: digest.to_owned() });
         }
         let Manifest { schema_version, media_type, artifact_type, config, layers, annotations } = parse(what, bytes)?;
-        check_type(what, schema_version, &media_type, MANIFEST_TYPE)?;
+        check_type(what, schema_version, media_type.as_deref().unwrap_or_default(), MANIFEST_TYPE)?;
         match artifact_type.as_deref() {
             Some(ARTIFACT_TYPE) => {}
             other => return Err(BundleFault::NotAPipeline { found: other.unwrap_or(&config.media_type).to_owned() }),

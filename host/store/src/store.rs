@@ -9,6 +9,7 @@ use std::sync::Arc;
 use gpux_core::files::{open_file, resolve_path, without_path};
 use gpux_core::process_exit::Scratch;
 
+use crate::bundle_fault::BundleFault;
 use crate::bundle_plan::{BundleFile, BundlePlan, FileSource};
 use crate::error::{StoreError, file_error, io};
 use crate::manifest::{
@@ -204,7 +205,11 @@ impl Store {
     /// Writes a file whole or not at all.
     pub(crate) fn write(&self, path: &Path, bytes: &[u8]) -> Result<(), StoreError> {
         let write = || {
-            let mut file = tempfile::NamedTempFile::new_in(self.ingest())?;
+            let mut builder = tempfile::Builder::new();
+            // Who may enter the store may read it.
+            #[cfg(unix)]
+            builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
+            let mut file = builder.tempfile_in(self.ingest())?;
             file.write_all(bytes)?;
             file.as_file().sync_all()?;
             file.persist(path)?;
@@ -288,6 +293,19 @@ impl Store {
 
     /// The manifest with this digest. Its files may be missing.
     pub(crate) fn manifest(&self, digits: &str) -> Result<CheckedManifest, StoreError> {
+        self.read_manifest(digits, CheckedManifest::parse)
+    }
+
+    /// The digits of the files that a manifest needs, also of one that others put there.
+    pub(crate) fn references(&self, digits: &str) -> Result<Vec<String>, StoreError> {
+        self.read_manifest(digits, CheckedManifest::references)
+    }
+
+    fn read_manifest<T>(
+        &self,
+        digits: &str,
+        parse: impl FnOnce(&str, &[u8]) -> Result<T, BundleFault>,
+    ) -> Result<T, StoreError> {
         let path = self.blob(digits);
         let bytes = read(&path, MAX_MANIFEST).map_err(|error| match error {
             StoreError::Io { source, path, .. } if source.kind() == ErrorKind::NotFound => {
@@ -295,12 +313,8 @@ impl Store {
             }
             error => error,
         })?;
-        CheckedManifest::parse(digits, &bytes).map_err(|fault| damaged(&path, &fault))
+        parse(digits, &bytes).map_err(|fault| StoreError::Damaged { path: path.clone(), reason: fault.to_string() })
     }
-}
-
-fn damaged(path: &Path, reason: &impl ToString) -> StoreError {
-    StoreError::Damaged { path: path.to_owned(), reason: reason.to_string() }
 }
 
 /// Whether the folder is there, and another user has it.

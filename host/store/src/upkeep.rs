@@ -307,10 +307,8 @@ impl Store {
         // A manifest that cannot be read keeps every file: one of them may be its own.
         let mut needed = BTreeSet::new();
         for digits in named.iter().chain(&used) {
-            let manifest = self.manifest(digits)?;
+            needed.extend(self.references(digits)?);
             needed.insert(digits.clone());
-            needed.extend(manifest.config.sha256().ok());
-            needed.extend(manifest.pipeline.files.into_iter().map(|file| file.sha256));
         }
 
         let is_removed = mode == PruneMode::Remove;

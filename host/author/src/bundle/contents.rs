@@ -13,6 +13,8 @@ use gpux_store::{
     BundleFile, BundleInfo, BundlePlan, DIGEST_SCHEME, FileRole, FileSource, MAX_PORTABLE_FILES, PIPELINE_FILE, Store,
 };
 
+use serde_json::Value as Json;
+
 use super::BundleError;
 use super::left_out::LeftOutFiles;
 use super::outside_files::OutsideFiles;
@@ -60,6 +62,7 @@ pub fn bundle_contents(request: &BundleRequest<'_>) -> Result<BundleContents, Bu
         store.verify(&store.pipeline(digits)?, &mut |_| {})?;
     }
     let mut gathered = Gathered::new(source.path().parent().unwrap_or(Path::new("")))?;
+    gathered.check_tokenizers(request.definition)?;
     let outside = gathered.add_named(request)?;
     gathered.add_granted(request.definition)?;
     gathered.add_cases()?;
@@ -78,7 +81,10 @@ pub fn bundle_contents(request: &BundleRequest<'_>) -> Result<BundleContents, Bu
 
 fn info(request: &BundleRequest<'_>) -> BundleInfo {
     let spec = request.definition.spec();
-    let said = |key: &str| spec.metadata.get(key).and_then(|value| value.as_str()).map(str::to_owned);
+    let said = |key: &str| match spec.metadata.get(key)? {
+        Json::Array(several) => Some(several.iter().map(|one| one.as_str()).collect::<Option<Vec<_>>>()?.join(" AND ")),
+        one => one.as_str().map(str::to_owned),
+    };
     BundleInfo {
         name: spec.name.value.clone(),
         version: Some(spec.version.value.clone()),
@@ -147,6 +153,11 @@ impl Gathered {
         let weights = named.weights;
         let named: Vec<_> = named.files.into_iter().collect();
         let outside: Vec<_> = named.iter().filter(|path| self.place(path).is_none()).cloned().collect();
+        // `a/../b` is a file of the folder, but `a` may not be in the bundle.
+        let is_within = |path: &&PathBuf| resolve_path(path).is_ok_and(|found| lies_in(&found, &self.canonical));
+        if let Some(path) = outside.iter().find(is_within) {
+            return Err(BundleError::Detour(path.clone()));
+        }
         if !outside.is_empty() && !request.vendor {
             let shown = |path: &PathBuf| {
                 let written = path.strip_prefix(&self.root).unwrap_or(path);
@@ -174,6 +185,19 @@ impl Gathered {
         Ok(outside)
     }
 
+    /// Refuses tokenizers that are found by a model's name, in a cache of the machine.
+    fn check_tokenizers(&self, definition: &Definition) -> Result<(), BundleError> {
+        for step in definition.spec().all_steps() {
+            let Action::BuiltIn(options) = &step.action else { continue };
+            if let Some(name) = options.get("tokenizer").and_then(Node::as_str)
+                && !self.root.join(name).exists()
+            {
+                return Err(BundleError::TokenizerName(name.to_owned()));
+            }
+        }
+        Ok(())
+    }
+
     /// The path of a file in the bundle, if it lies in the folder and is named in the plain way.
     fn place(&self, path: &Path) -> Option<String> {
         plain(path.strip_prefix(&self.root).ok()?)
@@ -190,11 +214,7 @@ impl Gathered {
                 }
                 let outside = || BundleError::OutsideFolder(written.clone());
                 let place = plain(Path::new(written)).ok_or_else(outside)?;
-                let before = self.files.len();
                 self.add_folder(&place, FileRole::Code)?;
-                if self.files.len() == before && !self.files.keys().any(|path| path.starts_with(&format!("{place}/"))) {
-                    return Err(BundleError::EmptyFolder(written.clone()));
-                }
             }
         }
         Ok(())
@@ -252,7 +272,11 @@ impl Gathered {
         let is_taken = |name: &str| role != FileRole::Dataset || !(name.starts_with('.') || name == "__pycache__");
         while let Some(place) = folders.pop() {
             let prefix = if place.is_empty() { String::new() } else { format!("{place}/") };
-            for (path, name) in entries(&self.root.join(&place))?.into_iter().filter(|(_, name)| is_taken(name)) {
+            let found = entries(&self.root.join(&place))?;
+            if found.is_empty() && role == FileRole::Code {
+                return Err(BundleError::EmptyFolder(place));
+            }
+            for (path, name) in found.into_iter().filter(|(_, name)| is_taken(name)) {
                 let limit = MAX_FILES;
                 left = left.checked_sub(1).ok_or_else(|| BundleError::TooManyFiles { folder: path.clone(), limit })?;
                 let place = format!("{prefix}{name}");

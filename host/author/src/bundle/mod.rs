@@ -27,6 +27,14 @@ pub enum BundleError {
         "`{0}` is outside of the folder, and its path does not stand in gpux.yml as it is, so that it cannot be changed there; move the file into the folder"
     )]
     Rewrite(String),
+    /// a path through another folder
+    #[error("the pipeline names `{}` by a path that leaves its folder and comes back; write the path without `..`", .0.display())]
+    Detour(PathBuf),
+    /// a tokenizer without a file
+    #[error(
+        "the tokenizer `{0}` is found by its name, which may be another one on other machines: put its tokenizer.json into the folder, and write `tokenizer: ./tokenizer.json`"
+    )]
+    TokenizerName(String),
     /// a granted folder elsewhere
     #[error("the pipeline grants a component the folder `{0}`, which is outside of its own; move it into the folder")]
     OutsideFolder(String),
@@ -36,7 +44,9 @@ pub enum BundleError {
     )]
     WritableFolder(String),
     /// a folder that no bundle can hold
-    #[error("the pipeline grants a component the folder `{0}`, which is empty; a bundle has no empty folders")]
+    #[error(
+        "a component may read the folder `{0}`, which is empty, and a bundle has no empty folders: put a file there"
+    )]
     EmptyFolder(String),
     /// two files for one place
     #[error(

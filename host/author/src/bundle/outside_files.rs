@@ -55,7 +55,7 @@ impl OutsideFiles {
     /// The text of gpux.yml with the new paths. Nothing else in it changes.
     pub(super) fn rewrite(&self, text: &str, root: &Node, folder: &Path) -> Result<String, BundleError> {
         let mut changes = Vec::new();
-        self.find(root, folder, text, &mut changes);
+        self.find(root, folder, text, &mut changes)?;
         for (path, place) in &self.places {
             // One that is looked for beside another needs no path of its own.
             let folder_of = |place: &str| place.rsplit_once('/').map(|(folder, _)| folder.to_owned());
@@ -73,27 +73,30 @@ impl OutsideFiles {
         Ok(text)
     }
 
-    fn find(&self, node: &Node, folder: &Path, text: &str, changes: &mut Vec<(std::ops::Range<usize>, String)>) {
+    fn find(
+        &self,
+        node: &Node,
+        folder: &Path,
+        text: &str,
+        changes: &mut Vec<(std::ops::Range<usize>, String)>,
+    ) -> Result<(), BundleError> {
         match &node.content {
             Content::String(value) => {
-                let Some(place) = self.place(&folder.join(&**value)) else { return };
+                let Some(place) = self.place(&folder.join(&**value)) else { return Ok(()) };
                 let written = text.get(node.span.clone()).unwrap_or_default();
-                if written.trim_matches(['"', '\'']) == &**value {
-                    changes.push((node.span.clone(), place.to_owned()));
+                if written.trim_matches(['"', '\'']) != &**value {
+                    return Err(BundleError::Rewrite(value.to_string()));
                 }
+                changes.push((node.span.clone(), place.to_owned()));
+                Ok(())
             }
-            Content::Sequence(items) => {
-                for item in items {
-                    self.find(item, folder, text, changes);
-                }
-            }
+            Content::Sequence(items) => items.iter().try_for_each(|item| self.find(item, folder, text, changes)),
             Content::Mapping(entries) => {
                 // What is only read by people names no files.
-                for (_, value) in entries.iter().filter(|(key, _)| !TEXTS.contains(&&*key.value)) {
-                    self.find(value, folder, text, changes);
-                }
+                let mut named = entries.iter().filter(|(key, _)| !TEXTS.contains(&&*key.value));
+                named.try_for_each(|(_, value)| self.find(value, folder, text, changes))
             }
-            _ => {}
+            _ => Ok(()),
         }
     }
 }

@@ -92,7 +92,7 @@ pub(crate) fn main(arguments: &Arguments) -> Exit {
 fn bundle(arguments: &Arguments, printer: Printer) -> Result<Exit, Exit> {
     let mut load_options = arguments.load.options().map_err(|error| printer.error(&error))?;
     load_options.policy.outside_files |= arguments.vendor;
-    let definition = arguments.pipeline.read(&load_options).map_err(|error| printer.error(&error))?;
+    let definition = arguments.pipeline.read_for_others(&load_options, printer)?;
     let annotations = if arguments.with_engine {
         engine_annotations(&definition, &load_options, printer)?
     } else {
@@ -180,7 +180,11 @@ impl Output {
             }
             return Ok(Self::Folder(path));
         }
-        if path.symlink_metadata().is_ok() && !arguments.force {
+        let there = path.symlink_metadata().ok();
+        if there.as_ref().is_some_and(|there| !there.is_file() && !there.is_symlink()) {
+            return fail(format!("`{shown}` is no file, and is not replaced; `--output` names another"));
+        }
+        if there.is_some() && !arguments.force {
             return fail(format!("`{shown}` exists; `--force` replaces it, `--output` names another file"));
         }
         Ok(Self::Archive(path))
@@ -216,6 +220,10 @@ impl Output {
         } else {
             plan.write_archive(&mut File::create_new(&staged).map_err(failed)?, path, progress)?
         };
+        if let Self::Folder(_) = self {
+            // Over nothing, or over an empty folder.
+            return std::fs::rename(&staged, path).map(|()| written).map_err(failed);
+        }
         // Another may have been made there meanwhile. Where there are no links, that one is lost.
         match std::fs::hard_link(&staged, path) {
             Err(error) if !replaces && error.kind() == ErrorKind::AlreadyExists => Err(failed(error)),

@@ -326,11 +326,14 @@ fn commit(mut builder: SessionBuilder, file: &ModelFile) -> Result<Native, Strin
         }
         return builder.commit_from_memory(&bytes).map_err(|error| error.to_string());
     }
-    let native = match file.contents()? {
-        Some(bytes) => builder.commit_from_memory(&bytes),
-        None => builder.commit_from_file(file.path()),
-    };
-    native.map_err(|error| error.to_string())
+    if let Some(bytes) = file.contents()? {
+        return builder.commit_from_memory(&bytes).map_err(|error| error.to_string());
+    }
+    builder.commit_from_file(file.path()).or_else(|error| {
+        let copy = file.copied().map_err(|copying| format!("{error}; a copy of it cannot be made: {copying}"))?;
+        let copy = copy.ok_or_else(|| error.to_string())?;
+        builder.commit_from_file(copy.path()).map_err(|error| error.to_string())
+    })
 }
 
 /// The bytes of a file whose path was resolved and checked; ONNX Runtime checks that they are as many as its tensors take.

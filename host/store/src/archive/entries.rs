@@ -15,7 +15,7 @@ const MAX_ENTRIES: usize = 3 * MAX_FILES;
 /// The most bytes of an extended header.
 const MAX_EXTENDED: u64 = 64 << 10;
 /// The most that programs fill an archive up with.
-const MAX_PADDING: u64 = 1 << 20;
+const MAX_PADDING: u64 = 4 << 20;
 /// The longest name of an entry in an error.
 const SHOWN: usize = 200;
 
@@ -68,14 +68,21 @@ pub(crate) fn find(file: &File) -> Result<Entries, ReadError> {
             extended_size = extended(&reader.content(own_size)?, &shown())?;
             continue;
         }
+        if entry_type == EntryType::XGlobalHeader {
+            if extended(&reader.content(own_size)?, &shown())?.is_some() {
+                let kind = "a header that gives all entries a size";
+                return Err(BundleFault::EntryKind { name: shown(), kind }.into());
+            }
+            continue;
+        }
         let size = extended_size.take().unwrap_or(own_size);
-        let name = std::str::from_utf8(&raw_name).ok().and_then(plain_name);
-        let name = name.ok_or_else(|| BundleFault::EntryName { name: shown() })?;
         let is_folder = match entry_type {
             EntryType::Regular => false,
             EntryType::Directory if size == 0 => true,
             other => return Err(BundleFault::EntryKind { name: shown(), kind: header::kind(other) }.into()),
         };
+        let name = std::str::from_utf8(&raw_name).ok().and_then(plain_name);
+        let name = name.ok_or_else(|| BundleFault::EntryName { name: shown() })?;
         let start = reader.at;
         reader.skip(size)?;
         // The folder of everything has no name.

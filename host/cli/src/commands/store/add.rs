@@ -56,7 +56,7 @@ fn add(arguments: &Arguments, printer: Printer) -> Result<Exit, Exit> {
     let store = Store::from_environment().map_err(fail)?;
     let bundle = arguments.pipeline.path();
     let is_new = is_bundle(&bundle) && add_bundle(&store, &bundle, printer).map_err(fail)?;
-    let definition = arguments.pipeline.read(&load_options).map_err(|error| printer.error(&error))?;
+    let definition = arguments.pipeline.read_for_others(&load_options, printer)?;
     let spec = definition.spec();
     let (own, version) = (&spec.name.value, &spec.version.value);
     let name = arguments.name.clone().unwrap_or_else(|| format!("{own}:{version}"));

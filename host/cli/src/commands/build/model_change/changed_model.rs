@@ -9,7 +9,7 @@ use crate::build_log::BuildLog;
 use gpux_author::{Package, ToolEnvironment};
 use gpux_core::Precision;
 use gpux_core::files::is_same;
-use gpux_inference::{CONVERSION_PACKAGES, Conversion, ConvertError, ModelFile, convert};
+use gpux_inference::{CONVERSION_PACKAGES, Conversion, ConvertError, CopiedModel, ModelFile, convert};
 
 /// A changed model in a folder of its own, with what belongs to it.
 pub(super) struct ChangedModel {
@@ -41,7 +41,11 @@ impl ChangedModel {
             }
             return made.ok_or(ChangeError::Nothing);
         };
-        let fixed = made.map(|made| ModelFile::open(made.path)).transpose()?;
+        // The onnx package refuses weights with several names, which those of the store have.
+        let copy = if made.is_some() { Ok(None) } else { file.copied() };
+        let copy = copy.map_err(|error| ChangeError::output(folder, &error))?;
+        let fixed = made.map(|made| made.path).or_else(|| copy.as_ref().map(CopiedModel::path));
+        let fixed = fixed.map(ModelFile::open).transpose()?;
         // The tools leave other files, too, when they fail.
         let folder = folder.join("made");
         std::fs::create_dir(&folder).map_err(|error| ChangeError::output(&folder, &error))?;

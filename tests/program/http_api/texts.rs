@@ -95,6 +95,36 @@ fn answers_embeddings_as_openai_does() {
     }
 }
 
+/// The texts of a list wait for each other, not in the queue.
+#[test]
+fn a_list_is_no_load_for_itself() {
+    let folder = pipelines();
+    let path = folder.path().join("embeds").display().to_string();
+    let texts: Vec<_> = (0..300).map(|count| format!("text {count}")).collect();
+    for isolation in ISOLATIONS {
+        let server = Server::start(&[&path, "--max-queue", "2", "--workers", "1", "--isolation", isolation]);
+        // The path without a version is that of Text Embeddings Inference.
+        for path in ["/v1/embeddings", "/embeddings"] {
+            let answer = server.json(path, &json!({ "model": "embeds", "input": texts })).with_status(200);
+            assert_eq!(answer["data"].as_array().unwrap().len(), texts.len(), "{isolation}");
+        }
+    }
+}
+
+#[test]
+fn ranks_documents_at_the_path_that_has_texts() {
+    let folder = pipelines();
+    let server = start(folder.path(), &[]);
+    let body = json!({ "query": "a", "documents": ["b", "b c d"], "return_documents": null, "top_n": null });
+    let jina = server.json("/v1/rerank", &body).with_status(200);
+    assert_eq!(server.json("/rerank", &body).with_status(200), jina);
+    assert_eq!(jina["results"][0]["document"], json!({ "text": "b c d" }));
+    let body = json!({ "query": "a", "texts": ["b", "b c d"], "raw_scores": null, "return_text": null });
+    let ranked = server.json("/rerank", &body).with_status(200);
+    assert_eq!(server.json("/", &body).with_status(200), ranked);
+    assert_eq!(ranked[0]["index"], 1);
+}
+
 #[test]
 fn names_what_is_wrong_in_the_form_of_each_client() {
     let folder = pipelines();
@@ -108,7 +138,7 @@ fn names_what_is_wrong_in_the_form_of_each_client() {
         (json!({ "model": "ranks", "input": "a" }), 400, "`ranks` gives no embeddings"),
         (json!({ "input": "a" }), 400, "missing field `model`"),
         (json!({ "model": "embeds", "input": [] }), 400, "`input` has no text"),
-        (json!({ "model": "embeds", "input": ["a", ""] }), 400, "an empty text"),
+        (json!({ "model": "embeds", "input": ["a", ""] }), 400, "`input` has an empty text, at index 1"),
         (json!({ "model": "embeds", "input": [1, 2] }), 400, "numbers of tokens"),
         (json!({ "model": "embeds", "input": [[1], [2, 3]] }), 400, "numbers of tokens"),
         (json!({ "model": "embeds", "input": { "a": 1 } }), 400, "or numbers of tokens"),
@@ -119,7 +149,8 @@ fn names_what_is_wrong_in_the_form_of_each_client() {
         let (message, kind) = openai(body.clone(), status);
         assert!(message.contains(part) && kind == "invalid_request_error", "{body}: {message} ({kind})");
     }
-    assert!(server.get("/v1/chat/completions").with_status(404)["error"]["message"].is_string());
+    let unknown = server.get("/v1/chat/completions").with_status(404)["error"].clone();
+    assert!(unknown["message"].is_string() && unknown["code"].is_null(), "{unknown}");
     assert!(server.get("/v1/embeddings").with_status(405)["error"]["message"].is_string());
 
     let models = server.get("/v1/models").with_status(200);

@@ -26,7 +26,7 @@ pub(crate) enum Purpose {
 }
 
 /// HTTP paths. Fixed segments precede variable ones that would match them.
-const PATHS: [(&str, Purpose); 66] = [
+const PATHS: [(&str, Purpose); 67] = [
     ("/", Other),
     ("/docs", Other),
     ("/health", Probe),
@@ -48,6 +48,7 @@ const PATHS: [(&str, Purpose); 66] = [
     ("/openai/v1/models", Other),
     ("/openai/v1/models/{*model}", Other),
     ("/openai/v1/embeddings", Other),
+    ("/embeddings", Other),
     ("/v1/rerank", Other),
     ("/v2/rerank", Other),
     ("/embed", Other),

@@ -75,7 +75,7 @@ async fn unknown(uri: http::Uri, headers: http::HeaderMap) -> Response {
     }
     let error = ServeError::NotFound(format!("there is nothing at `{}`", uri.path()));
     if ProtocolLabel::of_path(uri.path()) == ProtocolLabel::OpenAi {
-        openai::error(&error)
+        openai::no_such_path(&error)
     } else {
         response::error(&error)
     }

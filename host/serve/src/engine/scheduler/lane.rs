@@ -75,6 +75,12 @@ impl LaneState {
         }
     }
 
+    /// Whether a request would have room in the queue, and be done within this time.
+    pub(super) fn has_room(&self, within: Duration) -> bool {
+        let waiting = self.waiting.len();
+        waiting < self.options.queue && self.throughput.until_done(waiting + self.begun) <= within
+    }
+
     /// The rejection of a request when the queue is full.
     pub(super) fn full(&self) -> Rejection {
         let waiting = self.waiting.len();

@@ -146,6 +146,11 @@ impl Lane {
         lane.admit(priority, client, deadline, Instant::now()).map(drop)
     }
 
+    /// Whether a request would have room in the queue, and be done within this time.
+    pub(crate) fn has_room(&self, within: Duration) -> bool {
+        self.shared.lock().lanes.get(&self.id).is_none_or(|lane| lane.has_room(within))
+    }
+
     /// Lets a short request run in the pipeline's process, without a thread and beside the queue, as long as those that
     /// do take little time together.
     pub(crate) fn begin_short(&self) -> Option<ShortRequest> {

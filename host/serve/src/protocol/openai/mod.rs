@@ -19,6 +19,9 @@ pub(crate) use models::{Model, Models};
 use super::http::response;
 use crate::{ServeError, Server};
 
+/// The path without a version.
+const ROOT: &str = "/embeddings";
+
 /// Every path of the API.
 pub(crate) fn router(server: Arc<Server>) -> Router {
     let mut router = Router::new();
@@ -28,13 +31,19 @@ pub(crate) fn router(server: Arc<Server>) -> Router {
             .route(&format!("{prefix}/models/{{*model}}"), get(models::one))
             .route(&format!("{prefix}/embeddings"), post(embeddings::embeddings));
     }
-    router.with_state(server)
+    // Where Text Embeddings Inference has it, too.
+    router.route(ROOT, post(embeddings::embeddings)).with_state(server)
 }
 
 /// Whether a path is one of the API.
 pub(crate) fn is_path(path: &str) -> bool {
     let rest = path.strip_prefix("/openai").unwrap_or(path);
-    rest == "/v1" || rest.starts_with("/v1/")
+    rest == "/v1" || rest.starts_with("/v1/") || path == ROOT
+}
+
+/// The error of a path that is none, in the API's form.
+pub(crate) fn no_such_path(error: &ServeError) -> Response {
+    with_kind(error, "invalid_request_error", None)
 }
 
 /// An error in the API's form, which decides on the class of the clients' exception.
@@ -48,6 +57,10 @@ pub(crate) fn error(error: &ServeError) -> Response {
         status if status.is_client_error() => ("invalid_request_error", None),
         _ => ("server_error", None),
     };
+    with_kind(error, kind, code)
+}
+
+fn with_kind(error: &ServeError, kind: &str, code: Option<&str>) -> Response {
     let body = json!({ "message": error.public_message(), "type": kind, "param": null, "code": code });
     response::error_with(error, &json!({ "error": body }))
 }

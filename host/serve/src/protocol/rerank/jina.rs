@@ -13,7 +13,7 @@ use serde_json::json;
 use super::answered;
 use crate::protocol::http::response;
 use crate::protocol::texts::{self, Ranking, Wanted};
-use crate::{ServeError, Server};
+use crate::{RequestOptions, ServeError, Server};
 
 /// What a client sends. Other fields are ignored.
 #[derive(Deserialize, JsonSchema)]
@@ -25,12 +25,7 @@ pub(crate) struct JinaRequest {
     /// the best so many alone
     top_n: Option<usize>,
     /// whether the results have the documents, too
-    #[serde(default = "yes")]
-    return_documents: bool,
-}
-
-const fn yes() -> bool {
-    true
+    return_documents: Option<bool>,
 }
 
 /// A text, or an object that has it.
@@ -79,6 +74,15 @@ pub(super) async fn rerank(State(server): State<Arc<Server>>, request: HttpReque
 
 async fn answer(server: &Server, request: HttpRequest<Body>) -> Result<Response, ServeError> {
     let (body, options, _memory) = texts::read::<JinaRequest>(server, request).await?;
+    rank_documents(server, body, options).await
+}
+
+/// The documents in the order of their scores.
+pub(crate) async fn rank_documents(
+    server: &Server,
+    body: JinaRequest,
+    options: RequestOptions,
+) -> Result<Response, ServeError> {
     let (loaded, endpoint) =
         texts::find(server, body.model.as_deref(), "rerank", |endpoints| endpoints.rerank.clone())?;
     let text = |document: Document| match document {
@@ -90,7 +94,7 @@ async fn answer(server: &Server, request: HttpRequest<Body>) -> Result<Response,
     let result = |ranked: texts::Ranked| JinaResult {
         index: ranked.index,
         relevance_score: ranked.score,
-        document: body.return_documents.then(|| Text { text: documents[ranked.index].clone() }),
+        document: body.return_documents.unwrap_or(true).then(|| Text { text: documents[ranked.index].clone() }),
     };
     let tokens = texts::tokens();
     Ok(response::json(&json!(JinaResults {

@@ -13,7 +13,7 @@ use axum::routing::post;
 use serde_json::json;
 
 pub(crate) use cohere::{CohereRequest, CohereResults};
-pub(crate) use jina::{JinaRequest, JinaResults};
+pub(crate) use jina::{JinaRequest, JinaResults, rank_documents};
 
 use super::http::response;
 use crate::{ServeError, Server};

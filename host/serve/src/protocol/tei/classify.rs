@@ -24,8 +24,7 @@ pub(crate) struct ClassifyRequest {
     model: Option<String>,
     inputs: Sequences,
     /// whether the scores are the model's own
-    #[serde(default)]
-    raw_scores: bool,
+    raw_scores: Option<bool>,
     #[serde(flatten)]
     texts: TextParameters,
     /// what `huggingface_hub` sends
@@ -109,7 +108,7 @@ pub(super) async fn classes(
 
     let parameters = body.parameters.as_ref();
     let function = parameters.and_then(|parameters| parameters.function_to_apply.as_deref());
-    let raw = body.raw_scores || function == Some("none");
+    let raw = body.raw_scores == Some(true) || function == Some("none");
     let most = parameters.and_then(|parameters| parameters.top_k).unwrap_or(usize::MAX);
     let results = texts::classify(server, &loaded, endpoint, options, sequences, (wanted.clone(), raw));
     let mut results = std::pin::pin!(results);

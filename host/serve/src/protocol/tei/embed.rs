@@ -24,17 +24,14 @@ pub(crate) struct EmbedRequest {
     model: Option<String>,
     inputs: Texts,
     /// whether vectors are scaled to length 1; if not, they are those of the pipeline, which may do so itself
-    #[serde(default = "yes")]
-    normalize: bool,
+    ///
+    /// By default, they are scaled.
+    normalize: Option<bool>,
     /// the first so many numbers of each vector
     #[schemars(range(min = 1))]
     dimensions: Option<usize>,
     #[serde(flatten)]
     parameters: TextParameters,
-}
-
-const fn yes() -> bool {
-    true
 }
 
 pub(super) async fn embed(State(server): State<Arc<Server>>, request: HttpRequest<Body>) -> Response {
@@ -58,7 +55,8 @@ pub(super) async fn vectors(
     let wanted = Wanted::new(body.parameters, &loaded)?;
     let texts = body.inputs.read("inputs", &loaded.info().endpoints)?;
     timing.count(texts.iter().map(TextInput::characters));
-    let vectors = Vectors { encoding: Encoding::Float, dimensions: body.dimensions, normalize: body.normalize };
+    let vectors =
+        Vectors { encoding: Encoding::Float, dimensions: body.dimensions, normalize: body.normalize.unwrap_or(true) };
     let mut list = JsonList::new(server, "[")?;
     vectors
         .collect(server, &loaded, endpoint, (options, texts, &wanted), &mut list, |_, vector| vector.to_vec())

@@ -8,13 +8,14 @@ use axum::response::Response;
 use http::Request as HttpRequest;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::json;
+use serde_json::{Value as Json, json};
 
 use super::answered;
 use super::timing::Timing;
 use crate::protocol::http::response;
+use crate::protocol::rerank::rank_documents;
 use crate::protocol::texts::{self, Ranking, TextParameters, Wanted};
-use crate::{ServeError, Server};
+use crate::{RequestOptions, ServeError, Server};
 
 /// What a client sends. Other fields are ignored.
 #[derive(Deserialize, JsonSchema)]
@@ -24,11 +25,9 @@ pub(crate) struct RerankRequest {
     query: String,
     texts: Vec<String>,
     /// whether the results have the texts, too
-    #[serde(default)]
-    return_text: bool,
+    return_text: Option<bool>,
     /// whether the scores are the model's own
-    #[serde(default)]
-    raw_scores: bool,
+    raw_scores: Option<bool>,
     #[serde(flatten)]
     parameters: TextParameters,
 }
@@ -45,22 +44,35 @@ pub(crate) struct RerankResult {
 }
 
 pub(super) async fn rerank(State(server): State<Arc<Server>>, request: HttpRequest<Body>) -> Response {
-    answered(answer(&server, request).await)
+    let timing = Timing::start();
+    let answer = async {
+        let (body, options, _memory) = texts::read::<Json>(&server, request).await?;
+        if body["texts"].is_null() && !body["documents"].is_null() {
+            // Clients of vLLM and Infinity send Jina's body to this path.
+            return rank_documents(&server, texts::parsed(body)?, options).await;
+        }
+        ranked(&server, texts::parsed(body)?, options, timing).await
+    };
+    answered(answer.await)
 }
 
-async fn answer(server: &Server, request: HttpRequest<Body>) -> Result<Response, ServeError> {
-    let mut timing = Timing::start();
-    let (body, options, _memory) = texts::read::<RerankRequest>(server, request).await?;
+/// The texts in the order of their scores.
+pub(super) async fn ranked(
+    server: &Server,
+    body: RerankRequest,
+    options: RequestOptions,
+    mut timing: Timing,
+) -> Result<Response, ServeError> {
     let model = body.model.as_deref();
     let (loaded, endpoint) = texts::find(server, model, "rerank", |endpoints| endpoints.rerank.clone())?;
     let wanted = Wanted::new(body.parameters, &loaded)?;
     let query = body.query.chars().count();
     timing.count(body.texts.iter().map(|text| query + text.chars().count()));
-    let ranking = Ranking { query: body.query, wanted, raw: body.raw_scores };
+    let ranking = Ranking { query: body.query, wanted, raw: body.raw_scores == Some(true) };
     let ranked = texts::rank(server, &loaded, endpoint, options, ranking, &body.texts).await?;
     let result = |ranked: texts::Ranked| RerankResult {
         index: ranked.index,
-        text: body.return_text.then(|| body.texts[ranked.index].clone()),
+        text: (body.return_text == Some(true)).then(|| body.texts[ranked.index].clone()),
         score: ranked.score,
     };
     let response = response::json(&json!(ranked.into_iter().map(result).collect::<Vec<_>>()));

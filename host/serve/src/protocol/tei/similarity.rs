@@ -14,6 +14,7 @@ use serde_json::{Value as Json, json};
 use super::answered;
 use super::classify::classes;
 use super::embed::vectors;
+use super::rerank::ranked;
 use super::timing::Timing;
 use crate::protocol::http::response;
 use crate::protocol::texts::{self, MOST_TEXTS, TextInput, TextParameters, Wanted};
@@ -50,22 +51,21 @@ pub(super) async fn any(State(server): State<Arc<Server>>, request: HttpRequest<
     let answer = async {
         let (body, options, _memory) = texts::read::<Json>(&server, request).await?;
         if body["inputs"].is_object() {
-            return similarities(&server, parsed(body)?, options, timing).await;
+            return similarities(&server, texts::parsed(body)?, options, timing).await;
+        }
+        if body["query"].is_string() {
+            return ranked(&server, texts::parsed(body)?, options, timing).await;
         }
         let has = |able: fn(&Endpoints) -> bool| texts::is_any(&server, body["model"].as_str(), able);
         // The client's tasks differ in nothing else.
         let is_classified = body["parameters"].is_object() || !has(|endpoints| endpoints.embeddings.is_some());
         if is_classified && has(|endpoints| endpoints.classify.is_some()) {
-            classes(&server, parsed(body)?, options, timing, true).await
+            classes(&server, texts::parsed(body)?, options, timing, true).await
         } else {
-            vectors(&server, parsed(body)?, options, timing).await
+            vectors(&server, texts::parsed(body)?, options, timing).await
         }
     };
     answered(answer.await)
-}
-
-fn parsed<T: serde::de::DeserializeOwned>(body: Json) -> Result<T, ServeError> {
-    serde_json::from_value(body).map_err(|error| ServeError::invalid(format!("the body: {error}")))
 }
 
 /// The cosines between the first sentence and the others.

@@ -22,8 +22,7 @@ pub(crate) struct TokenizeRequest {
     model: Option<String>,
     inputs: TextList,
     /// whether the tokens that mark start, end and separation are added
-    #[serde(default = "yes")]
-    add_special_tokens: bool,
+    add_special_tokens: Option<bool>,
     /// the name of a prompt of the pipeline
     prompt_name: Option<String>,
 }
@@ -35,12 +34,7 @@ pub(crate) struct DecodeRequest {
     model: Option<String>,
     ids: Ids,
     /// whether the tokens that mark something are left out
-    #[serde(default = "yes")]
-    skip_special_tokens: bool,
-}
-
-const fn yes() -> bool {
-    true
+    skip_special_tokens: Option<bool>,
 }
 
 /// One text or several.
@@ -83,7 +77,7 @@ pub(super) async fn tokenize(State(server): State<Arc<Server>>, request: HttpReq
             TextList::Several(texts) => texts,
         };
         check_count("inputs", texts.len())?;
-        let tokens = (body.add_special_tokens, prompt.as_deref());
+        let tokens = (body.add_special_tokens.unwrap_or(true), prompt.as_deref());
         list(&server, texts::tokenize(&server, &loaded, options, texts, tokens)).await
     };
     answered(answer.await)
@@ -99,7 +93,7 @@ pub(super) async fn decode(State(server): State<Arc<Server>>, request: HttpReque
             Ids::Several(lists) => lists,
         };
         check_count("ids", lists.len())?;
-        list(&server, texts::decode(&server, &loaded, options, lists, body.skip_special_tokens)).await
+        list(&server, texts::decode(&server, &loaded, options, lists, body.skip_special_tokens.unwrap_or(true))).await
     };
     answered(answer.await)
 }

@@ -44,11 +44,13 @@ impl Texts {
                  `serving: {{ token_ids: true }}`",
             )));
         }
-        match texts.len() {
-            0 => Err(ServeError::invalid(format!("`{field}` has no text"))),
-            1..=MOST_TEXTS if !texts.iter().any(TextInput::is_empty) => Ok(texts),
-            1..=MOST_TEXTS => Err(ServeError::invalid(format!("`{field}` has an empty text"))),
-            count => Err(ServeError::invalid(format!("`{field}` has {count} texts; {MOST_TEXTS} are allowed"))),
+        match (texts.len(), texts.iter().position(TextInput::is_empty)) {
+            (0, _) => Err(ServeError::invalid(format!("`{field}` has no text"))),
+            (1..=MOST_TEXTS, None) => Ok(texts),
+            (1..=MOST_TEXTS, Some(index)) => {
+                Err(ServeError::invalid(format!("`{field}` has an empty text, at index {index}")))
+            }
+            (count, _) => Err(ServeError::invalid(format!("`{field}` has {count} texts; {MOST_TEXTS} are allowed"))),
         }
     }
 }

@@ -2,6 +2,7 @@
 
 mod classes;
 mod inputs;
+mod pace;
 mod scores;
 mod tokens;
 mod vectors;
@@ -23,6 +24,8 @@ use crate::engine::request_context::RequestContext;
 use crate::{Execution, LoadedPipeline, RequestOptions, ServeError, Server};
 use gpux::internal::Endpoints;
 use gpux_core::{BRANCH, MemoryPermit, Outputs, Request, StepError, StepFailure, Tensor, Value, json_decoded_size};
+
+use pace::ListPace;
 
 pub(crate) use classes::{Class, Sequence, classify};
 pub(crate) use inputs::{TextInput, TextParameters, Texts, Wanted};
@@ -66,6 +69,11 @@ fn parse<T: DeserializeOwned>(bytes: Bytes, budget: Option<&RequestBudget>) -> R
     let permit = budget.map(|budget| budget.reserve(needed())).transpose()?;
     let body = serde_json::from_slice(text).map_err(|error| ServeError::invalid(format!("the body: {error}")))?;
     Ok((body, BodyMemory { _permit: permit, _bytes: bytes }))
+}
+
+/// The same of a body that was read as a tree, since more than one form may be meant.
+pub(crate) fn parsed<T: DeserializeOwned>(body: Json) -> Result<T, ServeError> {
+    serde_json::from_value(body).map_err(|error| ServeError::invalid(format!("the body: {error}")))
 }
 
 /// The pipeline that a request calls `model`, by its name or an alias, with what `endpoint` finds of it. Without a name,
@@ -122,9 +130,12 @@ pub(crate) fn run_each<'a, R: Send + 'static, S: Send + 'static, T: Send + 'stat
     let body_bytes = options.body_bytes.filter(|_| requests.len() == 1);
     let options = RequestOptions { body_bytes, ..options };
     let at_once = loaded.info().concurrency.max(server.settings().workers);
+    let timeout = options.timeout.map_or(loaded.timeout(), |timeout| timeout.min(loaded.timeout()));
+    let pace = Arc::new(ListPace::default());
     let each = move |request| {
-        let (prepare, finish) = (prepare.clone(), finish.clone());
+        let (prepare, finish, pace) = (prepare.clone(), finish.clone(), pace.clone());
         async move {
+            let _turn = pace.turn(loaded, timeout).await;
             if let Some(context) = RequestContext::current() {
                 context.admit_item(server.metrics())?;
             }

@@ -148,6 +148,7 @@ fn rows(outputs: Outputs) -> Result<Vec<u8>, ServeError> {
         if counts.is_some_and(|counts| counts[index] == 0.0) {
             continue;
         }
+        check_finite(TOKEN_VECTORS, row)?;
         if text.len() > 1 {
             text.push(b',');
         }
@@ -166,10 +167,15 @@ fn vector(outputs: Outputs, output: &str) -> Result<Vec<f32>, ServeError> {
         return Err(unfit(format!("`{output}` has the shape {:?}, which is not one vector", tensor.shape())));
     }
     let numbers = tensor.as_slice::<f32>().unwrap_or_default();
-    if !numbers.iter().all(|number| number.is_finite()) {
-        return Err(unfit(format!("`{output}` has numbers that are not finite")));
-    }
+    check_finite(output, numbers)?;
     Ok(numbers.to_vec())
+}
+
+fn check_finite(output: &str, numbers: &[f32]) -> Result<(), ServeError> {
+    if numbers.iter().all(|number| number.is_finite()) {
+        return Ok(());
+    }
+    Err(unfit(format!("`{output}` has numbers that are not finite")))
 }
 
 /// The numbers, scaled to length 1, unless they have it already but for rounding.
@@ -200,6 +206,8 @@ mod tests {
         let both = vec![(TOKEN_VECTORS.to_owned(), vectors.into()), (MASK.to_owned(), mask.into())];
         assert_eq!(rows(both.clone()).unwrap(), b"[[1.0,2.0],[3.0,4.0]]");
         assert_eq!(rows(both[..1].to_vec()).unwrap(), b"[[9.0,9.0],[1.0,2.0],[3.0,4.0]]");
+        let odd = Tensor::new([1, 1, 2], vec![1.0_f32, f32::NAN]).unwrap();
+        assert!(rows(vec![(TOKEN_VECTORS.to_owned(), odd.into())]).unwrap_err().to_string().contains("not finite"));
         let two = Tensor::new([2, 1, 1], vec![1.0_f32, 2.0]).unwrap();
         assert!(rows(vec![(TOKEN_VECTORS.to_owned(), two.into())]).unwrap_err().to_string().contains("not one text's"));
     }

@@ -81,6 +81,11 @@ impl LaneState {
         waiting < self.options.queue && self.throughput.until_done(waiting + self.begun) <= within
     }
 
+    /// The expected time of so many requests, if any was answered.
+    pub(super) fn time_of(&self, requests: usize) -> Option<Duration> {
+        self.throughput.work().map(|_| self.throughput.until_done(requests.saturating_sub(1)))
+    }
+
     /// The rejection of a request when the queue is full.
     pub(super) fn full(&self) -> Rejection {
         let waiting = self.waiting.len();

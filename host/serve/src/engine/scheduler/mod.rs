@@ -151,6 +151,11 @@ impl Lane {
         self.shared.lock().lanes.get(&self.id).is_none_or(|lane| lane.has_room(within))
     }
 
+    /// The expected time of so many requests, if any was answered.
+    pub(crate) fn time_of(&self, requests: usize) -> Option<Duration> {
+        self.shared.lock().lanes.get(&self.id)?.time_of(requests)
+    }
+
     /// Lets a short request run in the pipeline's process, without a thread and beside the queue, as long as those that
     /// do take little time together.
     pub(crate) fn begin_short(&self) -> Option<ShortRequest> {

@@ -13,6 +13,7 @@ use gpux::internal::{ClassifyEndpoint, RAW_SCORES, SCORES};
 use gpux_core::{Request, Tensor};
 
 /// A text or a pair of them.
+#[derive(Clone)]
 pub(crate) struct Sequence {
     pub(crate) text: String,
     pub(crate) pair: Option<String>,

@@ -22,6 +22,7 @@ pub(crate) enum Texts {
 }
 
 /// A text or its tokens.
+#[derive(Clone)]
 pub(crate) enum TextInput {
     Text(String),
     Ids(Vec<u32>),

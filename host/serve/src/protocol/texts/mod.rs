@@ -118,7 +118,7 @@ pub(crate) fn is_any(server: &Server, model: Option<&str>, able: impl Fn(&Endpoi
 
 /// Runs each of the requests as one of its own, several at a time: `prepare` makes inputs of it, and what `finish` makes
 /// of their outputs is given in the order of the requests.
-pub(crate) fn run_each<'a, R: Send + 'static, S: Send + 'static, T: Send + 'static>(
+pub(crate) fn run_each<'a, R: Clone + Send + 'static, S: Send + 'static, T: Send + 'static>(
     server: &'a Server,
     loaded: &'a Arc<LoadedPipeline>,
     options: RequestOptions,
@@ -131,19 +131,27 @@ pub(crate) fn run_each<'a, R: Send + 'static, S: Send + 'static, T: Send + 'stat
     let options = RequestOptions { body_bytes, ..options };
     let at_once = loaded.info().concurrency.max(server.settings().workers);
     let timeout = options.timeout.map_or(loaded.timeout(), |timeout| timeout.min(loaded.timeout()));
-    let pace = Arc::new(ListPace::default());
-    let each = move |request| {
+    let pace = Arc::new(ListPace::new(loaded, timeout));
+    let each = move |request: R| {
         let (prepare, finish, pace) = (prepare.clone(), finish.clone(), pace.clone());
         async move {
-            let _turn = pace.turn(loaded, timeout).await;
             if let Some(context) = RequestContext::current() {
                 context.admit_item(server.metrics())?;
             }
-            let prepare = move |execution: &Execution| {
-                let (inputs, state) = prepare(execution, request)?;
-                Ok(Prepared::Input(inputs, state))
-            };
-            server.run_parts(loaded, options, prepare, finish).await
+            let mut tries = 0;
+            loop {
+                let turn = pace.turn(loaded).await;
+                let (prepare, finish, request) = (prepare.clone(), finish.clone(), request.clone());
+                let prepare = move |execution: &Execution| {
+                    let (inputs, state) = prepare(execution, request)?;
+                    Ok(Prepared::Input(inputs, state))
+                };
+                tries += 1;
+                match server.run_parts(loaded, options.clone(), prepare, finish).await {
+                    Err(error) if turn.may_repeat(&error, tries) => {}
+                    result => return result,
+                }
+            }
         }
     };
     stream::iter(requests).map(each).buffered(at_once)

@@ -1,48 +1,106 @@
 //! How many texts of a list run at once.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use tokio::sync::Notify;
 
-use crate::LoadedPipeline;
+use crate::engine::scheduler::Rejection;
+use crate::{LoadedPipeline, ServeError};
 
-/// How many run at once before it is known how long they take: a batch of most models.
+/// How many begin where the pipeline is known to answer a batch of most models in time, and where it is not.
 const FIRST: usize = 32;
+const FIRST_UNKNOWN: usize = 8;
+/// How often a text is tried that others of its list kept from its result.
+const TRIES: usize = 4;
 
-/// The texts of a list that run. Each has its own deadline, so none begins that would wait too long behind the others.
-#[derive(Debug, Default)]
+/// The texts of a list that run. Each has its own deadline, which it must not miss since it waits for the others: more of
+/// them run while they end in a quarter of their time, fewer once one takes half of it.
+#[derive(Debug)]
 pub(super) struct ListPace {
-    running: AtomicUsize,
-    ended: AtomicUsize,
+    /// of a text
+    timeout: Duration,
+    state: Mutex<State>,
     end: Notify,
 }
 
+#[derive(Debug, Default)]
+struct State {
+    running: usize,
+    most: usize,
+    /// how often one began
+    begun: usize,
+}
+
 /// A text that runs.
-pub(super) struct Turn<'a>(&'a ListPace);
+pub(super) struct Turn<'a> {
+    pace: &'a ListPace,
+    since: Instant,
+    /// how many might run when it began
+    most: usize,
+    /// whether others ran then
+    has_others: bool,
+    /// as whose turn, of all, it began
+    number: usize,
+}
 
 impl ListPace {
-    /// Waits for the end of others until the pipeline would answer this one in half of its time. One that has no others
-    /// to wait for begins: only other requests can be in its way.
-    pub(super) async fn turn(&self, loaded: &LoadedPipeline, timeout: Duration) -> Turn<'_> {
+    pub(super) fn new(loaded: &LoadedPipeline, timeout: Duration) -> Self {
+        let is_quick = loaded.lane().time_of(FIRST).is_some_and(|time| time <= timeout / 4);
+        let most = if is_quick { FIRST } else { FIRST_UNKNOWN };
+        Self { timeout, state: Mutex::new(State { most, ..State::default() }), end: Notify::new() }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Begins a text, once there is room for it. One that has no others to wait for begins: only other requests can be in
+    /// its way.
+    pub(super) async fn turn(&self, loaded: &LoadedPipeline) -> Turn<'_> {
         loop {
             let mut end = std::pin::pin!(self.end.notified());
             end.as_mut().enable();
-            let running = self.running.load(Ordering::Relaxed);
-            let most = FIRST.saturating_add(self.ended.load(Ordering::Relaxed));
-            if running == 0 || running < most && loaded.lane().has_room(timeout / 2) {
-                self.running.fetch_add(1, Ordering::Relaxed);
-                return Turn(self);
+            if let Some(turn) = self.begin(loaded) {
+                return turn;
             }
             end.await;
         }
+    }
+
+    fn begin(&self, loaded: &LoadedPipeline) -> Option<Turn<'_>> {
+        let mut state = self.state();
+        let has_others = state.running > 0;
+        if has_others && (state.running >= state.most || !loaded.lane().has_room(self.timeout / 2)) {
+            return None;
+        }
+        state.running += 1;
+        state.begun += 1;
+        Some(Turn { pace: self, since: Instant::now(), most: state.most, has_others, number: state.begun })
+    }
+}
+
+impl Turn<'_> {
+    /// Whether the text may be tried again after this error, its `tries`th: others of its list ran beside it.
+    pub(super) fn may_repeat(&self, error: &ServeError, tries: usize) -> bool {
+        let is_crowded = error.is_timeout()
+            || matches!(error, ServeError::Overload(Rejection::Full { .. } | Rejection::Late { .. }));
+        is_crowded && tries < TRIES && (self.has_others || self.pace.state().begun > self.number)
     }
 }
 
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
-        self.0.running.fetch_sub(1, Ordering::Relaxed);
-        self.0.ended.fetch_add(1, Ordering::Relaxed);
-        self.0.end.notify_waiters();
+        let (took, timeout) = (self.since.elapsed(), self.pace.timeout);
+        let mut state = self.pace.state();
+        state.running -= 1;
+        if took <= timeout / 4 {
+            state.most += 1;
+        } else if took > timeout / 2 {
+            // Those that began with it say the same.
+            state.most = state.most.min((self.most / 2).max(1));
+        }
+        drop(state);
+        self.pace.end.notify_waiters();
     }
 }

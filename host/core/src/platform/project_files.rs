@@ -237,6 +237,9 @@ fn escapes(path: &Path) -> bool {
 
 #[cfg(test)]
 mod tests {
+    #[cfg(unix)]
+    use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
     use super::*;
 
     #[test]
@@ -290,26 +293,33 @@ mod tests {
             std::fs::write(folder.path().join(name).join("file"), text).unwrap();
         }
         let files = ProjectFiles::new(&root, false);
-        let is_done = std::sync::atomic::AtomicBool::new(false);
+        let is_done = AtomicBool::new(false);
+        let rounds = AtomicUsize::new(0);
         std::thread::scope(|scope| {
-            scope.spawn(|| {
+            let swapper = scope.spawn(|| {
                 let link = |target: &str| {
                     std::os::unix::fs::symlink(target, root.join("new")).unwrap();
                     std::fs::rename(root.join("new"), root.join("link")).unwrap();
                 };
-                while !is_done.load(std::sync::atomic::Ordering::Relaxed) {
+                while !is_done.load(Ordering::Relaxed) {
                     ["a", "../outside", "b", "/proc/self/cwd", "a/file"].into_iter().for_each(link);
                     // A folder that was checked becomes a link, and is one again.
                     std::fs::rename(root.join("a"), root.join("aside")).unwrap();
                     std::os::unix::fs::symlink("../outside", root.join("a")).unwrap();
                     std::fs::remove_file(root.join("a")).unwrap();
                     std::fs::rename(root.join("aside"), root.join("a")).unwrap();
+                    rounds.fetch_add(1, Ordering::Relaxed);
                 }
             });
-            let tries = (0..2000).flat_map(|_| ["link/file", "a/file"]);
-            let read: std::collections::BTreeSet<_> =
-                tries.filter_map(|path| files.read(Path::new(path), 100).ok()).collect();
-            is_done.store(true, std::sync::atomic::Ordering::Relaxed);
+            let mut read = std::collections::BTreeSet::new();
+            let mut tries = 0;
+            while tries < 2000 || rounds.load(Ordering::Relaxed) < 100 && !swapper.is_finished() {
+                read.extend(
+                    ["link/file", "a/file"].into_iter().filter_map(|path| files.read(Path::new(path), 100).ok()),
+                );
+                tries += 1;
+            }
+            is_done.store(true, Ordering::Relaxed);
             assert!(read.iter().eq([b"inside"]), "{read:?}");
         });
     }

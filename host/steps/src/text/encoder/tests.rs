@@ -62,9 +62,12 @@ fn slow_tokenizers_are_abandoned_at_the_deadline() {
         let given = input(&encoder, "a".repeat(characters));
         encoder.encode(given, deadline, Encoding::len).map(|encodings| encodings[0].get_ids().to_vec())
     };
-    let soon = Deadline::at(Instant::now().checked_add(Duration::from_millis(20)));
-    assert_eq!(encode(1500, &soon), Err(StepFailure::Timeout));
-    assert_eq!(Arc::strong_count(&encoder.core), 2, "it goes on elsewhere");
-    let later = Deadline::at(Instant::now().checked_add(Duration::from_mins(10)));
-    assert_eq!(encode(3, &later).unwrap(), [1, 2, 2]);
+    let within = |time: Duration| Deadline::at(Instant::now().checked_add(time));
+    // On a busy machine, the deadline may pass before the work begins, which then never does.
+    let is_abandoned = |exponent: u32| {
+        assert_eq!(encode(4000, &within(Duration::from_millis(20 << exponent))), Err(StepFailure::Timeout));
+        Arc::strong_count(&encoder.core) > 1
+    };
+    assert!((0..6).any(is_abandoned), "it does not go on elsewhere");
+    assert_eq!(encode(3, &within(Duration::from_mins(10))).unwrap(), [1, 2, 2]);
 }

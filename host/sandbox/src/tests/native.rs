@@ -50,10 +50,7 @@ impl Step for Slow {
     }
 
     fn run(&self, mut inputs: Vec<Option<Value>>, _: &mut Context) -> Result<Vec<Value>, StepFailure> {
-        let end = Instant::now() + self.time;
-        while Instant::now() < end {
-            std::hint::spin_loop();
-        }
+        std::thread::sleep(self.time);
         Ok(inputs.pop().flatten().into_iter().collect())
     }
 }
@@ -76,9 +73,15 @@ fn driving(
     (config, Arc::new(registry))
 }
 
+/// Longer than the component takes for its own part, also on a busy machine.
+const LIMIT: Duration = Duration::from_secs(1);
+
+/// A model alone takes longer than the component may.
+const MODEL: Duration = Duration::from_millis(1200);
+
 fn driver(attack: &str, grants: Grants) -> Result<ComponentStep, SandboxError> {
-    let limits = Limits { time: Duration::from_millis(30), ..Limits::default() };
-    let model = Slow { time: Duration::from_millis(60), signature: texts() };
+    let limits = Limits { time: LIMIT, ..Limits::default() };
+    let model = Slow { time: MODEL, signature: texts() };
     let (config, registry) = driving(model, attack, grants, limits);
     SANDBOX.load(&guest("hostile/drive-model.wasm"), config, &registry)
 }
@@ -177,12 +180,12 @@ fn reports_calls_of_builtins_and_models() {
     let calls: Vec<_> = context.calls.iter().collect();
     assert_eq!(calls.len(), 1);
     assert_eq!((calls[0].name.as_str(), calls[0].count, calls[0].failed), ("model rec", 2, 0));
-    assert!(calls[0].time >= Duration::from_millis(120), "{:?}", calls[0].time);
+    assert!(calls[0].time >= 2 * MODEL, "{:?}", calls[0].time);
 
     let mut context = Context::default();
     let step = load("builtin", Limits::default()).unwrap();
     run_in(&step, "x", &mut context).unwrap();
-    let limits = Limits { calls: 5, ..Limits::default() };
+    let limits = Limits { calls: 5, time: Duration::from_mins(1), ..Limits::default() };
     let step = load("slow-builtin", limits).unwrap();
     run_in(&step, "x", &mut context).unwrap_err();
     let calls: Vec<_> = context.calls.iter().map(|calls| (calls.name.as_str(), calls.count, calls.failed)).collect();

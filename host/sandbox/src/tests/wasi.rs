@@ -34,7 +34,11 @@ fn state(grants: Grants, time: Duration) -> State {
 }
 
 fn small() -> Limits {
-    Limits { time: Duration::from_millis(100), memory: 8 << 20, result: 1 << 20, log: 1 << 10, ..Limits::default() }
+    Limits { time: Duration::from_secs(20), memory: 8 << 20, result: 1 << 20, log: 1 << 10, ..Limits::default() }
+}
+
+fn hurried() -> Limits {
+    Limits { time: Duration::from_millis(100), ..small() }
 }
 
 /// What `attack` comes to, as text; limits and failures in their own words.
@@ -63,8 +67,7 @@ fn project() -> (tempfile::TempDir, PathBuf) {
 }
 
 fn in_folder(granted: &Path, writable: bool) -> ComponentStep {
-    let grants = Grants { dirs: vec![folder(granted, "./assets", writable)], ..everything() };
-    step(grants, Limits { time: Duration::from_secs(20), ..small() })
+    step(Grants { dirs: vec![folder(granted, "./assets", writable)], ..everything() }, small())
 }
 
 #[test]
@@ -76,7 +79,7 @@ fn clocks_and_waits() {
 
 #[test]
 fn a_wait_ends_at_the_deadline() {
-    let step = step(everything(), small());
+    let step = step(everything(), hurried());
     for attack in ["sleep 60000", "sleep-for-ever", "poll-never", "poll-spin"] {
         let begin = Instant::now();
         assert_eq!(strike_with(&step, attack), "limit time", "{attack}");
@@ -90,8 +93,7 @@ fn a_wait_ends_at_the_deadline() {
 
 #[test]
 fn limits_held_resources() {
-    let limits = Limits { time: Duration::from_secs(20), ..small() };
-    let step = step(everything(), limits);
+    let step = step(everything(), small());
     for attack in ["hoard-pollables", "hoard-streams"] {
         assert_eq!(strike_with(&step, attack), "limit handles", "{attack}");
     }
@@ -102,13 +104,13 @@ fn random_numbers_fit_in_memory_and_time() {
     assert_eq!(strike("random 1000"), "1000 true");
     assert_eq!(strike(&format!("random {}", 4_u64 << 30)), "limit memory");
     assert_eq!(strike(&format!("random {}", u64::MAX)), "limit memory");
-    let hurried = Limits { memory: 64 << 20, time: Duration::from_millis(20), ..small() };
-    assert_eq!(strike_with(&step(everything(), hurried), &format!("random {}", 48 << 20)), "limit time");
+    let large = Limits { memory: 64 << 20, time: Duration::from_millis(20), ..small() };
+    assert_eq!(strike_with(&step(everything(), large), &format!("random {}", 48 << 20)), "limit time");
 }
 
 #[test]
 fn standard_streams_go_to_the_log() {
-    let step = step(everything(), Limits { time: Duration::from_secs(20), ..small() });
+    let step = step(everything(), small());
     let mut context = Context::default();
     assert_eq!(run_in(&step, "print one\ntwo", &mut context), Ok("printed".into()));
     assert_eq!(context.log, ["stdout: one", "stderr: and this", "stdout: two"]);
@@ -123,7 +125,7 @@ fn standard_streams_go_to_the_log() {
 #[test]
 fn a_flood_of_output_stays_within_the_log() {
     for attack in ["print-for-ever", "zeros-for-ever"] {
-        let step = step(everything(), small());
+        let step = step(everything(), hurried());
         let mut context = Context::default();
         let outcome = run_in(&step, attack, &mut context);
         assert!(matches!(outcome, Err(StepFailure::Limit(limit)) if limit.limit == "time"), "{attack}");
@@ -300,7 +302,8 @@ fn lists_huge_folders_lazily() {
         std::fs::write(granted.join(format!("inner/{name}")), "").unwrap();
     }
     let grants = Grants { dirs: vec![folder(&granted.join("inner"), ".", false)], ..everything() };
-    let patient = Limits { time: Duration::from_secs(20), ..small() };
+    // A minute: 20,000 files are many for a busy disk.
+    let patient = Limits { time: Duration::from_mins(1), ..small() };
     assert_eq!(strike_with(&step(grants.clone(), patient), "count"), "20000");
     let hurried = Limits { time: Duration::from_millis(2), ..small() };
     assert_eq!(strike_with(&step(grants, hurried), "count"), "limit time");

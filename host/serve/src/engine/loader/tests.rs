@@ -107,6 +107,14 @@ fn serves_pipelines_beside_one_that_dies_and_one_that_hangs() {
     let fixture = Fixture::start(&[("dies", "dies"), ("good", "good"), ("hangs", "hangs")], StartPolicy::Any);
     let failed = fixture.wait(|event| matches!(event, LoadEvent::NotLoaded { .. }));
     assert!(matches!(&failed, LoadEvent::NotLoaded { name, .. } if name == "dies"), "{failed:?}");
+    // Before the pause ends, and it is loaded again.
+    assert_eq!(fixture.state("dies"), PipelineState::Failed);
+    let is_not_ready = |name: &str, reason: &str| {
+        let error = fixture.error(name);
+        assert!(error.kind() == "NotReadyError" && error.to_string().contains(reason), "{error}");
+        assert!(error.retry_after().is_some_and(|after| after >= Duration::from_secs(1)), "{error:?}");
+    };
+    is_not_ready("dies", "its process ended while it was loaded");
     fixture
         .server
         .repository()
@@ -116,12 +124,8 @@ fn serves_pipelines_beside_one_that_dies_and_one_that_hangs() {
             fixture.server.repository().get("good")
         })
         .unwrap();
-    assert_eq!((fixture.state("dies"), fixture.state("hangs")), (PipelineState::Failed, PipelineState::Loading));
-    for (name, reason) in [("dies", "its process ended while it was loaded"), ("hangs", "is being loaded")] {
-        let error = fixture.error(name);
-        assert!(error.kind() == "NotReadyError" && error.to_string().contains(reason), "{error}");
-        assert!(error.retry_after().is_some_and(|after| after >= Duration::from_secs(1)), "{error:?}");
-    }
+    assert_eq!(fixture.state("hangs"), PipelineState::Loading);
+    is_not_ready("hangs", "is being loaded");
     assert!(matches!(fixture.error("other"), ServeError::NotFound(_)));
     // A reload of everything waits for neither.
     write(&fixture.path("good"), "good");

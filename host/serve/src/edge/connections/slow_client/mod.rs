@@ -312,8 +312,13 @@ mod tests {
 
     #[test]
     fn unread_responses_close_the_connection() {
-        let activity = Arc::new(Activity::new(Duration::ZERO, Duration::from_millis(40)));
-        let later = || std::thread::sleep(Duration::from_millis(50));
+        const IDLE: Duration = Duration::from_mins(1);
+        let activity = Arc::new(Activity::new(Duration::ZERO, IDLE));
+        let later = || {
+            for answer in activity.unread_responses().values_mut() {
+                answer.since = answer.since.checked_sub(IDLE).unwrap();
+            }
+        };
         let (one, other) = (activity.answer(), activity.answer());
         let (first, second) = (one.wait(), one.wait());
         later();

@@ -239,7 +239,7 @@ mod tests {
     const MOST: usize = 2 << 20;
 
     fn server(body_memory: usize) -> Server {
-        let body_timeout = Duration::from_millis(50);
+        let body_timeout = Duration::from_secs(1);
         Server::new(Settings { body_memory, body_timeout, ..Settings::default() }, LoadOptions::default())
     }
 

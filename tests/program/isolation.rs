@@ -4,13 +4,12 @@
 
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
 
 use serde_json::{Value as Json, json};
 
 use crate::child::{StartWithLimit as _, program};
 use crate::digits::{onnxruntime_is_there, root};
-use crate::test_server::Server;
+use crate::test_server::{Server, until};
 
 /// `y = a / b` on int64, which ends the process by SIGFPE for the least number divided by -1.
 const DIVIDE: &str = "tests/models/divide.onnx";
@@ -115,11 +114,10 @@ fn a_pipeline_that_crashes_again_and_again_is_not_ready() {
         return;
     }
     let server = start(&[]);
-    let end = Instant::now() + Duration::from_secs(30);
-    while server.ask("GET", "/v2/models/divide/ready", &[], b"").status == 200 {
-        assert!(Instant::now() < end, "it is still ready");
+    until("it is not ready", || {
         ask(&server, "divide", FATAL);
-    }
+        server.get("/v2/models/divide/ready").status != 200
+    });
     let (status, error) = ask(&server, "divide", GOOD);
     assert_eq!((status, &error["error"]), (503, &json!("NotReadyError")), "{error}");
     let listed = server.ask("GET", "/pipelines", &[], b"");
@@ -141,15 +139,11 @@ fn processes_end_with_the_server() {
     signal("-STOP", &workers);
     server.child.kill().unwrap();
     server.child.wait().unwrap();
-    let end = Instant::now() + Duration::from_secs(30);
     let runs = |id: &u32| {
         let status = std::fs::read_to_string(format!("/proc/{id}/status")).unwrap_or_default();
         status.contains("gpux") && !status.contains("State:\tZ")
     };
-    while workers.iter().any(runs) {
-        assert!(Instant::now() < end, "{workers:?} still run");
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    until("no process runs", || !workers.iter().any(runs));
 }
 
 #[test]
@@ -254,12 +248,9 @@ fn templates_hold_nothing_of_pipelines_and_are_replaced() {
     }
     // Its workers end with it, and new ones are copied from another.
     signal("-KILL", &before);
-    let is_replaced = |_| {
-        std::thread::sleep(Duration::from_millis(10));
+    until("a template takes the place of the one that ended", || {
         templates(&server).iter().any(|id| !before.contains(id))
-    };
-    // A minute, and more on a busy machine.
-    assert!((0..6000).any(is_replaced), "no template took the place of the one that ended");
+    });
     assert_eq!((ask(&server, "divide", GOOD).0, seven(&server)), (200, 200));
 
     // With an address layout each, there is none.

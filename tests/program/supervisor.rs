@@ -2,14 +2,14 @@
 
 use std::net::TcpStream;
 use std::process::Command;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 
 use crate::child::{StartWithLimit as _, program};
 use crate::digits::{onnxruntime_is_there, root};
-use crate::test_server::{RESTARTED, Server, command};
+use crate::test_server::{RESTARTED, Server, command, until};
 
 /// A pipeline without a model.
 const SCORES: &str = "tests/cases/pipelines/scores.yml";
@@ -73,32 +73,31 @@ fn a_killed_supervisor_takes_its_server_along() {
     let mut server = Server::of(started);
     server.child.kill().unwrap();
     server.child.wait().unwrap();
-    let end = Instant::now() + Duration::from_secs(30);
-    while TcpStream::connect(server.address).is_ok() {
-        assert!(Instant::now() < end, "the server still accepts connections");
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    until("the server accepts no connections", || TcpStream::connect(server.address).is_err());
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
 }
 
 #[test]
 fn a_signal_to_both_processes_counts_once() {
-    let mut server = Server::start(&[SCORES, "--drain-delay", "1s"]);
-    // As a terminal and systemd do it.
-    for process in [server.process(), server.child.id()] {
-        signal(process, Signal::TERM);
-        std::thread::sleep(Duration::from_millis(100));
-    }
-    assert_eq!(server.ended().code(), Some(0));
+    // As a terminal and systemd do it. On a busy machine, the second may come so late that it counts.
+    let counts_once = |_| {
+        let mut server = Server::start(&[SCORES, "--drain-delay", "1s"]);
+        signal(server.process(), Signal::TERM);
+        server.line("ending: ");
+        signal(server.child.id(), Signal::TERM);
+        server.ended().code() == Some(0)
+    };
+    assert!((0..10).any(counts_once));
 }
 
 #[test]
 fn signals_in_quick_succession_count_again_after_a_while() {
     let mut server = Server::start(&[SCORES, "--drain-delay", "1h"]);
-    while server.child.try_wait().unwrap().is_none() {
+    until("a signal counts again", || {
         signal(server.child.id(), Signal::TERM);
         std::thread::sleep(Duration::from_millis(150));
-    }
+        server.child.try_wait().unwrap().is_some()
+    });
     assert_eq!(server.ended().code(), Some(130));
 }
 

@@ -16,8 +16,17 @@ use serde_json::Value as Json;
 use crate::child::{StartWithLimit as _, program};
 use crate::digits::root;
 
-/// Longer than anything here takes on a machine that is busy with other things.
-pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
+/// Far longer than anything here takes on a machine that is busy with other things. Only failures wait for so long.
+pub(crate) const PATIENCE: Duration = Duration::from_mins(5);
+
+/// Waits until something holds, which no signal tells.
+pub(crate) fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let end = Instant::now() + PATIENCE;
+    while !holds() {
+        assert!(Instant::now() < end, "still not: {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
 
 /// What the log says of a server that crashed.
 pub(crate) const RESTARTED: &str = "it is started again";

@@ -197,7 +197,7 @@ impl ControlGroup {
 impl Drop for ControlGroup {
     fn drop(&mut self) {
         // It is empty once the last process in it is gone.
-        let gone = (0..100).any(|_| {
+        let gone = (0..3000).any(|_| {
             std::thread::sleep(Duration::from_millis(20));
             // A server that was killed leaves the groups of its workers.
             for entry in self.0.read_dir().into_iter().flatten().flatten() {

@@ -19,11 +19,10 @@ mod traces;
 mod unix_sockets;
 
 use std::path::Path;
-use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::test_server::{Connection, PATIENCE, Server, command};
+use crate::test_server::{Connection, PATIENCE, Server, command, until};
 
 /// A pipeline without a model, of the golden cases.
 const SCORES: &str = "tests/cases/pipelines/scores.yml";
@@ -55,13 +54,4 @@ fn replace(path: &Path, bytes: &[u8]) {
     let draft = path.with_extension("draft");
     std::fs::write(&draft, bytes).unwrap();
     std::fs::rename(draft, path).unwrap();
-}
-
-/// Waits until something holds, which no signal tells.
-fn until(what: &str, mut holds: impl FnMut() -> bool) {
-    let end = Instant::now() + PATIENCE;
-    while !holds() {
-        assert!(Instant::now() < end, "still not: {what}");
-        std::thread::sleep(Duration::from_millis(5));
-    }
 }

@@ -1,12 +1,11 @@
 //! Servers of pipelines that are named in the store.
 
 use std::process::Command;
-use std::time::{Duration, Instant};
 
 use serde_json::{Value as Json, json};
 
 use super::Home;
-use crate::test_server::{self, PATIENCE, Server};
+use crate::test_server::{self, Server, until};
 
 pub(super) fn command(home: &Home, arguments: &[&str]) -> Command {
     let mut command = test_server::command(arguments);
@@ -37,20 +36,16 @@ fn reloads(isolation: &str) {
     // Nothing means it any more: the old one answers, and its files stay.
     home.json(&["store", "rm", "live", "--json"]);
     server.line("scaling could not be loaded again; the one before answers");
-    let pruned = home.json(&["store", "prune", "--json"]);
-    assert_eq!(pruned["running"], json!([two]), "{pruned}");
+    // What is not served any more is let go of, once its last request and its process have ended.
+    let keeps = |running: &Json| home.json(&["store", "prune", "--json"])["running"] == *running;
+    until("only the new pipeline is held", || keeps(&json!([two])));
     assert_eq!(scaled(&server, "/predict"), json!(3.0));
     assert_eq!(server.get("/info").with_status(200)["digest"], json!(two));
 
     assert_eq!(home.add("1.0.0", 2.0, &["--name", "live"]), one);
     server.line("scaling was loaded again");
     assert_eq!(scaled(&server, "/predict"), json!(2.0));
-    // What is not served any more is let go of, once its last request and its process have ended.
-    let end = Instant::now() + PATIENCE;
-    while home.json(&["store", "prune", "--json"])["running"] != json!([]) {
-        assert!(Instant::now() < end, "the old pipeline is still held");
-        std::thread::sleep(Duration::from_millis(100));
-    }
+    until("the old pipeline is let go of", || keeps(&json!([])));
 }
 
 #[test]

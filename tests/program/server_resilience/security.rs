@@ -201,6 +201,7 @@ fn throttles_wrong_keys_only() {
     // Many clients that do not wait: three hundred are free. The server sees them in any order, so each waits a little.
     let mut many = Vec::new();
     until("wrong keys are rejected at once", || {
+        assert!(many.len() < 2000, "none of so many is rejected");
         for _ in 0..50 {
             let mut connection = server.connect();
             let head = format!("GET /pipelines HTTP/1.1\r\nhost: localhost\r\n{}\r\n\r\n", wrong(35 + many.len()));

@@ -293,6 +293,15 @@ mod tests {
             std::fs::write(folder.path().join(name).join("file"), text).unwrap();
         }
         let files = ProjectFiles::new(&root, false);
+        // At the worst moment: after the check.
+        let checked = files.find(Path::new("b/file")).unwrap();
+        std::fs::rename(root.join("b"), root.join("aside")).unwrap();
+        std::os::unix::fs::symlink("../outside", root.join("b")).unwrap();
+        assert!(opened(Path::new("b/file"), &checked).is_err());
+        std::fs::remove_file(root.join("b")).unwrap();
+        std::fs::rename(root.join("aside"), root.join("b")).unwrap();
+
+        // At any moment.
         let is_done = AtomicBool::new(false);
         let rounds = AtomicUsize::new(0);
         std::thread::scope(|scope| {

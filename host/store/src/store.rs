@@ -478,6 +478,8 @@ mod tests {
     fn a_part_is_for_one_at_a_time() {
         let (_folder, store) = store();
         let mut part = store.part("ab").unwrap();
+        let other = File::open(&part.path).unwrap();
+        assert!(matches!(other.try_lock(), Err(fs::TryLockError::WouldBlock)));
         let second = std::thread::spawn({
             let store = store.clone();
             move || store.part("ab").unwrap().file.metadata().unwrap().len()

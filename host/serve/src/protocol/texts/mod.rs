@@ -147,7 +147,7 @@ pub(crate) fn run_each<'a, R: Clone + Send + 'static, S: Send + 'static, T: Send
                     Ok(Prepared::Input(inputs, state))
                 };
                 tries += 1;
-                match server.run_parts(loaded, options.clone(), prepare, finish).await {
+                match server.run_parts(loaded, options, prepare, finish).await {
                     Err(error) if turn.may_repeat(&error, tries) => {}
                     result => return result,
                 }

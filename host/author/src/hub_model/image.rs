@@ -4,10 +4,11 @@ use serde_json::Value as Json;
 
 use super::fault::HubModelFault;
 use super::source::ModelSource;
-use super::yaml::{StepLines, quoted};
+use super::text::ranked_labels;
+use super::yaml::StepLines;
 use super::{
-    HubModelRequest, ImageBackend, LABELS, MakeError, Pooling, Recipe, Sample, TOP, check_inputs, has_output, labels,
-    last_size, output,
+    HubModelRequest, ImageBackend, MakeError, Pooling, Recipe, Sample, check_inputs, has_output, labels, last_size,
+    output,
 };
 use gpux_inference::ModelInfo;
 
@@ -77,9 +78,7 @@ pub(super) fn classification(
     let logits = output(info, &["logits"], "`logits`")?;
     let labels = labels(config, last_size(info, logits))?;
     let mut steps = picture(source, info, request)?;
-    steps.push(StepLines::new("softmax").option("in", quoted(logits)));
-    let top = StepLines::new("top-k").option("k", labels.len().min(TOP));
-    steps.push(top.sourced("labels", format!("./{LABELS}"), "config.json: id2label"));
+    steps.extend(ranked_labels(config, &labels, logits));
     Ok(Recipe {
         inputs: "\ninputs: { image: image }\n",
         steps,

@@ -89,13 +89,26 @@ impl TokenLimit {
     }
 }
 
-/// The step that names the best labels.
-fn top_k(labels: &[String]) -> StepLines {
-    StepLines::new("top-k").option("k", labels.len().min(TOP)).sourced(
+/// The steps that make labels of a classifier's numbers. The order of these questions is that of transformers'
+/// text_classification.py and image_classification.py.
+pub(super) fn ranked_labels(config: &Json, labels: &[String], logits: &str) -> Vec<StepLines> {
+    let problem_source = "config.json: problem_type";
+    let scores = match config["problem_type"].as_str() {
+        Some("regression") => None,
+        Some("multi_label_classification") => Some(StepLines::new("sigmoid").from(problem_source)),
+        _ if labels.len() == 1 => Some(StepLines::new("sigmoid").from("one label")),
+        Some(_) => Some(StepLines::new("softmax").from(problem_source)),
+        None => Some(StepLines::new("softmax").from("config.json: several labels, no problem_type")),
+    };
+    let top = StepLines::new("top-k").option("k", labels.len().min(TOP)).sourced(
         "labels",
         format!("./{LABELS}"),
         "config.json: id2label",
-    )
+    );
+    match scores {
+        Some(scores) => vec![scores.option("in", quoted(logits)), top],
+        None => vec![top.option("in", quoted(logits))],
+    }
 }
 
 pub(super) fn classification(
@@ -107,21 +120,8 @@ pub(super) fn classification(
     let logits = output(info, &["logits"], "`logits`")?;
     let labels = labels(config, last_size(info, logits))?;
     let limit = TokenLimit::read(source, config, &Json::Null)?;
-
-    // The order of these questions is that of transformers' text_classification.py.
-    let problem = config["problem_type"].as_str();
-    let problem_source = "config.json: problem_type";
-    let scores = match problem {
-        Some("regression") => None,
-        Some("multi_label_classification") => Some(StepLines::new("sigmoid").from(problem_source)),
-        _ if labels.len() == 1 => Some(StepLines::new("sigmoid").from("one label")),
-        Some(_) => Some(StepLines::new("softmax").from(problem_source)),
-        None => Some(StepLines::new("softmax").from("config.json: several labels, no problem_type")),
-    };
-    let scores = scores.map(|step| step.option("in", quoted(logits)));
-    let top = top_k(&labels);
-    let top = if scores.is_none() { top.option("in", quoted(logits)) } else { top };
-    let steps = [limit.tokenize(info), StepLines::new("model")].into_iter().chain(scores).chain([top]).collect();
+    let mut steps = vec![limit.tokenize(info), StepLines::new("model")];
+    steps.extend(ranked_labels(config, &labels, logits));
     Ok(Recipe {
         inputs: "\ninputs: { text: text }\n",
         steps,

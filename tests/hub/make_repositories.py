@@ -152,8 +152,7 @@ def tokens_and_answers():
     export_text(model, folder / "onnx/model.onnx", ["start_logits", "end_logits"])
     # transformers has no pipeline for it since 5; of a text in one window it took the best span by both softmaxes.
     question, context = "who works?", TEXTS[1]
-    encoded = tokens(question, context, return_tensors="pt", return_offsets_mapping=True)
-    offsets = encoded.pop("offset_mapping")[0]
+    encoded = tokens(question, context, return_tensors="pt")
     with torch.no_grad():
         given = model.eval()(**encoded)
     inside = torch.tensor([sequence == 1 for sequence in encoded.sequence_ids(0)])
@@ -161,13 +160,19 @@ def tokens_and_answers():
     allowed[0] = True  # [CLS] stands for no answer, and has its part of the probability
     start, end = (scores[0].masked_fill(~allowed, -1e4).softmax(0) * inside for scores in (given.start_logits, given.end_logits))
     spans = torch.triu(start[:, None] * end[None, :]).tril(14)
-    first, last = divmod(int(spans.argmax()), spans.shape[1])
-    begin, stop = int(offsets[first][0]), int(offsets[last][1])
-    answer = {"score": float(spans.max()), "start": begin, "end": stop, "answer": context[begin:stop]}
+    # It answered in whole words (align_to_words), and added up the scores of equal ones among the twelve best spans.
+    found = {}
+    for span in spans.flatten().argsort(descending=True)[:12].tolist():
+        words = [encoded.word_to_chars(encoded.token_to_word(0, token), sequence_index=1)
+                 for token in divmod(span, spans.shape[1])]
+        begin, stop = words[0].start, words[1].end
+        answer = {"score": 0.0, "start": begin, "end": stop, "answer": context[begin:stop]}
+        found.setdefault(answer["answer"].lower(), answer)["score"] += float(spans.flatten()[span])
+    answer = max(found.values(), key=lambda answer: answer["score"])
     EXPECTED["answers"] = [{"inputs": {"question": question, "context": context}, "answer": answer}]
 
 
-def sentence(name, pooling, normalize, length, outputs=("last_hidden_state",), old=False, **prompts):
+def sentence(name, pooling, normalize, length, outputs=("last_hidden_state",), old=False, settings=None, **prompts):
     with tempfile.TemporaryDirectory() as saved:
         t.BertModel(bert()).save_pretrained(saved)
         tokenizer().save_pretrained(saved)
@@ -176,6 +181,10 @@ def sentence(name, pooling, normalize, length, outputs=("last_hidden_state",), o
         folder = REPOSITORIES / name
         shutil.rmtree(folder, ignore_errors=True)
         model.save_pretrained(str(folder))
+    for file, values in (settings or {}).items():
+        (folder / file).write_text(json.dumps(json.loads((folder / file).read_text()) | values, indent=1))
+    if settings:
+        model = SentenceTransformer(str(folder), device="cpu")
     (folder / "model.safetensors").unlink()
     if old:
         # As sentence-transformers wrote these files before 6.
@@ -329,7 +338,49 @@ def picture_scores():
         EXPECTED[name] = [{"inputs": {"image": "photo.png"}, "top": pipe(photo)}]
 
 
-MAKERS = [classifiers, rankers, tokens_and_answers, sentences, images, speech, picture_scores]
+def picture_crops():
+    """An odd number of pixels beside what is cut out, and the nearest pixels."""
+    photo = picture(HERE / "photo.png")
+    axes = {"pixel_values": {0: "batch_size"}, "logits": {0: "batch_size"}}
+    vit = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32, "image_size": 32,
+           "patch_size": 8, "initializer_range": 0.3}
+    for name, options in {"image-odd-crop": {}, "image-nearest": {"resample": 0}}.items():
+        torch.manual_seed(5)
+        model = t.ViTForImageClassification(t.ViTConfig(**vit, num_labels=3))
+        processor = t.BitImageProcessor(size={"shortest_edge": 41}, crop_size={"height": 32, "width": 32}, **options)
+        folder = repository(name, model)
+        processor.save_pretrained(folder)
+        export(model, folder / "onnx/model.onnx", {"pixel_values": torch.rand((2, 3, 32, 32))}, ["logits"], axes)
+        pipe = t.pipeline("image-classification", model=model.eval(), image_processor=processor, top_k=5)
+        EXPECTED[name] = [{"inputs": {"image": "photo.png"}, "top": pipe(photo)}]
+
+
+def rankers_with_prompts():
+    pairs = {"query": TEXTS[0], "documents": TEXTS}
+    model, tokens = t.BertForSequenceClassification(bert(num_labels=1)), tokenizer(48)
+    with tempfile.TemporaryDirectory() as saved:
+        model.save_pretrained(saved)
+        tokens.save_pretrained(saved)
+        cross = CrossEncoder(saved, prompts={"web": "find: "}, default_prompt_name="web")
+        folder = repository("ranker-prompt")
+        cross.save_pretrained(str(folder))
+    (folder / "model.safetensors").unlink()
+    export_text(model, folder / "onnx/model.onnx", ["logits"])
+    scores = cross.predict([(pairs["query"], document) for document in pairs["documents"]])
+    EXPECTED["ranker-prompt"] = [{"inputs": pairs, "scores": scores.tolist()}]
+
+
+def keys_of_sentences():
+    """Keys that change a vector: what stands in them is not the default."""
+    sentence("sentence-first", "mean", True, 48, truncate_dim=5)
+    sentence("sentence-left", "mean", True, None, settings={
+        "tokenizer_config.json": {"truncation_side": "left"},
+        "sentence_bert_config.json": {"processing_kwargs": {"text": {"max_length": 16, "truncation": True}}},
+    })
+
+
+MAKERS = [classifiers, rankers, tokens_and_answers, sentences, images, speech, picture_scores, picture_crops, rankers_with_prompts,
+          keys_of_sentences]
 
 
 def main():

@@ -162,7 +162,12 @@ fn picture(
         steps.push(resize.sourced("filter", filter, from("resample")).sourced("library", library, why));
     }
     if let Some((size, source)) = crop {
-        steps.push(StepLines::new("center-crop").sourced("size", size, source));
+        let (library, why) = match request.image_backend {
+            ImageBackend::Torch => ("transformers", "as transformers 5 cuts"),
+            ImageBackend::Pillow => ("numpy", "--image-backend pillow"),
+        };
+        let crop = StepLines::new("center-crop").sourced("size", size, source);
+        steps.push(crop.sourced("library", library, why));
     }
 
     let mut normalize = StepLines::new("normalize");
@@ -243,6 +248,7 @@ fn filter(
 ) -> Result<(&'static str, &'static str), HubModelFault> {
     let library = if backend == ImageBackend::Pillow { "pillow" } else { "torch" };
     match file["resample"].as_u64().unwrap_or(processor.resample) {
+        0 if backend == ImageBackend::Torch => Ok(("nearest_exact", library)),
         0 => Ok(("nearest", library)),
         1 => Ok(("lanczos", "pillow")),
         2 => Ok(("bilinear", library)),

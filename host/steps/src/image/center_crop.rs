@@ -20,6 +20,21 @@ struct CenterCrop {
     /// What fills up an image that is smaller: one number, or one for each channel. Default: 0.
     #[serde(default)]
     fill: FillValue,
+    /// Whose middle it is, where a side has an odd number of pixels more or fewer: `torchvision` (default) cuts at the even
+    /// of both places and fills less before; `transformers` cuts less before and fills as torchvision; `numpy` is
+    /// transformers' on NumPy arrays (its versions before 5), which cuts less before and fills more there.
+    #[serde(default)]
+    library: Library,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+#[schemars(inline)]
+enum Library {
+    #[default]
+    Torchvision,
+    Transformers,
+    Numpy,
 }
 
 pub(super) fn builtin() -> Builtin {
@@ -27,7 +42,7 @@ pub(super) fn builtin() -> Builtin {
         name: "center-crop",
         summary: "Cuts the middle out of an image",
         group: Group::Image,
-        follows: "torchvision: transforms.v2.functional.center_crop",
+        follows: "torchvision: transforms.v2.functional.center_crop; by option transformers: center_crop",
         example: "center-crop: { size: 224 }",
         schema: || schemars::schema_for!(CenterCrop),
         build: |options, _| step(ports::options(options)?),
@@ -40,14 +55,15 @@ fn step(options: CenterCrop) -> Result<Box<dyn Step>, BuildError> {
     image_step(options)
 }
 
-/// The first row or column of the middle. torchvision fills up before it cuts, which rounds down;
-/// where it cuts, it rounds to the even.
-fn start(wanted: usize, side: usize) -> i64 {
-    if wanted > side {
-        -(((wanted - side) / 2) as i64)
-    } else {
-        ((side - wanted) as f64 / 2.0).round_ties_even() as i64
-    }
+/// The first row or column of the middle.
+fn start(library: Library, wanted: usize, side: usize) -> i64 {
+    let (missing, rest) = (wanted.saturating_sub(side), side.saturating_sub(wanted));
+    let filled = if library == Library::Numpy { missing.div_ceil(2) } else { missing / 2 };
+    let cut = match library {
+        Library::Torchvision => (rest as f64 / 2.0).round_ties_even() as i64,
+        Library::Transformers | Library::Numpy => (rest / 2) as i64,
+    };
+    cut - filled as i64
 }
 
 impl ImageOperation for CenterCrop {
@@ -69,6 +85,7 @@ impl ImageOperation for CenterCrop {
         target: ImageDims,
         deadline: &Deadline,
     ) -> Result<Tensor, StepFailure> {
+        let start = |wanted, side| start(self.library, wanted, side);
         let (top, left) = (start(target.height, dims.height), start(target.width, dims.width));
         let metadata =
             update_geometry(tensor.metadata, dims, CoordinateChange::translation([-(left as f32), -(top as f32)]));
@@ -109,5 +126,25 @@ mod tests {
         let before = image.as_slice::<f32>().unwrap().as_ptr();
         let cropped = reference::run_tensor(&*reference::step("center-crop", json!({"size": 2})), image);
         assert_eq!(cropped.as_slice::<f32>().unwrap().as_ptr(), before);
+    }
+
+    #[test]
+    fn rounds_as_the_library_does() {
+        // transformers 5.23 on tensors and on NumPy arrays; torchvision's are in the reference tests.
+        let row = |side: u8, wanted: usize, library: &str| {
+            let image = Tensor::new([1, usize::from(side), 1], (1..=side).collect::<Vec<u8>>()).unwrap();
+            let options = json!({"size": [1, wanted], "library": library});
+            let cropped = reference::run_tensor(&*reference::step("center-crop", options), image);
+            cropped.as_slice::<u8>().unwrap().to_vec()
+        };
+        assert_eq!(row(11, 4, "torchvision"), [5, 6, 7, 8]);
+        for library in ["transformers", "numpy"] {
+            assert_eq!(row(11, 4, library), [4, 5, 6, 7]);
+            assert_eq!(row(13, 4, library), [5, 6, 7, 8]);
+            assert_eq!(row(9, 4, library), [3, 4, 5, 6]);
+        }
+        assert_eq!(row(4, 7, "transformers"), [0, 1, 2, 3, 4, 0, 0]);
+        assert_eq!(row(4, 7, "numpy"), [0, 0, 1, 2, 3, 4, 0]);
+        assert_eq!(row(4, 9, "numpy"), [0, 0, 0, 1, 2, 3, 4, 0, 0]);
     }
 }

@@ -48,7 +48,7 @@ struct Options {
     keep_within: bool,
     /// How pixels are weighed: `nearest`, `bilinear` (default), `bicubic`, `lanczos`, or `area` (mean
     /// of the pixels that are covered; Pillow's BOX). With `library: opencv` there is no `lanczos`,
-    /// with `library: torch` neither that nor `area`.
+    /// with `library: torch` neither that nor `area`, but `nearest_exact`, torch's nearest pixel by its middle.
     #[serde(default)]
     filter: Filter,
     /// Whose numbers to reproduce: `pillow` (default), which averages over everything that a smaller

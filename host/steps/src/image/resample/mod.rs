@@ -27,15 +27,23 @@ pub(super) enum Library {
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
+#[serde(rename_all = "snake_case")]
 #[schemars(inline)]
 pub(super) enum Filter {
     Nearest,
+    NearestExact,
     #[default]
     Bilinear,
     Bicubic,
     Lanczos,
     Area,
+}
+
+impl Filter {
+    /// Whether pixels are taken as they are.
+    pub(super) const fn is_nearest(self) -> bool {
+        matches!(self, Self::Nearest | Self::NearestExact)
+    }
 }
 
 /// A library, its filter, and whether that averages over all that a smaller pixel covers.
@@ -51,6 +59,9 @@ impl Sampling {
     pub(super) fn new(library: Library, filter: Filter, antialias: Option<bool>) -> Result<Self, BuildError> {
         let lacks = |what: &str, hint: &str| Err(BuildError::option("filter", what).with_hint(hint));
         match (library, filter) {
+            (Library::Pillow | Library::Opencv, Filter::NearestExact) => {
+                return lacks("`nearest_exact` is torchvision's", "use `library: torch`, or `filter: nearest`");
+            }
             (Library::Opencv, Filter::Lanczos) => {
                 return lacks(
                     "`lanczos` with `library: opencv` is not supported",
@@ -59,14 +70,14 @@ impl Sampling {
             }
             (Library::Torch, Filter::Lanczos | Filter::Area) => {
                 return lacks(
-                    "torchvision resizes tensors by `nearest`, `bilinear` and `bicubic` only",
+                    "torchvision resizes tensors by `nearest`, `nearest_exact`, `bilinear` and `bicubic` only",
                     "use `library: pillow`, which has all filters",
                 );
             }
             _ => {}
         }
         let usual = match library {
-            Library::Pillow | Library::Torch => filter != Filter::Nearest,
+            Library::Pillow | Library::Torch => !filter.is_nearest(),
             Library::Opencv => false,
         };
         if library != Library::Torch && antialias.is_some_and(|wanted| wanted != usual) {

@@ -81,7 +81,7 @@ fn resize_elements<T: AreaMean>(
 ) -> Result<Vec<T>, DeadlineExceeded> {
     let halved = dims.width == 2 * target.width && dims.height == 2 * target.height;
     match filter {
-        Filter::Nearest => {
+        Filter::Nearest | Filter::NearestExact => {
             let (rows, columns) = (places(dims.height, target.height), places(dims.width, target.width));
             nearest(data, dims, &rows, &columns, deadline)
         }

@@ -48,7 +48,7 @@ pub(super) fn resize(
 /// The support and weights of a filter; `None` for the nearest neighbour.
 fn kernel(filter: Filter) -> Option<Kernel> {
     match filter {
-        Filter::Nearest => None,
+        Filter::Nearest | Filter::NearestExact => None,
         Filter::Bilinear => Some(Kernel::Triangle),
         Filter::Bicubic => Some(Kernel::Cubic),
         Filter::Lanczos => Some(Kernel::Lanczos),
@@ -147,7 +147,7 @@ fn resize_pixels<P: PixelTrait>(
 /// The filter by the name that `fast_image_resize` has for it.
 pub(super) fn algorithm(filter: Filter) -> ResizeAlg {
     match filter {
-        Filter::Nearest => ResizeAlg::Nearest,
+        Filter::Nearest | Filter::NearestExact => ResizeAlg::Nearest,
         Filter::Bilinear => ResizeAlg::Convolution(FilterType::Bilinear),
         Filter::Bicubic => ResizeAlg::Convolution(FilterType::CatmullRom),
         Filter::Lanczos => ResizeAlg::Convolution(FilterType::Lanczos3),

@@ -18,7 +18,7 @@ pub(super) fn resize(
     how: Sampling,
     deadline: &Deadline,
 ) -> Result<Tensor, StepFailure> {
-    if how.antialias && how.filter != Filter::Nearest {
+    if how.antialias && !how.filter.is_nearest() {
         // The filters are Pillow's, but nothing is weighed by opacity, and weights of bytes have 16 bits.
         return match tensor.data() {
             TensorData::Uint8(data) => to_tensor(target, resize_antialiased(data, dims, target, how.filter, deadline)?),
@@ -28,12 +28,15 @@ pub(super) fn resize(
             other => Err(StepFailure::Failed(format!("cannot resize {}", other.element()))),
         };
     }
+    // From the middle of a pixel, or from where it begins.
+    let middle = if how.filter == Filter::NearestExact { 0.5 } else { 0.0 };
+    let places = |old, new| places(old, new, middle);
     let (rows, columns) = (places(dims.height, target.height), places(dims.width, target.width));
     match (tensor.data(), how.filter) {
-        (TensorData::Uint8(data), Filter::Nearest) => {
+        (TensorData::Uint8(data), filter) if filter.is_nearest() => {
             to_tensor(target, nearest(data, dims, &rows, &columns, deadline)?)
         }
-        (TensorData::Float32(data), Filter::Nearest) => {
+        (TensorData::Float32(data), filter) if filter.is_nearest() => {
             to_tensor(target, nearest(data, dims, &rows, &columns, deadline)?)
         }
         (TensorData::Uint8(data), Filter::Bicubic) => {
@@ -130,7 +133,24 @@ fn levels<const N: usize>(
     taps(dims.height, target.height).along(&wide, dims.height, target.width * dims.channels, deadline)
 }
 
-fn places(old: usize, new: usize) -> Vec<usize> {
+fn places(old: usize, new: usize, middle: f32) -> Vec<usize> {
     let scale = old as f32 / new as f32;
-    (0..new).map(|index| ((index as f32 * scale) as usize).min(old - 1)).collect()
+    (0..new).map(|index| (((index as f32 + middle) * scale) as usize).min(old - 1)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::places;
+
+    #[test]
+    fn finds_the_nearest_pixels_as_torch_does() {
+        // `interpolate` of torch 2.15 with `nearest-exact` and `nearest`.
+        for (old, new, exact, nearest) in [
+            (7, 3, vec![1, 3, 5], vec![0, 2, 4]),
+            (3, 7, vec![0, 0, 1, 1, 1, 2, 2], vec![0, 0, 0, 1, 1, 2, 2]),
+            (10, 4, vec![1, 3, 6, 8], vec![0, 2, 5, 7]),
+        ] {
+            assert_eq!((places(old, new, 0.5), places(old, new, 0.0)), (exact, nearest));
+        }
+    }
 }

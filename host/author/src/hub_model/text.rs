@@ -220,6 +220,7 @@ pub(super) fn answers(source: &mut ModelSource<'_>, config: &Json, info: &ModelI
         .sourced("stride", STRIDE.min(length / 2), "as transformers has it for questions")
         .option("offsets", true)
         .option("sequence_ids", true)
+        .sourced("word_ids", true, "answers in whole words, as transformers' align_to_words")
         .option("in", "[question, context]");
     Ok(Recipe {
         inputs: "\ninputs: { question: text, context: text }\n",

@@ -120,7 +120,7 @@ fn set(file: &Path, values: &Json) {
 /// What is wrong with a repository: the row that it is a copy of, the change, and a part of the message.
 type Fault = (&'static str, &'static [&'static str], fn(&Path), &'static str);
 
-const FAULTS: [Fault; 26] = [
+const FAULTS: [Fault; 36] = [
     ("classifier", &[], |f| auto_map(f, "tokenizer_config.json", "AutoTokenizer"), "`auto_map` with `AutoTokenizer`"),
     ("classifier", &[], |f| auto_map(f, "config.json", "AutoFeatureExtractor"), "with `AutoFeatureExtractor`"),
     ("image-vit", &[], |f| auto_map(f, "preprocessor_config.json", "AutoImageProcessor"), "prepares what goes into"),
@@ -150,6 +150,21 @@ const FAULTS: [Fault; 26] = [
         |f| set(&f.join("1_Pooling/config.json"), &json!({"include_prompt": false})),
         "`include_prompt`",
     ),
+    ("ranker", &[], nli, "no pipeline is made for pairs of texts with several labels"),
+    ("ranker", &["--task", "text-classification"], nli, "`text-classification` is for one text"),
+    ("sentence-first", &[], |f| sentences(f, json!({"truncate_dim": "half"})), "how many numbers a vector has"),
+    (
+        "sentence-left",
+        &[],
+        |f| called(f, json!({"text": {"padding": "max_length"}})),
+        "`processing_kwargs.text.padding`",
+    ),
+    ("sentence-left", &[], |f| called(f, json!({"text": {"add_special_tokens": false}})), "text.add_special_tokens`"),
+    ("sentence-left", &[], |f| called(f, json!({"common": {"a": 1}})), "`processing_kwargs.common` is {\"a\":1}"),
+    ("classifier", &[], |f| tokenizing(f, json!({"do_lower_case": false})), "tokenizer.json has `lowercase: true`"),
+    ("classifier", &[], |f| tokenizing(f, added()), "tokenizer.json has no added token 64 with this text"),
+    ("speech", &[], |f| tokenizing(f, json!({"replace_word_delimiter_char": "_"})), "`replace_word_delimiter_char` is"),
+    ("answers", &[], |f| tokenizing(f, json!({"truncation_side": "left"})), "`chunk` cuts windows from the beginning"),
     ("image-vit", &[], processor, "does not know how this class prepares pictures"),
     ("image-vit", &["--task", "text-classification"], tokenizer, "takes `pixel_values`, which `tokenize`"),
 ];
@@ -192,6 +207,30 @@ fn architecture(folder: &Path, value: Json) {
 
 fn sentences(folder: &Path, values: Json) {
     set(&folder.join("config_sentence_transformers.json"), &values);
+}
+
+/// A `CrossEncoder` with the labels of natural language inference.
+fn nli(folder: &Path) {
+    let labels = json!({"0": "contradiction", "1": "entailment", "2": "neutral"});
+    set(&folder.join("config.json"), &json!({ "id2label": labels }));
+    fs::copy(repositories().join("classifier/onnx/model.onnx"), folder.join("onnx/model.onnx")).unwrap();
+}
+
+fn called(folder: &Path, values: Json) {
+    set(&folder.join("sentence_bert_config.json"), &json!({ "processing_kwargs": values }));
+}
+
+/// What BERT's tokenizer takes from its configuration.
+fn tokenizing(folder: &Path, values: Json) {
+    let file = folder.join("tokenizer_config.json");
+    if folder.join("tokenizer.json").exists() {
+        set(&file, &json!({"tokenizer_class": "BertTokenizer"}));
+    }
+    set(&file, &values);
+}
+
+fn added() -> Json {
+    json!({"added_tokens_decoder": {"64": {"content": "<new>", "special": false}}})
 }
 
 fn dense(folder: &Path) {
@@ -242,16 +281,28 @@ fn options_say_what_files_do_not() {
     let text = fs::read_to_string(folder.path().join("m2/gpux.yml")).unwrap();
     assert!(text.contains("cls-pool: { in: [last_hidden_state, attention_mask] }  # --pooling\n"), "{text}");
 
+    // What Optimum leaves out is told; so is what a model wants that its pipeline does not give.
+    fs::remove_file(repository.join("config_sentence_transformers.json")).unwrap();
+    let pulled = run(folder.path(), &["pull", "repository", "--output", "m5", "--pooling", "cls"]);
+    assert!(stderr(&pulled).contains("there is no `config_sentence_transformers.json`"), "{}", stderr(&pulled));
+    let inference = folder.path().join("inference");
+    copy(&repositories().join("classifier"), &inference);
+    nli(&inference);
+    let pulled = run(folder.path(), &["pull", "inference", "--output", "m6"]);
+    assert!(pulled.status.success() && stderr(&pulled).contains("has the label `entailment`"), "{}", stderr(&pulled));
+
     // transformers 5 writes what it knows about sounds elsewhere.
     let speech = folder.path().join("speech");
     copy(&repositories().join("speech"), &speech);
     let features: Json = serde_json::from_slice(&fs::read(speech.join("preprocessor_config.json")).unwrap()).unwrap();
     fs::remove_file(speech.join("preprocessor_config.json")).unwrap();
     fs::write(speech.join("processor_config.json"), json!({ "feature_extractor": features }).to_string()).unwrap();
+    set(&speech.join("tokenizer_config.json"), &json!({"do_lower_case": true}));
     let pulled = run(folder.path(), &["pull", "speech", "--output", "m4"]);
     assert!(pulled.status.success(), "{}", stderr(&pulled));
     let text = fs::read_to_string(folder.path().join("m4/gpux.yml")).unwrap();
     assert!(text.contains("- standardize  # processor_config.json: do_normalize\n"), "{text}");
+    assert!(text.contains("lowercase: true  # tokenizer_config.json: do_lower_case\n"), "{text}");
 
     // Weights outside of the model's file are taken as the graph names them.
     let external = folder.path().join("external");

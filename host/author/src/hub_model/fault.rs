@@ -35,7 +35,8 @@ pub enum HubModelFault {
     /// no ONNX
     #[error(
         "it holds no ONNX file; `optimum-cli export onnx --model {model} exported` makes one, and `gpux pull ./exported` \
-         takes that"
+         takes that. Of a model of sentence-transformers, copy `config_sentence_transformers.json` (its prompts) there, \
+         which Optimum leaves out"
     )]
     NoOnnx {
         /// the repository

@@ -9,6 +9,7 @@ mod source;
 mod speech;
 mod task;
 mod text;
+mod unread;
 mod yaml;
 
 use std::fs;
@@ -234,6 +235,7 @@ fn make(
     if has_model_code {
         source.progress.note(custom_code::NOTE);
     }
+    unread::check(source)?;
     let task = source.task(request.task, &config)?;
     let model = model_choice::choose(source.repository.names(), request.file, request.precision, request.reference)?;
 
@@ -263,7 +265,7 @@ fn make(
 
     let recipe = match task {
         HubTask::TextClassification => text::classification(source, &config, &info),
-        HubTask::TextRanking => text::ranking(source, &config, &info),
+        HubTask::TextRanking => text::ranking(source, &config, &info, request),
         HubTask::TokenClassification => text::tokens(source, &config, &info),
         HubTask::QuestionAnswering => text::answers(source, &config, &info),
         HubTask::SentenceSimilarity => sentence::embedding(source, &config, &info, request),

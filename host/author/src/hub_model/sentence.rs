@@ -11,6 +11,9 @@ use gpux_inference::ModelInfo;
 
 const MODULES: &str = "modules.json";
 const SENTENCES: &str = "config_sentence_transformers.json";
+/// Said of a folder without that file.
+const NO_SENTENCES: &str = "there is no `config_sentence_transformers.json`, so texts get no prompt; Optimum does not \
+    export it: if the original model has one, put it into the folder and pull again";
 
 /// The modules behind the transformer.
 #[derive(Default)]
@@ -29,10 +32,15 @@ pub(super) fn embedding(
     request: &HubModelRequest<'_>,
 ) -> Result<Recipe, MakeError> {
     let companions = tokenizer_files(source, info)?;
+    if !source.repository.has(SENTENCES) {
+        source.progress.note(NO_SENTENCES);
+    }
+    let truncate = source.json(SENTENCES)?.unwrap_or_default()["truncate_dim"].take();
     let sentences = source.json("sentence_bert_config.json")?.unwrap_or_default();
     let limit = TokenLimit::read(source, config, &sentences)?;
     let modules = source.json(MODULES)?.map(|json| Modules::read(&json));
-    let tokenize = with_prompts(source, limit.tokenize(info), modules.as_ref(), request.without_prompt)?;
+    let path = modules.as_ref().and_then(|modules| modules.pooling.as_deref());
+    let tokenize = with_prompts(source, limit.tokenize(info), path, request.without_prompt)?;
 
     let mut steps = Vec::new();
     if sentences["do_lower_case"].as_bool() == Some(true) {
@@ -45,13 +53,14 @@ pub(super) fn embedding(
     steps.extend([tokenize, StepLines::new("model")]);
     let mut outputs = String::new();
     let normalizes = modules.as_ref().is_some_and(|modules| modules.normalizes);
+    let cut = cut(&truncate)?;
     if has_output(info, "sentence_embedding") {
         // The export has all modules in its graph.
         if normalizes {
             steps.push(
                 StepLines::new("l2-normalize").option("in", "sentence_embedding").from("modules.json: Normalize"),
             );
-        } else if info.outputs.len() > 1 {
+        } else if cut.is_none() && info.outputs.len() > 1 {
             outputs = only_output(info, "sentence_embedding");
         }
     } else {
@@ -65,6 +74,10 @@ pub(super) fn embedding(
             steps.push(StepLines::new("l2-normalize").from("modules.json: Normalize"));
         }
     }
+    steps.extend(cut.map(|cut| {
+        let is_raw = steps.last().is_some_and(StepLines::is_model);
+        if is_raw { cut.option("in", "sentence_embedding") } else { cut }
+    }));
     Ok(Recipe {
         inputs: "\ninputs: { text: text }\n",
         steps,
@@ -76,11 +89,23 @@ pub(super) fn embedding(
     })
 }
 
-/// `tokenize` with what the configuration puts before texts.
-fn with_prompts(
+/// The step that keeps so many numbers of a vector. sentence-transformers does it last, and does not normalize again.
+fn cut(truncate: &Json) -> Result<Option<StepLines>, HubModelFault> {
+    let slice = |size: u64| {
+        StepLines::new("slice").sourced("index", format!("\"..., :{size}\""), format!("{SENTENCES}: truncate_dim"))
+    };
+    match (truncate, truncate.as_u64().filter(|size| *size > 0)) {
+        (Json::Null, _) => Ok(None),
+        (_, Some(size)) => Ok(Some(slice(size))),
+        _ => Err(value_fault(SENTENCES, "truncate_dim", &truncate.to_string(), "it is how many numbers a vector has")),
+    }
+}
+
+/// `tokenize` with what the configuration puts before texts; `pooling` is where that of the pooling is.
+pub(super) fn with_prompts(
     source: &mut ModelSource<'_>,
     tokenize: StepLines,
-    modules: Option<&Modules>,
+    pooling: Option<&str>,
     without_default: bool,
 ) -> Result<StepLines, MakeError> {
     let sentences = source.json(SENTENCES)?.unwrap_or_default();
@@ -92,7 +117,7 @@ fn with_prompts(
     if prompts.values().all(|prompt| prompt.as_str().is_none_or(str::is_empty)) {
         return Ok(tokenize);
     }
-    if let Some(path) = modules.and_then(|modules| modules.pooling.as_deref()) {
+    if let Some(path) = pooling {
         let file = pooling_file(path);
         if source.json(&file)?.is_some_and(|config| config["include_prompt"] == false) {
             let why = "gpux pools a prompt like the text; without `prompts` in config_sentence_transformers.json, it is \

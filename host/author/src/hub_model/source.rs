@@ -9,8 +9,8 @@ use super::{HubModelError, HubTask, MakeError};
 use gpux_core::files::open_file;
 use gpux_hub::{HubError, Repository, TransferProgress};
 
-/// Largest file of configuration that is read, in bytes.
-const MAX_CONFIGURATION: u64 = 16 << 20;
+/// Largest file of configuration that is read, in bytes: as `tokenize` reads tokenizers.
+const MAX_CONFIGURATION: u64 = 64 << 20;
 
 /// A repository, and where to tell of its transfers.
 pub(super) struct ModelSource<'a> {
@@ -26,6 +26,11 @@ impl ModelSource<'_> {
 
     /// The content of a JSON file; `None` if there is none.
     pub(super) fn json(&mut self, name: &str) -> Result<Option<Json>, MakeError> {
+        self.read(name)
+    }
+
+    /// What a JSON file says of `T`.
+    pub(super) fn read<T: serde::de::DeserializeOwned>(&mut self, name: &str) -> Result<Option<T>, MakeError> {
         if !self.repository.has(name) {
             return Ok(None);
         }
@@ -37,8 +42,7 @@ impl ModelSource<'_> {
         if bytes.len() as u64 > MAX_CONFIGURATION {
             return Err(fault(format!("it is larger than {} MiB", MAX_CONFIGURATION >> 20)).into());
         }
-        let json: Json = serde_json::from_slice(&bytes).map_err(|error| fault(error.to_string()))?;
-        Ok(Some(json))
+        Ok(Some(serde_json::from_slice(&bytes).map_err(|error| fault(error.to_string()))?))
     }
 
     /// The content of a JSON file that must be there.

@@ -53,7 +53,11 @@ pub(super) fn recognition(source: &mut ModelSource<'_>, info: &ModelInfo) -> Res
     steps.push(StepLines::new("expand").option("axes", 0));
     steps.push(StepLines::new("model"));
     let vocabulary = StepLines::new("ctc-greedy-decode").option("in", quoted(logits));
-    steps.push(vocabulary.option("vocabulary", "./vocab.json"));
+    let vocabulary = vocabulary.option("vocabulary", "./vocab.json");
+    steps.push(match tokenizer["do_lower_case"].as_bool() {
+        Some(true) => vocabulary.sourced("lowercase", true, "tokenizer_config.json: do_lower_case"),
+        _ => vocabulary,
+    });
     let beside = ["tokenizer_config.json", "added_tokens.json"].into_iter();
     let beside = beside.filter(|file| source.repository.has(file));
     Ok(Recipe {

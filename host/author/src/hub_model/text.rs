@@ -3,9 +3,13 @@
 use serde_json::Value as Json;
 
 use super::fault::HubModelFault;
+use super::sentence::with_prompts;
 use super::source::ModelSource;
+use super::unread::{SAVE_TOKENIZER, check_tokenizer};
 use super::yaml::{StepLines, quoted};
-use super::{LABELS, MakeError, Recipe, Sample, TOP, check_inputs, labels, last_size, only_output, output};
+use super::{
+    HubModelRequest, LABELS, MakeError, Recipe, Sample, TOP, check_inputs, labels, last_size, only_output, output,
+};
 use gpux_core::Dim;
 use gpux_inference::ModelInfo;
 
@@ -30,17 +34,20 @@ const SHIFTED: [&str; 9] = [
 const WINDOW: usize = 384;
 const STRIDE: usize = 128;
 
-/// The most tokens, and which key says it.
-pub(super) struct TokenLimit(pub(super) Option<(usize, String)>);
+/// How texts are cut: the most tokens and which key says it, and whether the beginning goes first.
+pub(super) struct TokenLimit {
+    most: Option<(usize, String)>,
+    cuts_left: bool,
+}
 
 /// The files of the tokenizer; checks that the model takes what it gives.
-pub(super) fn tokenizer_files(source: &ModelSource<'_>, info: &ModelInfo) -> Result<Vec<&'static str>, HubModelFault> {
+pub(super) fn tokenizer_files(source: &mut ModelSource<'_>, info: &ModelInfo) -> Result<Vec<&'static str>, MakeError> {
     if !source.repository.has("tokenizer.json") {
-        let why = "gpux reads no other tokenizer; in Python, `from transformers import AutoTokenizer` and \
-                   `AutoTokenizer.from_pretrained(\"FOLDER\").save_pretrained(\"FOLDER\")` write it";
-        return Err(HubModelFault::Missing { file: "tokenizer.json".to_owned(), why: why.to_owned() });
+        let why = format!("gpux reads no other tokenizer; {SAVE_TOKENIZER}");
+        return Err(HubModelFault::Missing { file: "tokenizer.json".to_owned(), why }.into());
     }
     check_inputs(info, &TOKENS, "`tokenize`")?;
+    check_tokenizer(source)?;
     let beside = ["tokenizer_config.json", "special_tokens_map.json"];
     let beside = beside.into_iter().filter(|file| source.repository.has(file));
     Ok(std::iter::once("tokenizer.json").chain(beside).collect())
@@ -53,8 +60,10 @@ impl TokenLimit {
         let tokenizer = source.json("tokenizer_config.json")?.unwrap_or_default();
         let limit =
             |value: &Json| value.as_f64().filter(|limit| (1.0..NO_LIMIT).contains(limit)).map(|limit| limit as usize);
-        let of_sentences = limit(&sentences["max_seq_length"])
-            .map(|limit| (limit, "sentence_bert_config.json: max_seq_length".to_owned()));
+        let called = &sentences["processing_kwargs"]["text"]["max_length"];
+        let of_sentences = [(called, "processing_kwargs"), (&sentences["max_seq_length"], "max_seq_length")];
+        let of_sentences = of_sentences.into_iter().find_map(|(value, key)| Some((limit(value)?, key)));
+        let of_sentences = of_sentences.map(|(limit, key)| (limit, format!("sentence_bert_config.json: {key}")));
         let of_tokenizer = limit(&tokenizer["model_max_length"])
             .map(|limit| (limit, "tokenizer_config.json: model_max_length".to_owned()));
         let is_shifted = config["model_type"].as_str().is_some_and(|kind| SHIFTED.contains(&kind));
@@ -67,7 +76,8 @@ impl TokenLimit {
             }
         });
         let named = of_sentences.or(of_tokenizer);
-        Ok(Self(named.into_iter().chain(positions).min_by_key(|(limit, _)| *limit)))
+        let most = named.into_iter().chain(positions).min_by_key(|(limit, _)| *limit);
+        Ok(Self { most, cuts_left: tokenizer["truncation_side"] == "left" })
     }
 
     /// The step `tokenize` with it. A model of a fixed length gets texts of that length.
@@ -78,13 +88,18 @@ impl TokenLimit {
             _ => None,
         });
         let step = StepLines::new("tokenize").option("tokenizer", TOKENIZER);
-        match (fixed, &self.0) {
+        let step = match (fixed, &self.most) {
             (Some(length), _) => {
                 let source = "the model takes no other length";
                 step.sourced("max_length", length, source).option("padding", "max_length")
             }
             (None, Some((limit, source))) => step.sourced("max_length", limit, source),
             (None, None) => step,
+        };
+        if self.cuts_left {
+            step.sourced("truncation_side", "left", "tokenizer_config.json: truncation_side")
+        } else {
+            step
         }
     }
 }
@@ -119,6 +134,18 @@ pub(super) fn classification(
     let companions = tokenizer_files(source, info)?;
     let logits = output(info, &["logits"], "`logits`")?;
     let labels = labels(config, last_size(info, logits))?;
+    let sentences = source.json("config_sentence_transformers.json")?.unwrap_or_default();
+    if sentences["model_type"] == "CrossEncoder" && labels.len() > 1 {
+        let [file, key, value] = ["config_sentence_transformers.json", "model_type", "CrossEncoder"].map(str::to_owned);
+        let why = "it gives several labels to pairs of texts, and `text-classification` is for one text".to_owned();
+        return Err(HubModelFault::Value { file, key, value, why }.into());
+    }
+    if labels.iter().any(|label| label.eq_ignore_ascii_case("entailment")) {
+        source.progress.note(
+            "config.json has the label `entailment`: such models take pairs of texts (premise and hypothesis), and this \
+             pipeline gives labels to one text; `tokenize: { in: { text: premise, pair: hypothesis } }` makes pairs",
+        );
+    }
     let limit = TokenLimit::read(source, config, &Json::Null)?;
     let mut steps = vec![limit.tokenize(info), StepLines::new("model")];
     steps.extend(ranked_labels(config, &labels, logits));
@@ -133,19 +160,27 @@ pub(super) fn classification(
     })
 }
 
-pub(super) fn ranking(source: &mut ModelSource<'_>, config: &Json, info: &ModelInfo) -> Result<Recipe, MakeError> {
+pub(super) fn ranking(
+    source: &mut ModelSource<'_>,
+    config: &Json,
+    info: &ModelInfo,
+    request: &HubModelRequest<'_>,
+) -> Result<Recipe, MakeError> {
     let companions = tokenizer_files(source, info)?;
     let logits = output(info, &["logits"], "`logits`")?;
     let labels = labels(config, last_size(info, logits))?;
     if labels.len() != 1 {
         let (file, key) = ("config.json".to_owned(), "id2label".to_owned());
-        let why = "a query and a document get one score; with several, use --task text-classification".to_owned();
+        let why = "a query and a document get one score; no pipeline is made for pairs of texts with several labels"
+            .to_owned();
         return Err(HubModelFault::Value { file, key, value: format!("{} labels", labels.len()), why }.into());
     }
     let sentences = source.json("sentence_bert_config.json")?.unwrap_or_default();
     let limit = TokenLimit::read(source, config, &sentences)?;
     let scores = activation(source, config)?.map(|step| step.option("in", quoted(logits)));
     let tokenize = limit.tokenize(info).option("in", "{ text: query, pair: documents }");
+    // As in CrossEncoder, a prompt stands before the first text of a pair.
+    let tokenize = with_prompts(source, tokenize, None, request.without_prompt)?;
     let steps: Vec<_> = [tokenize, StepLines::new("model")].into_iter().chain(scores).collect();
     let is_raw = steps.len() == 2 && info.outputs.len() > 1;
     let outputs = if is_raw { only_output(info, logits) } else { String::new() };
@@ -211,9 +246,14 @@ pub(super) fn answers(source: &mut ModelSource<'_>, config: &Json, info: &ModelI
     for name in ["start_logits", "end_logits"] {
         output(info, &[name], "`start_logits` and `end_logits`")?;
     }
-    let TokenLimit(limit) = TokenLimit::read(source, config, &Json::Null)?;
+    let TokenLimit { most, cuts_left } = TokenLimit::read(source, config, &Json::Null)?;
+    if cuts_left {
+        let [file, key, value] = ["tokenizer_config.json", "truncation_side", "left"].map(str::to_owned);
+        let why = "`chunk` cuts windows from the beginning of a text on".to_owned();
+        return Err(HubModelFault::Value { file, key, value, why }.into());
+    }
     let usual = (WINDOW, "as transformers has it for questions".to_owned());
-    let (length, from) = limit.into_iter().chain([usual]).min_by_key(|(limit, _)| *limit).unwrap_or_default();
+    let (length, from) = most.into_iter().chain([usual]).min_by_key(|(limit, _)| *limit).unwrap_or_default();
     let chunk = StepLines::new("chunk")
         .option("tokenizer", TOKENIZER)
         .sourced("max_length", length, from)

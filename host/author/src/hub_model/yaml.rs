@@ -33,6 +33,11 @@ impl StepLines {
         self
     }
 
+    /// Whether it runs the model.
+    pub(super) fn is_model(&self) -> bool {
+        self.name == "model"
+    }
+
     /// Appends it to the lines of `pipeline:`.
     pub(super) fn write(&self, lines: &mut String) {
         let comment = |source: &str| if source.is_empty() { String::new() } else { format!("  # {source}") };

@@ -116,3 +116,11 @@ pub enum HubModelFault {
     #[error("the model keeps weights in `{}`, which cannot lie in a pipeline's folder", clean(.0))]
     Weights(String),
 }
+
+impl HubModelFault {
+    /// A key with a value that is refused.
+    pub(super) fn value(file: &str, key: &str, value: &str, why: &str) -> Self {
+        let [file, key, value, why] = [file, key, value, why].map(str::to_owned);
+        Self::Value { file, key, value, why }
+    }
+}

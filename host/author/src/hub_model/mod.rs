@@ -4,6 +4,7 @@ mod custom_code;
 mod fault;
 mod image;
 mod model_choice;
+mod prompts;
 mod sentence;
 mod source;
 mod speech;

@@ -3,6 +3,7 @@
 use serde_json::Value as Json;
 
 use super::fault::HubModelFault;
+use super::prompts::{SENTENCES, with_prompts};
 use super::source::ModelSource;
 use super::text::{TokenLimit, tokenizer_files};
 use super::yaml::{StepLines, quoted};
@@ -10,7 +11,6 @@ use super::{HubModelRequest, MakeError, Pooling, Recipe, Sample, has_output, onl
 use gpux_inference::ModelInfo;
 
 const MODULES: &str = "modules.json";
-const SENTENCES: &str = "config_sentence_transformers.json";
 /// Said of a folder without that file.
 const NO_SENTENCES: &str = "there is no `config_sentence_transformers.json`, so texts get no prompt; Optimum does not \
     export it: if the original model has one, put it into the folder and pull again";
@@ -39,8 +39,8 @@ pub(super) fn embedding(
     let sentences = source.json("sentence_bert_config.json")?.unwrap_or_default();
     let limit = TokenLimit::read(source, config, &sentences)?;
     let modules = source.json(MODULES)?.map(|json| Modules::read(&json));
-    let path = modules.as_ref().and_then(|modules| modules.pooling.as_deref());
-    let tokenize = with_prompts(source, limit.tokenize(info), path, request.without_prompt)?;
+    let pooled = modules.as_ref().and_then(|modules| modules.pooling.as_deref()).map(pooling_file);
+    let tokenize = with_prompts(source, limit.tokenize(info), pooled.as_deref(), request.without_prompt)?;
 
     let mut steps = Vec::new();
     if sentences["do_lower_case"].as_bool() == Some(true) {
@@ -97,48 +97,17 @@ fn cut(truncate: &Json) -> Result<Option<StepLines>, HubModelFault> {
     match (truncate, truncate.as_u64().filter(|size| *size > 0)) {
         (Json::Null, _) => Ok(None),
         (_, Some(size)) => Ok(Some(slice(size))),
-        _ => Err(value_fault(SENTENCES, "truncate_dim", &truncate.to_string(), "it is how many numbers a vector has")),
+        _ => Err(HubModelFault::value(
+            SENTENCES,
+            "truncate_dim",
+            &truncate.to_string(),
+            "it is how many numbers a vector has",
+        )),
     }
-}
-
-/// `tokenize` with what the configuration puts before texts; `pooling` is where that of the pooling is.
-pub(super) fn with_prompts(
-    source: &mut ModelSource<'_>,
-    tokenize: StepLines,
-    pooling: Option<&str>,
-    without_default: bool,
-) -> Result<StepLines, MakeError> {
-    let sentences = source.json(SENTENCES)?.unwrap_or_default();
-    let prompts = sentences["prompts"].as_object().cloned().unwrap_or_default();
-    let default = sentences["default_prompt_name"].as_str().filter(|_| !without_default);
-    if let Some(name) = default.filter(|name| !prompts.contains_key(*name)) {
-        return Err(value_fault(SENTENCES, "default_prompt_name", name, "`prompts` has no such one").into());
-    }
-    if prompts.values().all(|prompt| prompt.as_str().is_none_or(str::is_empty)) {
-        return Ok(tokenize);
-    }
-    if let Some(path) = pooling {
-        let file = pooling_file(path);
-        if source.json(&file)?.is_some_and(|config| config["include_prompt"] == false) {
-            let why = "gpux pools a prompt like the text; without `prompts` in config_sentence_transformers.json, it is \
-                       not put before texts";
-            return Err(value_fault(&file, "include_prompt", "false", why).into());
-        }
-    }
-    let tokenize = tokenize.sourced("prompts", Json::Object(prompts), format!("{SENTENCES}: prompts"));
-    Ok(match default {
-        Some(name) => tokenize.sourced("prompt", quoted(name), format!("{SENTENCES}: default_prompt_name")),
-        None => tokenize,
-    })
 }
 
 fn pooling_file(path: &str) -> String {
     format!("{}/config.json", path.trim_end_matches('/'))
-}
-
-fn value_fault(file: &str, key: &str, value: &str, why: &str) -> HubModelFault {
-    let [file, key, value, why] = [file, key, value, why].map(str::to_owned);
-    HubModelFault::Value { file, key, value, why }
 }
 
 impl Modules {
@@ -198,7 +167,7 @@ const MODES: [(&str, &str); 6] = [
 
 /// The modes of a pooling's configuration: `pooling_mode` of sentence-transformers 6, or one of several booleans before.
 fn modes(config: &Json, file: &str) -> Result<Vec<&'static str>, HubModelFault> {
-    let unknown = |mode: &str| value_fault(file, "pooling_mode", mode, "`pool` has no such mode");
+    let unknown = |mode: &str| HubModelFault::value(file, "pooling_mode", mode, "`pool` has no such mode");
     let known =
         |mode: &str| MODES.iter().map(|(name, _)| *name).find(|name| *name == mode).ok_or_else(|| unknown(mode));
     let read = match &config["pooling_mode"] {

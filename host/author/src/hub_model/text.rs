@@ -3,7 +3,7 @@
 use serde_json::Value as Json;
 
 use super::fault::HubModelFault;
-use super::sentence::with_prompts;
+use super::prompts::{SENTENCES, with_prompts};
 use super::source::ModelSource;
 use super::unread::{SAVE_TOKENIZER, check_tokenizer};
 use super::yaml::{StepLines, quoted};
@@ -134,11 +134,10 @@ pub(super) fn classification(
     let companions = tokenizer_files(source, info)?;
     let logits = output(info, &["logits"], "`logits`")?;
     let labels = labels(config, last_size(info, logits))?;
-    let sentences = source.json("config_sentence_transformers.json")?.unwrap_or_default();
+    let sentences = source.json(SENTENCES)?.unwrap_or_default();
     if sentences["model_type"] == "CrossEncoder" && labels.len() > 1 {
-        let [file, key, value] = ["config_sentence_transformers.json", "model_type", "CrossEncoder"].map(str::to_owned);
-        let why = "it gives several labels to pairs of texts, and `text-classification` is for one text".to_owned();
-        return Err(HubModelFault::Value { file, key, value, why }.into());
+        let why = "it gives several labels to pairs of texts, and `text-classification` is for one text";
+        return Err(HubModelFault::value(SENTENCES, "model_type", "CrossEncoder", why).into());
     }
     if labels.iter().any(|label| label.eq_ignore_ascii_case("entailment")) {
         source.progress.note(
@@ -198,7 +197,7 @@ pub(super) fn ranking(
 /// What sentence-transformers' `CrossEncoder` does with the model's number: a sigmoid, unless its configuration names
 /// another function.
 fn activation(source: &mut ModelSource<'_>, config: &Json) -> Result<Option<StepLines>, MakeError> {
-    let sentences = source.json("config_sentence_transformers.json")?.unwrap_or_default();
+    let sentences = source.json(SENTENCES)?.unwrap_or_default();
     let places = [
         (&sentences["activation_fn"], "config_sentence_transformers.json", "activation_fn"),
         (&config["sentence_transformers"]["activation_fn"], "config.json", "sentence_transformers.activation_fn"),
@@ -248,9 +247,8 @@ pub(super) fn answers(source: &mut ModelSource<'_>, config: &Json, info: &ModelI
     }
     let TokenLimit { most, cuts_left } = TokenLimit::read(source, config, &Json::Null)?;
     if cuts_left {
-        let [file, key, value] = ["tokenizer_config.json", "truncation_side", "left"].map(str::to_owned);
-        let why = "`chunk` cuts windows from the beginning of a text on".to_owned();
-        return Err(HubModelFault::Value { file, key, value, why }.into());
+        let why = "`chunk` cuts windows from the beginning of a text on";
+        return Err(HubModelFault::value("tokenizer_config.json", "truncation_side", "left", why).into());
     }
     let usual = (WINDOW, "as transformers has it for questions".to_owned());
     let (length, from) = most.into_iter().chain([usual]).min_by_key(|(limit, _)| *limit).unwrap_or_default();

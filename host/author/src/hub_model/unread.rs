@@ -68,8 +68,7 @@ pub(super) fn check(source: &mut ModelSource<'_>) -> Result<(), MakeError> {
 }
 
 fn fault(file: &str, key: &str, value: &Json, why: &str) -> HubModelFault {
-    let [file, key, why] = [file, key, why].map(str::to_owned);
-    HubModelFault::Value { file, key, value: value.to_string(), why }
+    HubModelFault::value(file, key, &value.to_string(), why)
 }
 
 /// What of tokenizer.json is compared.

@@ -25,12 +25,12 @@ pub(super) fn with_prompts(
     if prompts.values().all(|prompt| prompt.as_str().is_none_or(str::is_empty)) {
         return Ok(tokenize);
     }
-    if let Some(file) = pooling {
-        if source.json(file)?.is_some_and(|config| config["include_prompt"] == false) {
-            let why = "gpux pools a prompt like the text; without `prompts` in config_sentence_transformers.json, it is \
-                       not put before texts";
-            return Err(HubModelFault::value(file, "include_prompt", "false", why).into());
-        }
+    if let Some(file) = pooling
+        && source.json(file)?.is_some_and(|config| config["include_prompt"] == false)
+    {
+        let why = "gpux pools a prompt like the text; without `prompts` in config_sentence_transformers.json, it is not \
+                   put before texts";
+        return Err(HubModelFault::value(file, "include_prompt", "false", why).into());
     }
     let tokenize = tokenize.sourced("prompts", Json::Object(prompts), format!("{SENTENCES}: prompts"));
     Ok(match default {

@@ -432,7 +432,7 @@ fn a_bundle_does_not_depend_on_the_machine() {
     assert!(refused.contains("give each variable a default, as in `${GPUX_MODEL:-./model.onnx}`"), "{refused}");
 
     write("p/gpux.yml", &PIPELINE.replace("./data/labels", "./data/../data/labels"));
-    assert!(error(folder.path(), &["p"]).contains("write the path without `..`"));
+    assert!(error(folder.path(), &["p"]).contains("write the path from the folder, without `..`"));
     write("p/tokenizer.json", "{}");
     write("p/gpux.yml", "name: t\nversion: 1.0.0\npipeline: [{ tokenize: { tokenizer: bert-base-uncased } }]\n");
     assert!(error(folder.path(), &["p"]).contains("the tokenizer `bert-base-uncased` is found by its name"));

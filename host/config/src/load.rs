@@ -146,20 +146,18 @@ pub fn find(wanted: impl AsRef<Path>, folder: &Path) -> Result<PathBuf, LoadErro
         .unwrap_or_default();
     folders.sort();
     folders.insert(0, folder.to_owned());
-    let files = folders.iter().flat_map(|folder| FILE_NAMES.map(|name| plain(folder.join(name))));
     let (mut names, mut found) = (Vec::new(), Vec::new());
-    for file in files.filter(|file| file.is_file()) {
-        match name_at(&file) {
-            Some(name) if name == wanted => {
-                let is_here = file
-                    .parent()
-                    .is_none_or(|parent| parent == plain(folder.to_owned()) || parent.as_os_str().is_empty());
-                found.push(file);
-                if is_here {
+    for (number, folder) in folders.iter().enumerate() {
+        for file in FILE_NAMES.map(|name| plain(folder.join(name))).into_iter().filter(|file| file.is_file()) {
+            match name_at(&file) {
+                // One here goes before those below.
+                Some(name) if name == wanted && number == 0 => return Ok(file),
+                Some(name) if name == wanted => {
+                    found.push(file);
                     break;
                 }
+                name => names.extend(name),
             }
-            name => names.extend(name),
         }
     }
     match found.as_slice() {
@@ -220,6 +218,16 @@ mod tests {
         assert_eq!(found("sentiment"), Some(inner.join("GPUXfile")));
         std::fs::write(inner.join("gpux.yml"), "name: newer\n").unwrap();
         assert_eq!(found("inner"), Some(inner.join("gpux.yml")));
+        let other = folder.path().join("other");
+        std::fs::create_dir(&other).unwrap();
+        std::fs::write(other.join("gpux.yml"), "name: newer\n").unwrap();
+        let several = find("newer", folder.path()).unwrap_err().to_string();
+        assert!(
+            several.contains("several pipelines are called `newer`") && several.contains("other/gpux.yml"),
+            "{several}"
+        );
+        std::fs::write(folder.path().join("gpux.yml"), "name: newer\n").unwrap();
+        assert_eq!(found("newer"), Some(folder.path().join("gpux.yml")), "one here goes before those below");
         assert!(find("empty", folder.path()).unwrap_err().to_string().contains("gpux.yaml"));
         assert!(find("nothing", folder.path()).unwrap_err().to_string().contains("name: nothing"));
     }

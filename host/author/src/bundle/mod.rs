@@ -27,8 +27,8 @@ pub enum BundleError {
         "`{0}` is outside of the folder, and its path does not stand in gpux.yml as it is, so that it cannot be changed there; move the file into the folder"
     )]
     Rewrite(String),
-    /// a path through another folder
-    #[error("the pipeline names `{}` by a path that leaves its folder and comes back; write the path without `..`", .0.display())]
+    /// a file of the folder by another path
+    #[error("the pipeline names a file of its folder as `{}`; write the path from the folder, without `..`", .0.display())]
     Detour(PathBuf),
     /// a tokenizer without a file
     #[error(

@@ -317,42 +317,34 @@ def speech():
     EXPECTED["speech"] = [{"inputs": {"audio": "sound.wav"}, "text": tokens.decode(ids[0])}]
 
 
+def picture_classifier(name, seed, processor, **options):
+    torch.manual_seed(seed)
+    model = t.ViTForImageClassification(t.ViTConfig(
+        hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=32, image_size=32, patch_size=8,
+        initializer_range=0.3, **options))
+    folder = repository(name, model)
+    processor.save_pretrained(folder)
+    axes = {"pixel_values": {0: "batch_size"}, "logits": {0: "batch_size"}}
+    export(model, folder / "onnx/model.onnx", {"pixel_values": torch.rand((2, 3, 32, 32))}, ["logits"], axes)
+    pipe = t.pipeline("image-classification", model=model.eval(), image_processor=processor, top_k=5)
+    EXPECTED[name] = [{"inputs": {"image": "photo.png"}, "top": pipe(picture(HERE / "photo.png"))}]
+
+
 def picture_scores():
     """Classifiers of pictures with other numbers than those of one label of several."""
-    photo = picture(HERE / "photo.png")
-    axes = {"pixel_values": {0: "batch_size"}, "logits": {0: "batch_size"}}
-    vit = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32, "image_size": 32,
-           "patch_size": 8, "initializer_range": 0.3}
     for name, options in {
         "image-one-label": {"num_labels": 1},
         "image-multi-label": {"num_labels": 3, "problem_type": "multi_label_classification"},
         "image-regression": {"num_labels": 1, "problem_type": "regression"},
     }.items():
-        torch.manual_seed(4)
-        model = t.ViTForImageClassification(t.ViTConfig(**vit, **options))
-        processor = t.ViTImageProcessor(size={"height": 32, "width": 32})
-        folder = repository(name, model)
-        processor.save_pretrained(folder)
-        export(model, folder / "onnx/model.onnx", {"pixel_values": torch.rand((2, 3, 32, 32))}, ["logits"], axes)
-        pipe = t.pipeline("image-classification", model=model.eval(), image_processor=processor, top_k=5)
-        EXPECTED[name] = [{"inputs": {"image": "photo.png"}, "top": pipe(photo)}]
+        picture_classifier(name, 4, t.ViTImageProcessor(size={"height": 32, "width": 32}), **options)
 
 
 def picture_crops():
     """An odd number of pixels beside what is cut out, and the nearest pixels."""
-    photo = picture(HERE / "photo.png")
-    axes = {"pixel_values": {0: "batch_size"}, "logits": {0: "batch_size"}}
-    vit = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32, "image_size": 32,
-           "patch_size": 8, "initializer_range": 0.3}
     for name, options in {"image-odd-crop": {}, "image-nearest": {"resample": 0}}.items():
-        torch.manual_seed(5)
-        model = t.ViTForImageClassification(t.ViTConfig(**vit, num_labels=3))
-        processor = t.BitImageProcessor(size={"shortest_edge": 41}, crop_size={"height": 32, "width": 32}, **options)
-        folder = repository(name, model)
-        processor.save_pretrained(folder)
-        export(model, folder / "onnx/model.onnx", {"pixel_values": torch.rand((2, 3, 32, 32))}, ["logits"], axes)
-        pipe = t.pipeline("image-classification", model=model.eval(), image_processor=processor, top_k=5)
-        EXPECTED[name] = [{"inputs": {"image": "photo.png"}, "top": pipe(photo)}]
+        crop = t.BitImageProcessor(size={"shortest_edge": 41}, crop_size={"height": 32, "width": 32}, **options)
+        picture_classifier(name, 5, crop, num_labels=3)
 
 
 def rankers_with_prompts():
@@ -379,8 +371,8 @@ def keys_of_sentences():
     })
 
 
-MAKERS = [classifiers, rankers, tokens_and_answers, sentences, images, speech, picture_scores, picture_crops, rankers_with_prompts,
-          keys_of_sentences]
+MAKERS = [classifiers, rankers, tokens_and_answers, sentences, images, speech, picture_scores, picture_crops,
+          rankers_with_prompts, keys_of_sentences]
 
 
 def main():

@@ -81,7 +81,8 @@ impl PipelineArguments {
         let source = Source::find(self.path()).map_err(|error| printer.error(&error))?;
         source.read_without_variables(operator).map_err(|error| {
             let exit = printer.error(&error);
-            if matches!(&error, GpuxError::Configuration(LoadError::Invalid(error)) if error.diagnostics().iter().any(|found| found.code == "variable"))
+            if let GpuxError::Configuration(LoadError::Invalid(error)) = &error
+                && error.diagnostics().iter().any(|found| found.code == "variable")
             {
                 printer.note(
                     "what others get does not depend on the environment here: give each variable a default, as in \

@@ -140,7 +140,7 @@ pub(crate) fn run_each<'a, R: Clone + Send + 'static, S: Send + 'static, T: Send
             }
             let mut tries = 0;
             loop {
-                let turn = pace.turn(loaded).await;
+                let running = pace.begin(loaded).await;
                 let (prepare, finish, request) = (prepare.clone(), finish.clone(), request.clone());
                 let prepare = move |execution: &Execution| {
                     let (inputs, state) = prepare(execution, request)?;
@@ -148,7 +148,7 @@ pub(crate) fn run_each<'a, R: Clone + Send + 'static, S: Send + 'static, T: Send
                 };
                 tries += 1;
                 match server.run_parts(loaded, options, prepare, finish).await {
-                    Err(error) if turn.may_repeat(&error, tries) => {}
+                    Err(error) if running.may_repeat(&error, tries) => {}
                     result => return result,
                 }
             }

@@ -33,14 +33,14 @@ struct State {
 }
 
 /// A text that runs.
-pub(super) struct Turn<'a> {
+pub(super) struct RunningText<'a> {
     pace: &'a ListPace,
     since: Instant,
     /// how many might run when it began
     most: usize,
     /// whether others ran then
     has_others: bool,
-    /// as whose turn, of all, it began
+    /// how many had begun, with it
     number: usize,
 }
 
@@ -57,18 +57,18 @@ impl ListPace {
 
     /// Begins a text, once there is room for it. One that has no others to wait for begins: only other requests can be in
     /// its way.
-    pub(super) async fn turn(&self, loaded: &LoadedPipeline) -> Turn<'_> {
+    pub(super) async fn begin(&self, loaded: &LoadedPipeline) -> RunningText<'_> {
         loop {
             let mut end = std::pin::pin!(self.end.notified());
             end.as_mut().enable();
-            if let Some(turn) = self.begin(loaded) {
-                return turn;
+            if let Some(running) = self.try_begin(loaded) {
+                return running;
             }
             end.await;
         }
     }
 
-    fn begin(&self, loaded: &LoadedPipeline) -> Option<Turn<'_>> {
+    fn try_begin(&self, loaded: &LoadedPipeline) -> Option<RunningText<'_>> {
         let mut state = self.state();
         let has_others = state.running > 0;
         if has_others && (state.running >= state.most || !loaded.lane().has_room(self.timeout / 2)) {
@@ -76,11 +76,11 @@ impl ListPace {
         }
         state.running += 1;
         state.begun += 1;
-        Some(Turn { pace: self, since: Instant::now(), most: state.most, has_others, number: state.begun })
+        Some(RunningText { pace: self, since: Instant::now(), most: state.most, has_others, number: state.begun })
     }
 }
 
-impl Turn<'_> {
+impl RunningText<'_> {
     /// Whether the text may be tried again after this error, its `tries`th: others of its list ran beside it.
     pub(super) fn may_repeat(&self, error: &ServeError, tries: usize) -> bool {
         let is_crowded = error.is_timeout()
@@ -89,7 +89,7 @@ impl Turn<'_> {
     }
 }
 
-impl Drop for Turn<'_> {
+impl Drop for RunningText<'_> {
     fn drop(&mut self) {
         let (took, timeout) = (self.since.elapsed(), self.pace.timeout);
         let mut state = self.pace.state();
